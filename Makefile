@@ -1,0 +1,41 @@
+# The README's commands. `make demo` and `make test` set up everything they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow lint types bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "hushrec needs Python 3.11 or newer; say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+install: $(VENV)/.installed  ## make the virtual environment and install hushrec in it
+
+demo: install  ## the main job on ML-100K: accuracy, bytes, recommendations, a report
+	$(BIN)/python -m hushrec.cli.demo demo
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: install
+	$(BIN)/mypy
+
+test: lint types  ## lint, types, tests
+	$(BIN)/pytest -n 2
+
+test-slow: install  ## all tests, the slow ones too
+	$(BIN)/pytest -n 2 -m ''
+
+bench: install  ## speed and memory, as ratios measured in one run
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove the virtual environment and the demo's output
+	rm -rf $(VENV) demo

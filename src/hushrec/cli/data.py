@@ -1,0 +1,257 @@
+"""`hushrec data`: list the known data sets, fetch one, describe one or a file of your own."""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hushrec.data.catalogue import CATALOGUE, FOLDER_VARIABLE, SYNTHETIC, Place, find_entry, load, locate
+from hushrec.data.entries import Entry
+from hushrec.data.interactions import Duplicates, Interactions
+from hushrec.data.readers import Columns
+from hushrec.errors import HushrecError
+
+app = typer.Typer(
+    help="Data sets: list the known ones, fetch one, describe one or a file.", no_args_is_help=True
+)
+
+_BAR_WIDTH = 30
+_MOST_BARS = 12
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `describe` prints. `histogram` pairs a label with a number of ratings."""
+
+    name: str
+    is_synthetic: bool
+    users: int
+    items: int
+    items_rated: int
+    interactions: int
+    density: float
+    feedback: str
+    rating_range: tuple[float, float] | None
+    rating_mean: float | None
+    histogram: tuple[tuple[str, int], ...]
+    per_user: tuple[int, float, int]
+    time_span: tuple[str, str] | None
+    sha256: str
+    source: str
+    licence: str
+
+
+@app.command("list", epilog="Example: hushrec data list")
+def list_datasets(as_json: AsJson = False) -> None:
+    """List the known data sets and where each would come from now."""
+    places = {entry: locate(entry) for entry in CATALOGUE.values()}
+    if as_json:
+        _print_json([_listing(entry, place) for entry, place in places.items()])
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "users", "items", "ratings", "feedback", "from"):
+        is_count = heading in ("users", "items", "ratings")
+        table.add_column(heading, justify="right" if is_count else "left", no_wrap=True)
+    for entry, place in places.items():
+        counts = (f"{number:,}" for number in (entry.num_users, entry.num_items, entry.num_interactions))
+        table.add_row(" = ".join((entry.name, *entry.aliases)), *counts, entry.kind, place.kind)
+    table.add_row(SYNTHETIC, "any", "any", "any", "explicit", "generator")
+    _stdout().print(table)
+    _note(f"folder: ${FOLDER_VARIABLE}. publisher, mirror: fetched into the cache when first used.")
+    _note(f"not available: put NAME.parquet into a folder and set {FOLDER_VARIABLE} to it.")
+
+
+def _listing(entry: Entry, place: Place) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "aliases": entry.aliases,
+        "title": entry.title,
+        "feedback": entry.kind,
+        "users": entry.num_users,
+        "items": entry.num_items,
+        "interactions": entry.num_interactions,
+        "licence": entry.licence,
+        "sha256": entry.data_sha256,
+        "from": place.kind,
+        "address": place.address,
+    }
+
+
+@app.command(epilog="Example: hushrec data fetch ml-100k")
+def fetch(
+    name: Annotated[str, typer.Argument(help="A name of `hushrec data list`.")], as_json: AsJson = False
+) -> None:
+    """Get a data set into the cache, check it, and say where it lies."""
+    entry = find_entry(name)
+    if entry is None:
+        raise HushrecError(f"{name} is no data set of the catalogue; see `hushrec data list`")
+    data = load(entry.name, notify=_note)
+    place = locate(entry)
+    if as_json:
+        _print_json(_listing(entry, place))
+    else:
+        _stdout().print(place.address, soft_wrap=True)
+        _note(f"{len(data):,} interactions, digest {data.sha256}; licence: {entry.licence}")
+
+
+@app.command(epilog="Example: hushrec data describe synthetic:users=100,items=50,ratings=2000")
+def describe(
+    name: Annotated[str, typer.Argument(metavar="NAME-or-FILE", help="A known data set, or a file.")],
+    columns: Annotated[
+        str | None, typer.Option(help="Columns of a file, as in user=buyer,item=sku,rating=stars.")
+    ] = None,
+    duplicates: Annotated[
+        str, typer.Option(help="A pair rated twice: error, last (keep the last), or mean.")
+    ] = "error",
+    rating_range: Annotated[
+        str | None, typer.Option(metavar="LOW,HIGH", help="Refuse ratings of a file outside, as in 1,5.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Describe a data set or a file: size, ratings, times, digest, source, licence."""
+    data = load(
+        name,
+        columns=parse_columns(columns),
+        duplicates=parse_duplicates(duplicates),
+        rating_range=parse_rating_range(rating_range),
+        notify=_note,
+    )
+    description = describe_data(data, name)
+    if as_json:
+        _print_json(asdict(description) | {"histogram": dict(description.histogram)})
+    else:
+        _stdout().print(_description_table(description), soft_wrap=True)
+
+
+def parse_columns(text: str | None) -> Columns | None:
+    """The columns of `user=..,item=..`."""
+    if text is None:
+        return None
+    named: dict[str, str] = {}
+    for part in text.split(","):
+        role, equals, column = (piece.strip() for piece in part.partition("="))
+        if role not in Columns.__dataclass_fields__ or not equals:
+            roles = ", ".join(Columns.__dataclass_fields__)
+            raise HushrecError(f"--columns has {part!r}; write user=NAME,item=NAME, of: {roles}")
+        named[role] = column
+    return Columns(**named)
+
+
+def parse_duplicates(text: str) -> Duplicates:
+    """One of the three ways to treat duplicates."""
+    ways: dict[str, Duplicates] = {"error": "error", "last": "last", "mean": "mean"}
+    if text not in ways:
+        raise HushrecError(f"--duplicates is {text!r}; use error, last or mean")
+    return ways[text]
+
+
+def parse_rating_range(text: str | None) -> tuple[float, float] | None:
+    """The two numbers of `LOW,HIGH`."""
+    if text is None:
+        return None
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise HushrecError(f"--rating-range is {text!r}; write two numbers, as in 1,5") from None
+    return low, high
+
+
+def describe_data(data: Interactions, name: str) -> Description:
+    """Figures of the data; `name` is what the user called it."""
+    entry = find_entry(name)
+    if data.is_synthetic:
+        source, licence = "made up by the generator", "none needed"
+    elif entry is None:
+        source, licence = name, "yours to know"
+    else:
+        source, licence = locate(entry).address, entry.licence
+    counts = np.bincount(data.users, minlength=data.num_users)
+    return Description(
+        name=data.name,
+        is_synthetic=data.is_synthetic,
+        users=data.num_users,
+        items=data.num_items,
+        items_rated=int(np.unique(data.items).size),
+        interactions=len(data),
+        density=len(data) / (data.num_users * data.num_items),
+        feedback="implicit" if data.ratings is None else "explicit",
+        rating_range=data.rating_range,
+        rating_mean=None if data.ratings is None else float(data.ratings.mean(dtype=np.float64)),
+        histogram=_histogram(data),
+        per_user=(int(counts.min()), float(np.median(counts)), int(counts.max())),
+        time_span=_time_span(data),
+        sha256=data.sha256,
+        source=source,
+        licence=licence,
+    )
+
+
+def _histogram(data: Interactions) -> tuple[tuple[str, int], ...]:
+    """A bar for each rating that occurs, or for each of ten spans where these are many."""
+    if data.ratings is None:
+        return ()
+    values, counts = np.unique(data.ratings, return_counts=True)
+    if values.size <= _MOST_BARS:
+        return tuple((f"{value:g}", int(count)) for value, count in zip(values, counts, strict=True))
+    counts, edges = np.histogram(data.ratings, bins=10)
+    spans = zip(edges[:-1], edges[1:], counts, strict=True)
+    return tuple((f"{low:.2g}..{high:.2g}", int(count)) for low, high, count in spans)
+
+
+def _time_span(data: Interactions) -> tuple[str, str] | None:
+    known = None if data.timestamps is None else data.timestamps[data.timestamps != -1]
+    if known is None or not known.size:
+        return None
+    return _date(int(known.min())), _date(int(known.max()))
+
+
+def _date(seconds: int) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds} s"  # not seconds at all, perhaps milliseconds
+
+
+def _description_table(description: Description) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    low, median, high = description.per_user
+    table.add_row("data", description.name + (" (synthetic)" if description.is_synthetic else ""))
+    table.add_row("users", f"{description.users:,}")
+    table.add_row("items", f"{description.items:,} ({description.items_rated:,} occur)")
+    table.add_row("interactions", f"{description.interactions:,}")
+    table.add_row("density", f"{description.density:.3%}")
+    table.add_row("feedback", description.feedback)
+    if description.rating_range is not None:
+        least, most = description.rating_range
+        table.add_row("ratings", f"{least:g} to {most:g}, mean {description.rating_mean:.3f}")
+    largest = max((count for _, count in description.histogram), default=1)
+    for label, count in description.histogram:
+        bar = "█" * max(1, round(_BAR_WIDTH * count / largest)) if count else ""
+        table.add_row(f" {label}", f"{bar} {count:,}".strip())
+    table.add_row("per user", f"least {low:,}, median {median:,g}, most {high:,}")
+    table.add_row("time span", " to ".join(description.time_span) if description.time_span else "unknown")
+    table.add_row("digest", description.sha256)
+    table.add_row("source", description.source)
+    table.add_row("licence", description.licence)
+    return table
+
+
+def _stdout() -> Console:
+    return Console(highlight=False, markup=False)
+
+
+def _note(text: str) -> None:
+    Console(stderr=True, highlight=False, markup=False).print(text, soft_wrap=True)
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,0 +1,22 @@
+"""Data: interactions, the catalogue of data sets, readers, splits and a synthetic generator."""
+
+from hushrec.data.catalogue import CATALOGUE, load
+from hushrec.data.interactions import Interactions, UserRows
+from hushrec.data.readers import Columns, read
+from hushrec.data.splits import Split, k_folds, latest_share, leave_one_out, random_share
+from hushrec.data.synthetic import synthetic
+
+__all__ = [
+    "CATALOGUE",
+    "Columns",
+    "Interactions",
+    "Split",
+    "UserRows",
+    "k_folds",
+    "latest_share",
+    "leave_one_out",
+    "load",
+    "random_share",
+    "read",
+    "synthetic",
+]

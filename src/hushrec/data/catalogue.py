@@ -1,0 +1,205 @@
+"""The known data sets: what they are, where they come from, and the digests they must have."""
+
+import difflib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from hushrec.data.entries import ENTRIES, Entry, Form
+from hushrec.data.fetching import Fetch, fetch_archive, fetch_into, file_digest
+from hushrec.data.interactions import Duplicates, Interactions, data_digest
+from hushrec.data.readers import Columns, checked_file, read, read_draft
+from hushrec.data.synthetic import synthetic
+from hushrec.data.titles import titles_beside
+from hushrec.errors import HushrecError
+
+CATALOGUE = MappingProxyType({entry.name: entry for entry in ENTRIES})
+FOLDER_VARIABLE = "HUSHREC_DATA"
+SYNTHETIC = "synthetic"
+
+_BY_NAME = CATALOGUE | {alias: entry for entry in ENTRIES for alias in entry.aliases}
+_SYNTHETIC_OPTIONS = {
+    "users": "num_users",
+    "items": "num_items",
+    "ratings": "num_ratings",
+    "factors": "num_factors",
+    "seed": "seed",
+    "noise": "noise",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a data set would come from now."""
+
+    kind: Literal["folder", "cache", "publisher", "mirror", "not available"]
+    address: str
+
+
+def load(
+    name_or_path: str | Path,
+    *,
+    columns: Columns | None = None,
+    duplicates: Duplicates = "error",
+    rating_range: tuple[float, float] | None = None,
+    implicit: bool = False,
+    fetch: Fetch = fetch_archive,
+    notify: Callable[[str], None] | None = None,
+) -> Interactions:
+    """Load a data set of the catalogue, `synthetic[:users=N,items=N,ratings=N,seed=N]`, or a file.
+
+    A data set is looked for in $HUSHREC_DATA, then in the cache, then fetched into the cache; its
+    digest is checked each time. `columns`, `duplicates` and `rating_range` are for files.
+    """
+    name = str(name_or_path)
+    entry = None if isinstance(name_or_path, Path) else find_entry(name)
+    if entry is None and not _is_synthetic(name):
+        path = Path(name_or_path).expanduser()
+        if not path.exists() and not isinstance(name_or_path, Path):
+            raise _unknown(name)
+        return read(
+            path, columns=columns, duplicates=duplicates, rating_range=rating_range, implicit=implicit
+        )
+    if columns is not None or rating_range is not None:
+        raise HushrecError(f"{name} has known columns and ratings; leave --columns and --rating-range out")
+    data = _load_synthetic(name) if entry is None else _load_entry(entry, fetch, notify)
+    return _as_implicit(data) if implicit else data
+
+
+def find_entry(name: str) -> Entry | None:
+    """The entry of that name or alias, if there is one."""
+    return _BY_NAME.get(name)
+
+
+def cache_folder() -> Path:
+    """The user's cache: $XDG_CACHE_HOME or ~/.cache, then hushrec."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "hushrec"
+
+
+def locate(entry: Entry) -> Place:
+    """Where the data set would come from now. Asks no network."""
+    for kind, folder in _folders():
+        form = _present_form(entry, folder)
+        if form is not None:
+            return Place(kind, str(folder / form.ratings))
+    if entry.downloads:
+        return Place(entry.downloads[0].kind, entry.downloads[0].address)
+    return Place("not available", f"put {entry.forms[0].ratings} into ${FOLDER_VARIABLE}")
+
+
+def _folders() -> list[tuple[Literal["folder", "cache"], Path]]:
+    given = os.environ.get(FOLDER_VARIABLE)
+    if given and not Path(given).expanduser().is_dir():
+        raise HushrecError(f"{FOLDER_VARIABLE} is {given}, which is no folder; correct it or unset it")
+    folders: list[tuple[Literal["folder", "cache"], Path]] = [("cache", cache_folder())]
+    return [("folder", Path(given).expanduser()), *folders] if given else folders
+
+
+def _present_form(entry: Entry, folder: Path) -> Form | None:
+    return next((form for form in entry.forms if (folder / form.ratings).is_file()), None)
+
+
+def _load_entry(entry: Entry, fetch: Fetch, notify: Callable[[str], None] | None) -> Interactions:
+    for _, folder in _folders():
+        if _present_form(entry, folder) is not None:
+            return _load_from(entry, folder)
+    _fetch_entry(entry, fetch, notify or (lambda note: None))
+    return _load_from(entry, cache_folder())
+
+
+def _fetch_entry(entry: Entry, fetch: Fetch, notify: Callable[[str], None]) -> None:
+    form, failures = entry.forms[0], []
+    for download in entry.downloads:
+        notify(f"fetching {entry.name} from {download.address}; licence: {entry.licence}")
+        try:
+            fetch_into(cache_folder(), download, fetch, lambda folder: _load_from(entry, folder))
+        except (OSError, HushrecError) as error:
+            reason = " ".join(str(getattr(error, "reason", error)).split())
+            failures.append(f"{download.address}: {reason}")
+            notify(f"no luck with {download.address}: {reason}")
+        else:
+            return
+    tried = f" ({'; '.join(failures)})" if failures else ": there is nowhere to fetch it from"
+    raise HushrecError(
+        f"{entry.name} could not be fetched{tried}; put {form.ratings} into a folder and "
+        f"set {FOLDER_VARIABLE} to that folder"
+    )
+
+
+def _load_from(entry: Entry, folder: Path) -> Interactions:
+    """Load the form of the data set that lies in a folder and check every digest."""
+    form = _present_form(entry, folder)
+    if form is None:
+        raise HushrecError(f"{folder} does not hold {entry.name}; expected {entry.forms[0].ratings}")
+    path = folder / form.ratings
+    _check_file(entry, path, form.ratings_sha256)
+    if form.titles and (folder / form.titles).is_file():
+        _check_file(entry, folder / form.titles, form.titles_sha256)
+    try:
+        draft = read_draft(path, columns=form.columns, rating_range=entry.rating_range)
+        data = checked_file(path, _whole_catalogue(entry, path, draft))
+    except HushrecError as error:
+        raise _damaged(entry, path, str(error)) from None
+    if data.sha256 != entry.data_sha256:
+        raise _damaged(entry, path, f"digest of the data {data.sha256}, expected {entry.data_sha256}")
+    return data
+
+
+def _whole_catalogue(entry: Entry, path: Path, draft: Interactions) -> Interactions:
+    """The draft under its catalogue name, with all items of the catalogue as its vocabulary."""
+    draft = replace(draft, name=entry.name)
+    if entry.item_ids is None or draft.item_ids.dtype.kind != "i":
+        return draft
+    item_ids = np.array(entry.item_ids, np.int64)
+    if not np.isin(draft.item_ids, item_ids).all():
+        return draft  # the digest will tell
+    numbers = np.searchsorted(item_ids, draft.item_ids.astype(np.int64)).astype(np.int32)
+    titles = titles_beside(path, item_ids)
+    return replace(draft, items=numbers[draft.items], item_ids=item_ids, titles=titles)
+
+
+def _check_file(entry: Entry, path: Path, expected: str | None) -> None:
+    if expected is not None and (found := file_digest(path)) != expected:
+        raise _damaged(entry, path, f"SHA-256 {found}, expected {expected}")
+
+
+def _damaged(entry: Entry, path: Path, reason: str) -> HushrecError:
+    then = f"run `hushrec data fetch {entry.name}`" if entry.downloads else "copy it again"
+    return HushrecError(f"{path} is damaged or not {entry.name} ({reason}); delete it and {then}")
+
+
+def _as_implicit(data: Interactions) -> Interactions:
+    data = replace(data, ratings=None, rating_range=None)
+    return replace(data, sha256=data_digest(data))
+
+
+def _unknown(name: str) -> HushrecError:
+    known = [*_BY_NAME, SYNTHETIC]
+    close = difflib.get_close_matches(name, known, n=3)
+    meant = f"; did you mean {' or '.join(close)}?" if close else ";"
+    return HushrecError(f"{name} is neither a file nor a known data set{meant} see `hushrec data list`")
+
+
+def _is_synthetic(name: str) -> bool:
+    return name.split(":")[0] == SYNTHETIC
+
+
+def _load_synthetic(spec: str) -> Interactions:
+    example = "synthetic:users=1000,items=500,ratings=20000,seed=1"
+    options: dict[str, float] = {}
+    for part in filter(None, spec.partition(":")[2].split(",")):
+        key, _, text = part.partition("=")
+        if key not in _SYNTHETIC_OPTIONS:
+            raise HushrecError(f"{spec}: no option {key!r}; write for example {example}")
+        try:
+            options[_SYNTHETIC_OPTIONS[key]] = float(text) if key == "noise" else int(text)
+        except ValueError:
+            raise HushrecError(f"{spec}: {key} is {text!r}, not a number; write {example}") from None
+    noise = options.pop("noise", 0.4)
+    return synthetic(**{key: int(value) for key, value in options.items()}, noise=noise)

@@ -1,0 +1,125 @@
+"""Splits of interactions into training and test rows, all determined by their arguments.
+
+A random split depends on the data and the seed only, not on the order of the rows in the file.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hushrec.data.interactions import Interactions
+from hushrec.data.row_order import count_starts
+from hushrec.errors import HushrecError
+
+# One constant per purpose keeps draws of one seed apart.
+_K_FOLDS, _RANDOM_SHARE, _LEAVE_ONE_OUT = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and test rows of one data set; the vocabularies of both are the whole."""
+
+    train: Interactions
+    test: Interactions
+    fold: int
+
+
+def k_folds(data: Interactions, num_folds: int = 5, seed: int = 0) -> Iterator[Split]:
+    """The splits of a cross-validation, made one at a time: each row is in the test of one fold.
+
+    The rows are dealt at random into folds whose sizes differ by at most one.
+    """
+    if num_folds < 2:
+        raise HushrecError(f"{num_folds} folds leave nothing to train on; use at least 2")
+    if num_folds > len(data):
+        raise HushrecError(f"{num_folds} folds for {len(data)} ratings leave a fold empty; use fewer")
+    deck = np.arange(num_folds, dtype=np.min_scalar_type(num_folds))
+    dealt = np.tile(deck, -(-len(data) // num_folds))[: len(data)]
+    _generator(seed, _K_FOLDS).shuffle(dealt)
+    fold_of_row = _to_rows(data, dealt)
+    return (_split(data, fold_of_row == fold, fold) for fold in range(num_folds))
+
+
+def random_share(data: Interactions, test_share: float = 0.2, seed: int = 0) -> Split:
+    """A random share of each user's ratings as test, rounded, at least one kept for training."""
+    draws = _generator(seed, _RANDOM_SHARE).random(len(data))
+    return _share_from_end(data, _to_rows(data, draws), test_share)
+
+
+def latest_share(data: Interactions, test_share: float = 0.2) -> Split:
+    """The latest share of each user's ratings as test, rounded, at least one kept for training.
+
+    Latest by `order`, else by timestamp; of equal timestamps the later row of the file is the later.
+    """
+    return _share_from_end(data, _times(data), test_share)
+
+
+def leave_one_out(data: Interactions, by: Literal["time", "random"] = "time", seed: int = 0) -> Split:
+    """One rating of each user as test: the latest, or a random one.
+
+    A user with a single rating stays in training whole.
+    """
+    if by not in ("time", "random"):
+        raise HushrecError(f"leave one out by {by!r} is unknown; use time or random")
+    if by == "time":
+        keys = _times(data)
+    else:
+        keys = _to_rows(data, _generator(seed, _LEAVE_ONE_OUT).random(len(data)))
+    from_end, counts = _places_from_end(data, keys)
+    return _split(data, (from_end == 0) & (counts[data.users] > 1), 0)
+
+
+def _generator(seed: int, purpose: int) -> np.random.Generator:
+    if seed < 0:
+        raise HushrecError(f"the seed is {seed}; use a number from 0 up")
+    return np.random.default_rng([seed, purpose])
+
+
+def _split(data: Interactions, is_test: npt.NDArray[np.bool_], fold: int) -> Split:
+    return Split(data.select(~is_test), data.select(is_test), fold)
+
+
+def _to_rows(data: Interactions, values: npt.NDArray) -> npt.NDArray:
+    """Values dealt to the rows in canonical order, put where the rows are."""
+    rows = data.canonical_order()
+    if rows is None:
+        return values
+    placed = np.empty_like(values)
+    placed[rows] = values
+    return placed
+
+
+def _times(data: Interactions) -> npt.NDArray[np.integer]:
+    if data.order is not None:
+        return data.order
+    if data.timestamps is None:
+        raise HushrecError(f"{data.name} has no timestamps to split by; use a random split")
+    num_unknown = int((data.timestamps == -1).sum())
+    if num_unknown:
+        raise HushrecError(
+            f"{num_unknown} rows of {data.name} have no timestamp to split by; use a random split"
+        )
+    return data.timestamps
+
+
+def _places_from_end(
+    data: Interactions, keys: npt.NDArray
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """For each row, how many of its user's rows have a later key; and the rows of each user."""
+    starts = count_starts(data.users, data.num_users)
+    rows = np.lexsort((keys, data.users))  # stable: equal keys stay in the order of the rows
+    from_end = np.empty(len(data), np.int64)
+    from_end[rows] = starts[data.users[rows] + 1] - 1 - np.arange(len(data))
+    return from_end, np.diff(starts)
+
+
+def _share_from_end(data: Interactions, keys: npt.NDArray, test_share: float) -> Split:
+    if not 0 < test_share < 1:
+        raise HushrecError(f"a test share of {test_share:g} is no share; use a number between 0 and 1")
+    from_end, counts = _places_from_end(data, keys)
+    num_test = np.floor(test_share * counts + 0.5).astype(np.int64)
+    num_test = np.minimum(num_test, np.maximum(counts - 1, 0))
+    return _split(data, from_end < num_test[data.users], 0)

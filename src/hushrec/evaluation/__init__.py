@@ -1,0 +1,19 @@
+"""How good predictions and rankings are, and whether a difference between two systems is real."""
+
+from hushrec.evaluation.ranking import Rows, evaluated_users, ranking_metrics, ranking_per_user
+from hushrec.evaluation.rating import rating_metrics
+from hushrec.evaluation.significance import Interval, PairedTest, bootstrap_interval, paired_test
+from hushrec.evaluation.top_k import top_k
+
+__all__ = [
+    "Interval",
+    "PairedTest",
+    "Rows",
+    "bootstrap_interval",
+    "evaluated_users",
+    "paired_test",
+    "ranking_metrics",
+    "ranking_per_user",
+    "rating_metrics",
+    "top_k",
+]

@@ -1,0 +1,1 @@
+"""Pure maths of the models: no messages, no I/O."""

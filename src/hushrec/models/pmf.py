@@ -1,0 +1,215 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""Probabilistic matrix factorisation: the maths that PMF, FedRec, FedRec++ and SDCF share.
+
+Symbols: U_u = user_factors[u], V_i = item_factors[i], gamma = learning_rate, lambda = regularization,
+e_ui = U_u V_i - r_ui (the papers' e with the sign of the gradient).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.interactions import UserRows
+from hushrec.draws import Draws, uniform_rows
+from hushrec.kernels.rows import dot, load, store, width_of, zeros
+from hushrec.privacy.filling import Listing
+
+Factors = NDArray[np.float32]
+
+
+def initial_factors(purpose: str, numbers: NDArray[np.int32], num_factors: int, draws: Draws) -> Factors:
+    """Uniform in (-0.005, 0.005), independently per coordinate."""
+    return uniform_rows(draws.key(purpose), numbers, num_factors, -0.005, 0.005)
+
+
+@dataclass
+class RatingClients:
+    """Private state of clients that hold ratings and a vector: what never leaves them.
+
+    An update counts only if the driving side says so in its next request (`counted_round`). Until then the
+    vector before it is kept, so a request can be repeated and an update that was left out is undone.
+    """
+
+    starts: NDArray[np.int64]
+    items: NDArray[np.int32]  # ascending within a client
+    ratings: NDArray[np.float32]
+    num_items: int  # of the whole catalogue
+    user_factors: Factors
+    previous_user_factors: Factors
+    updated_round: NDArray[np.int32]
+
+    @classmethod
+    def enrol(
+        cls, numbers: NDArray[np.int32], rows: UserRows, num_items: int, num_factors: int, draws: Draws
+    ) -> "RatingClients":
+        """Clients at the start of a run; `numbers` says who they are in the whole federation."""
+        assert rows.ratings is not None, "explicit feedback only"
+        user_factors = initial_factors("user-factors", numbers, num_factors, draws)
+        updated_round = np.zeros(len(numbers), np.int32)
+        return cls(
+            rows.starts, rows.items, rows.ratings, num_items, user_factors, user_factors.copy(), updated_round
+        )
+
+    def num_ratings(self) -> NDArray[np.int64]:
+        """Ratings of each client."""
+        return np.diff(self.starts)
+
+    def settle(self, rows: NDArray[np.int64], counted_round: NDArray[np.int32]) -> None:
+        """Undo the last update of those clients for whom it did not count."""
+        is_undone = self.updated_round[rows] != counted_round
+        undone = rows[is_undone]
+        self.user_factors[undone] = self.previous_user_factors[undone]
+        self.updated_round[undone] = counted_round[is_undone]
+
+    def settled_factors(self, counted_round: NDArray[np.int32]) -> Factors:
+        """Every client's vector with the updates that counted; changes nothing."""
+        is_settled = self.updated_round == counted_round
+        if is_settled.all():
+            return self.user_factors
+        return np.where(is_settled[:, None], self.user_factors, self.previous_user_factors)
+
+
+class Step(NamedTuple):
+    """How clients train in one round."""
+
+    learning_rate: np.float32
+    regularization: np.float32
+    local_steps: int  # of U'; 0: virtual ratings are the client's mean rating
+    learns_virtual: bool  # whether U_u learns from virtual ratings too
+    is_sequential: bool  # whether V's gradients use the U_u of after its update
+
+
+class ClientGradients(NamedTuple):
+    """Gradients of V per client of a cohort, and those of virtual items once more."""
+
+    gradients: Factors  # parallel to the listing
+    noise_starts: NDArray[np.int64]
+    noise_items: NDArray[np.int32]
+    noise: Factors
+
+
+@numba.njit(nogil=True, cache=True)
+def _train(width, rated, rows, user_factors, previous, item_factors, listing, step, out):
+    starts, items, ratings = rated
+    learning_rate, regularization, local_steps, learns_virtual, is_sequential = step
+    gradients, _, noise_items, noise = out
+    listed_starts, listed_items, rated_place = listing
+    longest = 0
+    for client in range(rows.size):
+        longest = max(longest, starts[rows[client] + 1] - starts[rows[client]])
+    errors = np.empty(longest, np.float32)
+    mine = np.empty((longest, len(width)), np.float32)
+    num_noise = 0
+    one = np.float32(1.0)
+    for client in range(rows.size):
+        row = rows[client]
+        first, num_rated = starts[row], starts[row + 1] - starts[row]
+        start = load(user_factors, row, width)
+        store(previous, row, start)
+        if num_rated == 0:
+            continue
+        # Eq. 7: the gradient of U_u over the rated items
+        total, mean_rating = zeros(width), np.float32(0.0)
+        for rank in range(num_rated):
+            item = load(item_factors, np.int64(items[first + rank]), width)
+            store(mine, rank, item)
+            error = dot(start, item) - ratings[first + rank]
+            errors[rank] = error
+            mean_rating += ratings[first + rank]
+            total = total + error * item
+        share = one / np.float32(num_rated)
+        mean_rating *= share
+        moved = start - learning_rate * (share * total + regularization * start)
+        # Eq. 1: virtual ratings are the client's mean, or predictions of U', trained locally by Eq. 7.
+        # The first local step is the step just made.
+        local = moved
+        for _ in range(local_steps - 1):
+            local_total = zeros(width)
+            for rank in range(num_rated):
+                item = load(mine, rank, width)
+                local_total = local_total + (dot(local, item) - ratings[first + rank]) * item
+            local = local - learning_rate * (share * local_total + regularization * local)
+        # U_u V_i - U'_u V_i is computed as (U_u - U'_u) V_i
+        offset = np.float32(0.0) if local_steps > 0 else mean_rating
+        if learns_virtual:
+            probe = start - local if local_steps > 0 else start
+            for place in range(listed_starts[client], listed_starts[client + 1]):
+                if rated_place[place] < 0:
+                    item = load(item_factors, np.int64(listed_items[place]), width)
+                    total = total + (dot(probe, item) - offset) * item
+            share = one / np.float32(listed_starts[client + 1] - listed_starts[client])
+            moved = start - learning_rate * (share * total + regularization * start)
+        store(user_factors, row, moved)
+        # Eq. 3: the gradients of V_i; Eq. 8: those of virtual items are the noise
+        vector = moved if is_sequential else start
+        probe = vector - local if local_steps > 0 else vector
+        for place in range(listed_starts[client], listed_starts[client + 1]):
+            item = load(item_factors, np.int64(listed_items[place]), width)
+            rank = rated_place[place]
+            if rank >= 0:
+                error = dot(vector, item) - ratings[first + rank] if is_sequential else errors[rank]
+                store(gradients, place, error * vector + regularization * item)
+            else:
+                gradient = (dot(probe, item) - offset) * vector + regularization * item
+                store(gradients, place, gradient)
+                noise_items[num_noise] = listed_items[place]
+                store(noise, num_noise, gradient)
+                num_noise += 1
+
+
+def train_clients(
+    clients: RatingClients, rows: NDArray[np.int64], item_factors: Factors, listing: Listing, step: Step
+) -> ClientGradients:
+    """Update U_u of the clients in `rows` in place (Eq. 7) and return the gradients of V (Eq. 3)."""
+    num_factors = item_factors.shape[1]
+    num_listed = np.diff(listing.starts)
+    noise_starts = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(num_listed - (clients.starts[rows + 1] - clients.starts[rows]), out=noise_starts[1:])
+    out = ClientGradients(
+        np.empty((len(listing.items), num_factors), np.float32),
+        noise_starts,
+        np.empty(noise_starts[-1], np.int32),
+        np.empty((noise_starts[-1], num_factors), np.float32),
+    )
+    rated = (clients.starts, clients.items, clients.ratings)
+    vectors = (clients.user_factors, clients.previous_user_factors)
+    _train(width_of(num_factors), rated, rows, *vectors, item_factors, listing, step, out)
+    return out
+
+
+@numba.njit(nogil=True, cache=True)
+def _predict(width, user_factors, item_factors, users, items, out):
+    for place in range(users.size):
+        vector = load(user_factors, np.int64(users[place]), width)
+        out[place] = dot(vector, load(item_factors, np.int64(items[place]), width))
+
+
+@dataclass(frozen=True)
+class FactorModel:
+    """U and V, ready to predict and to rank."""
+
+    user_factors: Factors
+    item_factors: Factors
+    rating_range: tuple[float, float] | None
+    regularization: float
+
+    def predict(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> NDArray[np.float32]:
+        """U_u V_i, clipped to the range of ratings."""
+        out = np.empty(len(users), np.float32)
+        _predict(width_of(self.item_factors.shape[1]), self.user_factors, self.item_factors, users, items, out)
+        return out if self.rating_range is None else np.clip(out, *self.rating_range)
+
+    def score(self, users: NDArray[np.int32]) -> NDArray[np.float32]:
+        """U_u V_i of all items, not clipped, so that ties are rare."""
+        return self.user_factors[users] @ self.item_factors.T
+
+    def fold_in(self, items: NDArray[np.int32], ratings: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scores of all items for a newcomer: the exact minimum of the loss that Eq. 7 descends."""
+        known = self.item_factors[items].astype(np.float64)
+        share = 1.0 / max(len(items), 1)
+        normal = share * (known.T @ known) + self.regularization * np.eye(known.shape[1])
+        vector = np.linalg.solve(normal, share * (known.T @ ratings.astype(np.float64)))
+        return (self.item_factors @ vector).astype(np.float32)

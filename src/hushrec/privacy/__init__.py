@@ -1,0 +1,1 @@
+"""Mechanisms that hide: exact sums, filling, denoising, randomised response."""

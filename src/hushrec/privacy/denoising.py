@@ -1,0 +1,234 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""Denoisers: clients that collect the noise of others and send the server only its sum.
+
+Guarantee: the server sees sums of noise mixed with the denoiser's own gradients; a denoiser sees noise without
+its sender's name. Not protected: server and denoiser together can match noise with uploads.
+"""
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import Protocol
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.kernels.rows import add_fixed, load, width_of
+from hushrec.privacy.exact_sum import ExactSum, Gradients
+from hushrec.protocol import NO_ONE, Numbers, Ragged
+
+# Up to this size each thread keeps sums of its own; above it, one table is shared under a lock.
+_OWN_TABLE_BYTES = 64 << 20
+
+
+def check_denoisers(num_denoisers: int, num_clients: int) -> None:
+    """Refuse more denoisers than can hide: each needs a client whose noise its own gradients mix with."""
+    if num_denoisers > num_clients // 2:
+        raise HushrecError(
+            f"{num_denoisers} denoisers for {num_clients} clients leave some denoiser alone, so that its own "
+            f"gradients would show; use --denoisers {num_clients // 2} or less"
+        )
+
+
+def draw_denoisers(num_denoisers: int, num_clients: int, draws: Draws) -> Numbers:
+    """Uniformly drawn clients, ascending."""
+    chosen = draws.generator("denoisers").choice(num_clients, num_denoisers, replace=False)
+    return np.sort(chosen).astype(np.int32)
+
+
+def draw_participants(
+    num_clients: int, participation: float, denoisers: Numbers, round_number: int, draws: Draws
+) -> Numbers:
+    """Uniformly drawn participants of a round, ascending; at least one denoiser is among them, if any exist."""
+    if participation >= 1:
+        return np.arange(num_clients, dtype=np.int32)
+    generator = draws.generator("participants", round_number)
+    size = max(1, round(participation * num_clients))
+    chosen = generator.choice(num_clients, size, replace=False)
+    if len(denoisers) and not np.isin(chosen, denoisers).any():
+        chosen[0] = generator.choice(denoisers)
+    return np.sort(chosen).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which denoiser each ordinary client of a round sends its noise to."""
+
+    ordinary: Numbers
+    denoiser_of: Numbers  # parallel to `ordinary`; -1: none, the noise stays in
+
+    @property
+    def denoisers(self) -> Numbers:
+        """Denoisers with at least one client, ascending."""
+        return np.unique(self.denoiser_of[self.denoiser_of >= 0])
+
+    def without(self, lost: Numbers) -> "Assignment":
+        """What is left when clients are lost, and denoisers with all who are assigned to them."""
+        kept = ~(np.isin(self.ordinary, lost) | np.isin(self.denoiser_of, lost))
+        return Assignment(self.ordinary[kept], self.denoiser_of[kept])
+
+
+def assign(participants: Numbers, denoisers: Numbers, round_number: int, draws: Draws) -> Assignment:
+    """Deal the ordinary clients to the denoisers at random, anew in each round.
+
+    They are dealt evenly, so that no denoiser is left without one; denoisers beyond half of the participants
+    serve as ordinary clients in this round.
+    """
+    if len(denoisers) == 0:
+        return Assignment(participants, np.full(len(participants), -1, np.int32))
+    generator = draws.generator("assignment", round_number)
+    active = generator.permutation(np.intersect1d(denoisers, participants, assume_unique=True))
+    active = active[: len(participants) // 2]
+    ordinary = np.setdiff1d(participants, active, assume_unique=True)
+    if len(active) == 0:
+        return Assignment(NO_ONE, NO_ONE)
+    dealt = np.empty(len(ordinary), np.int32)
+    dealt[generator.permutation(len(ordinary))] = np.resize(active, len(ordinary))
+    return Assignment(ordinary, dealt)
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_noise(width, sign, slots, starts, items, rows, totals, counts):
+    num_items = counts.shape[1]
+    for sender in range(slots.size):
+        slot = slots[sender]
+        for place in range(starts[sender], starts[sender + 1]):
+            item = items[place]
+            counts[slot, item] += sign
+            add_fixed(totals, np.int64(slot * num_items + item), np.float32(sign) * load(rows, place, width))
+
+
+class NoiseSums:
+    """The denoisers' inboxes: noise is added up as it arrives, so nothing piles up."""
+
+    def __init__(self, num_items: int, num_factors: int, num_denoisers: int) -> None:
+        self.totals = np.zeros((0, num_factors), np.int64)  # (denoisers * items, factors), fixed point
+        self.counts = np.zeros((0, num_items), np.int32)  # (denoisers, items)
+        self.denoisers = NO_ONE  # in order of arrival: the slots
+        self._slot_of = np.empty(0, np.int64)  # by number of client, or -1
+        self._num_denoisers = num_denoisers
+        self._lock = Lock()
+
+    def fork(self) -> "NoiseSums":
+        """An empty one, or this one itself where copies would be large."""
+        _, num_factors = self.totals.shape
+        num_items = self.counts.shape[1]
+        if 8 * self._num_denoisers * num_items * num_factors > _OWN_TABLE_BYTES:
+            return self
+        return NoiseSums(num_items, num_factors, self._num_denoisers)
+
+    def add(self, addressees: Numbers, message: Gradients) -> None:
+        """Add the noise of a batch of clients to the sums of their denoisers."""
+        with self._lock:
+            self._add(1, self._slots(addressees), message)
+
+    def merge(self, other: "NoiseSums") -> None:
+        """Add what a fork collected."""
+        if other is self or not len(other.denoisers):
+            return
+        slots, num_items = self._slots(other.denoisers), self.counts.shape[1]
+        self.counts[slots] += other.counts[: len(slots)]
+        self.totals.reshape(-1, num_items * self.totals.shape[1])[slots] += other.totals.reshape(
+            -1, num_items * self.totals.shape[1]
+        )[: len(slots)]
+
+    def has_mail(self, denoisers: Numbers) -> NDArray[np.bool_]:
+        """Whether some noise came for each."""
+        return np.isin(denoisers, self.denoisers)
+
+    def release(self, denoisers: Numbers, own: Gradients) -> tuple[Ragged, Ragged, Ragged]:
+        """Eq. 9: items, sums of noise less the denoiser's own gradients, and counts less its own ratings."""
+        slots = self._slots(denoisers)
+        is_listed = self.counts[slots] > 0
+        is_listed[np.repeat(np.arange(len(denoisers)), own.items.lengths), own.items.values] = True
+        self._add(-1, slots, own)
+        rows, items = np.nonzero(is_listed)
+        starts = np.searchsorted(rows, np.arange(len(denoisers) + 1))
+        sums = self.totals[slots[rows] * self.counts.shape[1] + items]
+        return (
+            Ragged(starts, items.astype(np.int32)),
+            Ragged(starts, sums),
+            Ragged(starts, self.counts[slots[rows], items]),
+        )
+
+    def _add(self, sign: int, slots: NDArray[np.int64], message: Gradients) -> None:
+        width = width_of(self.totals.shape[1])
+        items, rows = message.items, message.gradients.values
+        _add_noise(width, sign, slots, items.starts, items.values, rows, self.totals, self.counts)
+
+    def _slots(self, denoisers: Numbers) -> NDArray[np.int64]:
+        """Places of the denoisers' tables; a newcomer gets one."""
+        highest = int(denoisers.max(initial=-1))
+        if highest >= len(self._slot_of):
+            longer = np.full(2 * highest + 1, -1, np.int64)
+            longer[: len(self._slot_of)] = self._slot_of
+            self._slot_of = longer
+        slots = self._slot_of[denoisers]
+        if slots.min(initial=0) >= 0:
+            return slots
+        new = np.unique(denoisers[slots < 0])
+        self._slot_of[new] = np.arange(len(self.denoisers), len(self.denoisers) + len(new))
+        self.denoisers = np.concatenate([self.denoisers, new])
+        self._reserve(len(self.denoisers))
+        return self._slot_of[denoisers]
+
+    def _reserve(self, num_denoisers: int) -> None:
+        old, num_items = self.counts.shape
+        if num_denoisers <= old:
+            return
+        size = min(max(num_denoisers, 2 * old), max(num_denoisers, self._num_denoisers))
+        counts = np.zeros((size, num_items), np.int32)
+        counts[:old] = self.counts
+        totals = np.zeros((size * num_items, self.totals.shape[1]), np.int64)
+        totals[: len(self.totals)] = self.totals
+        self.counts, self.totals = counts, totals
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_sums(items, sums, counts, totals, total_counts):
+    for place in range(items.size):
+        item = items[place]
+        total_counts[item] += counts[place]
+        for factor in range(sums.shape[1]):
+            totals[item, factor] += sums[place, factor]
+
+
+class Sums(Protocol):
+    """A message with sums in fixed point, and counts, per listed item."""
+
+    @property
+    def items(self) -> Ragged:
+        """Which items."""
+        ...
+
+    @property
+    def sums(self) -> Ragged:
+        """Their sums."""
+        ...
+
+    @property
+    def counts(self) -> Ragged:
+        """How many rows each sum stands for; less than zero where the denoiser's own outweigh."""
+        ...
+
+
+@dataclass
+class DenoiserTotal:
+    """What the server adds up from the denoisers."""
+
+    total: ExactSum
+
+    def fork(self) -> "DenoiserTotal":
+        """An empty one."""
+        return DenoiserTotal(self.total.fork())
+
+    def add(self, _numbers: Numbers, message: Sums) -> None:
+        """Add the sums of a batch of denoisers."""
+        sums, counts = message.sums.values, message.counts.values
+        _add_sums(message.items.values, sums, counts, self.total.totals, self.total.counts)
+
+    def merge(self, other: "DenoiserTotal") -> None:
+        """Add what a fork took in."""
+        self.total.merge(other.total)

@@ -1,0 +1,111 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""Virtual items: unrated items that a client lists among its rated ones, so that the server cannot tell them.
+
+Guarantee: none in the sense of differential privacy. One upload hides the rated items among (1 + rho) times as
+many; drawn anew every round, the virtual ones can be told by intersecting a client's uploads over rounds.
+"""
+
+from typing import NamedTuple, Protocol
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.draws import BLOCK_WORDS, Key, chacha_block
+from hushrec.kernels.bits import bit_of, lowest_bit
+
+
+class Listing(NamedTuple):
+    """What each client of a cohort lists: items in ascending order, so that the order tells nothing."""
+
+    starts: NDArray[np.int64]  # (clients + 1,)
+    items: NDArray[np.int32]
+    rated_place: NDArray[np.int32]  # place among the client's rated items, or -1 for a virtual item
+
+
+def num_virtual_items(num_rated: NDArray[np.int64], rho: int, num_items: int) -> NDArray[np.int64]:
+    """|I'_u| = min(rho |I_u|, m - |I_u|)."""
+    return np.minimum(rho * num_rated, num_items - num_rated)
+
+
+@numba.njit(nogil=True, cache=True)
+def _list_items(clients, rows, numbers, num_virtual, num_items, key, round_number, listing):
+    rated_starts, rated_items = clients
+    starts, items, rated_place = listing
+    words = np.empty(BLOCK_WORDS, np.uint32)
+    size = (num_items + 63) // 64
+    rated = np.zeros(size, np.uint64)
+    drawn = np.zeros(size, np.uint64)
+    last_word = ~np.uint64(0) >> np.uint64((64 - num_items) & 63)
+    for client in range(rows.size):
+        first, last = rated_starts[rows[client]], rated_starts[rows[client] + 1]
+        place = starts[client]
+        if num_virtual[client] == 0:
+            for rank in range(last - first):
+                items[place + rank] = rated_items[first + rank]
+                rated_place[place + rank] = rank
+            continue
+        rated[:] = 0
+        drawn[:] = 0
+        for entry in range(first, last):
+            rated[rated_items[entry] >> 6] |= bit_of(rated_items[entry])
+        num_unrated = num_items - (last - first)
+        # Draw what is left out instead, where that is less work.
+        is_left_out = 2 * num_virtual[client] > num_unrated
+        num_drawn = num_unrated - num_virtual[client] if is_left_out else num_virtual[client]
+        counter, used = 0, BLOCK_WORDS
+        while num_drawn > 0:
+            if used == BLOCK_WORDS:
+                chacha_block(key, numbers[client], round_number, counter, words)
+                counter, used = counter + 1, 0
+            item = (np.uint64(words[used]) * np.uint64(num_items)) >> np.uint64(32)
+            used += 1
+            word, bit = item >> np.uint64(6), bit_of(item)
+            if (rated[word] | drawn[word]) & bit == 0:
+                drawn[word] |= bit
+                num_drawn -= 1
+        rank = 0
+        for word in range(size):
+            virtual = drawn[word]
+            if is_left_out:
+                virtual = ~(virtual | rated[word])
+                if word == size - 1:
+                    virtual &= last_word
+            listed = rated[word] | virtual
+            while listed != 0:
+                low = lowest_bit(listed)
+                listed &= listed - np.uint64(1)
+                items[place] = 64 * word + np.int64(low)
+                if (rated[word] >> low) & np.uint64(1):
+                    rated_place[place] = rank
+                    rank += 1
+                else:
+                    rated_place[place] = -1
+                place += 1
+
+
+class RatedItems(Protocol):
+    """Whoever holds the rated items of clients."""
+
+    starts: NDArray[np.int64]
+    items: NDArray[np.int32]
+    num_items: int
+
+
+def list_items(
+    clients: RatedItems,
+    rows: NDArray[np.int64],
+    numbers: NDArray[np.int32],
+    rho: int,
+    key: Key,
+    round_number: int,
+) -> Listing:
+    """Rated items of each client together with virtual ones, drawn uniformly without replacement."""
+    num_rated = clients.starts[rows + 1] - clients.starts[rows]
+    num_virtual = num_virtual_items(num_rated, rho, clients.num_items)
+    starts = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(num_rated + num_virtual, out=starts[1:])
+    listing = Listing(starts, np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int32))
+    rated = (clients.starts, clients.items)
+    _list_items(rated, rows, numbers, num_virtual, clients.num_items, key, round_number, listing)
+    return listing

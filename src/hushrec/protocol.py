@@ -1,0 +1,346 @@
+"""The whole vocabulary: Role, Message, Ask, System, Transcript (and Cohort, a batch of parties).
+
+A system is a protocol between roles. Its driving side is a generator without I/O: it yields `Ask`s and gets
+`Answer`s. Every other role is a handler from (cohort, request) to a reply. A runtime drives the generator,
+brings requests to handlers and replies to folds, and tells one `Transcript` about every message.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from functools import cache
+from threading import Lock
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from hushrec.draws import Draws
+
+Numbers = NDArray[np.int32]
+NO_ONE: Numbers = np.empty(0, np.int32)
+
+
+class Role(StrEnum):
+    """Who takes part."""
+
+    SERVER = "server"
+    CLIENT = "client"
+    DENOISER = "denoiser"
+    PARTNER = "partner"
+    USER = "user"
+    OWNER = "owner"
+    ORCHESTRATOR = "orchestrator"
+    OBSERVER = "observer"
+
+
+# --- Messages --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """One slice of rows per party: party k owns `values[starts[k]:starts[k + 1]]`."""
+
+    starts: NDArray[np.int64]
+    values: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Rows of each party."""
+        return np.diff(self.starts)
+
+    def take(self, places: NDArray[np.int64]) -> "Ragged":
+        """The slices of the parties at these places."""
+        lengths = self.lengths[places]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        rows = np.arange(starts[-1]) + np.repeat(self.starts[places] - starts[:-1], lengths)
+        return Ragged(starts, self.values[rows])
+
+    def part(self, first: int, last: int) -> "Ragged":
+        """The slices of parties first..last-1, without a copy of the rows."""
+        starts = self.starts[first : last + 1]
+        return Ragged(starts - starts[0], self.values[starts[0] : starts[-1]])
+
+
+class FieldKind(NamedTuple):
+    """What a message field holds, as encoders and validators need it."""
+
+    name: str
+    layout: Literal["shared", "each", "ragged"]
+    dtype: np.dtype[Any]
+    num_dims: int  # of one party's value
+    low: float | None
+    high: float | None
+
+
+def _declare(
+    layout: str, dtype: DTypeLike, num_dims: int, low: float | None, high: float | None
+) -> Any:
+    return field(metadata={"kind": (layout, np.dtype(dtype), num_dims, low, high)})
+
+
+def shared(dtype: DTypeLike, num_dims: int = 1, low: float | None = None, high: float | None = None) -> Any:
+    """A field with the same array for every party."""
+    return _declare("shared", dtype, num_dims, low, high)
+
+
+def each(dtype: DTypeLike, low: float | None = None, high: float | None = None) -> Any:
+    """A field with one number per party."""
+    return _declare("each", dtype, 0, low, high)
+
+
+def ragged(dtype: DTypeLike, num_dims: int = 1, low: float | None = None, high: float | None = None) -> Any:
+    """A field with a slice of rows per party."""
+    return _declare("ragged", dtype, num_dims, low, high)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A batch of messages of one type, one per party, in columns. A phone's batch has one."""
+
+    sender: ClassVar[Role]
+    receiver: ClassVar[Role]
+
+    @classmethod
+    def kinds(cls) -> tuple[FieldKind, ...]:
+        """The fields in order."""
+        return _kinds(cls)
+
+    def part(self, first: int, last: int) -> Self:
+        """The batch for parties first..last-1 only."""
+        return self._of_parties(lambda column: column[first:last], lambda slices: slices.part(first, last))
+
+    def take(self, places: NDArray[np.int64]) -> Self:
+        """The batch for the parties at these places only."""
+        return self._of_parties(lambda column: column[places], lambda slices: slices.take(places))
+
+    def _of_parties(
+        self, from_each: Callable[[NDArray[Any]], NDArray[Any]], from_ragged: Callable[[Ragged], Ragged]
+    ) -> Self:
+        changes: dict[str, Any] = {}
+        for kind in self.kinds():
+            if kind.layout == "each":
+                changes[kind.name] = from_each(getattr(self, kind.name))
+            elif kind.layout == "ragged":
+                changes[kind.name] = from_ragged(getattr(self, kind.name))
+        return replace(self, **changes) if changes else self
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of its longest ragged field: how many vectors the batch holds."""
+        sizes = [len(getattr(self, kind.name).values) for kind in self.kinds() if kind.layout == "ragged"]
+        return max(sizes, default=0)
+
+
+@cache
+def _kinds(message_type: type[Message]) -> tuple[FieldKind, ...]:
+    return tuple(FieldKind(column.name, *column.metadata["kind"]) for column in fields(message_type))
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """Mail between parties: the driving side can route it, only the addressee's side opens it."""
+
+    message: Message
+    addressees: Numbers  # one per sending party
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a handler answers: a message to the asker and, perhaps, mail to others. Both arrive or neither."""
+
+    message: Message
+    mail: tuple[Sealed, ...] = ()
+
+
+# --- Rounds ----------------------------------------------------------------------------------------------
+
+
+class Fold(Protocol):
+    """What takes in messages as they arrive, in any order and on any thread, so that nothing piles up."""
+
+    def fork(self) -> "Fold":
+        """An empty one of the same kind, for another thread."""
+        ...
+
+    def add(self, numbers: Numbers, message: Any) -> None:
+        """Take in one batch. `numbers`: the senders of a reply, the addressees of mail."""
+        ...
+
+    def merge(self, other: Any) -> None:
+        """Take in all that a fork took in."""
+        ...
+
+
+@dataclass
+class Collect:
+    """The fold that keeps every batch, in the order of the parties."""
+
+    batches: list[tuple[Numbers, Any]] = field(default_factory=list)
+
+    def fork(self) -> "Collect":
+        """An empty one."""
+        return Collect()
+
+    def add(self, numbers: Numbers, message: Any) -> None:
+        """Keep one batch."""
+        self.batches.append((numbers, message))
+
+    def merge(self, other: "Collect") -> None:
+        """Keep the other's batches too."""
+        self.batches = sorted([*self.batches, *other.batches], key=lambda batch: int(batch[0][0]))
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request to parties; their replies go into `replies`. Columns of the request follow `to`."""
+
+    to: Numbers  # ascending
+    request: Message
+    replies: Fold
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of an `Ask`. A lost party is data, not an exception: nothing of it was taken in."""
+
+    lost: Numbers = field(default_factory=lambda: NO_ONE)
+
+    def came(self, to: Numbers) -> Numbers:
+        """Those of `to` who answered."""
+        return np.setdiff1d(to, self.lost, assume_unique=True)
+
+
+Private = TypeVar("Private")
+Server = TypeVar("Server")
+Config = TypeVar("Config")
+Round = Generator[Ask, Answer, Server]
+
+
+@dataclass(frozen=True)
+class Cohort(Generic[Private]):
+    """1..N parties with their private state. Their numbers do not depend on who else is in the cohort."""
+
+    numbers: Numbers  # who they are in the run
+    rows: NDArray[np.int64]  # where they are in the arrays of `private`
+    private: Private  # handlers change only the rows of the cohort
+    round_number: int
+    inbox: Fold | None = None  # mail that came for the receiver's role in this round
+
+
+Handler = Callable[[Cohort[Any], Any, Any, Draws], Reply]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where a system was published."""
+
+    title: str
+    authors: str
+    venue: str
+    year: int
+
+
+class Scorer(Protocol):
+    """A learned model, ready to predict and to rank."""
+
+    def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
+        """Scores of (user, item) pairs, within the range of ratings if there is one."""
+        ...
+
+    def score(self, users: Numbers) -> NDArray[np.float32]:
+        """Scores of all items, a row per user, for ranking."""
+        ...
+
+    def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scores of all items for a newcomer with these ratings; nothing leaves the machine."""
+        ...
+
+
+@dataclass(frozen=True)
+class System(Generic[Config, Server, Private]):
+    """One published system: its driving side, its handlers, its papers. See `docs/design.md` to add one."""
+
+    name: str
+    title: str
+    paper: Paper
+    config: type[Config]
+    messages: tuple[type[Message], ...]  # in order of sending
+    init: Callable[..., Server]  # (num_parties, num_items, config, draws)
+    enrol: Callable[..., Private]  # (numbers, user_rows, num_items, config, draws)
+    round: Callable[..., Round[Server]]  # (state, round_number, config, draws)
+    handlers: Mapping[type[Message], Handler]  # by type of request
+    model: Callable[..., Scorer]  # (state, private, config, rating_range)
+    reply_bytes: Callable[..., NDArray[np.int64]]  # (private, config): of each party, for the size of cohorts
+    inboxes: Mapping[type[Message], Callable[..., Fold]] = field(default_factory=dict)  # (state, config)
+    learned: tuple[str, ...] = ()  # the fields of Private that training changes: what a checkpoint holds
+    model_arrays: tuple[str, ...] = ()  # the fields of Server that are its result
+    private_arrays: tuple[str, ...] = ()  # the fields of Private that are each party's own result
+
+
+# --- Transcript ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How much of one kind of message was sent."""
+
+    messages: int = 0
+    rows: int = 0
+    payload_bytes: int = 0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.messages + other.messages, self.rows + other.rows, self.payload_bytes + other.payload_bytes
+        )
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One batch as it was sent. `addressees` is None where the receiver is the driving side or the asked."""
+
+    round_number: int
+    numbers: Numbers  # the parties on the other side of the driving side
+    message: Message
+    addressees: Numbers | None = None
+
+
+class Transcript:
+    """Every message that was sent: always counted, kept if asked to. Safe for threads."""
+
+    def __init__(self, keep_payloads: bool = False) -> None:
+        self.tallies: dict[tuple[int, type[Message]], Tally] = {}
+        self.recorded: list[Recorded] = []
+        self._keep_payloads = keep_payloads
+        self._lock = Lock()
+
+    def record(self, sent: Recorded, payload_bytes: int) -> None:
+        """Take note of one batch."""
+        tally = Tally(len(sent.numbers), sent.message.num_rows, payload_bytes)
+        key = (sent.round_number, type(sent.message))
+        with self._lock:
+            self.tallies[key] = self.tallies.get(key, Tally()) + tally
+            if self._keep_payloads:
+                self.recorded.append(sent)
+
+    def total(self, *message_types: type[Message]) -> Tally:
+        """All that was sent of these types."""
+        tallies = (tally for (_, kind), tally in self.tallies.items() if kind in message_types)
+        return sum(tallies, Tally())
+
+    def sent_bytes(self) -> dict[str, int]:
+        """Bytes by way, `sender->receiver`."""
+        ways: dict[str, int] = {}
+        for (_, kind), tally in sorted(self.tallies.items(), key=lambda entry: entry[0][1].__name__):
+            way = f"{kind.sender}->{kind.receiver}"
+            ways[way] = ways.get(way, 0) + tally.payload_bytes
+        return ways
+
+    def seen_by(self, role: Role) -> list[Recorded]:
+        """All that a role sent or received in the clear, for attacks; mail between others is sealed to it."""
+        return [
+            sent for sent in self.recorded if role in (type(sent.message).sender, type(sent.message).receiver)
+        ]

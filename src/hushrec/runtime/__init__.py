@@ -1,0 +1,1 @@
+"""What drives the systems: in one process, over a wire, from a checkpoint."""

@@ -1,0 +1,181 @@
+"""The runtime in one process: threads over cohorts. Frames are counted, not made."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.privacy.exact_sum import DivergedError
+from hushrec.protocol import Answer, Ask, Cohort, Fold, Message, Numbers, Recorded, Role, System, Transcript
+from hushrec.runtime.wire import SEAL_BYTES, frame_bytes
+
+# Replies of a cohort should stay in a core's cache until they are folded.
+_COHORT_BYTES = 2 << 20
+
+
+class Losses(Protocol):
+    """Who is lost, for tests of what a system does about it."""
+
+    def __call__(self, round_number: int, request: type[Message], to: Numbers) -> NDArray[np.bool_]:
+        """For each of `to`, whether its reply to this request never comes."""
+        ...
+
+
+def _cpu_count() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class RuntimeOptions:
+    """What cannot change a number."""
+
+    threads: int = field(default_factory=_cpu_count)
+    cohort_size: int | None = None  # clients; None: as many as stay in cache
+    keep_payloads: bool = False
+    losses: Losses | None = None
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise HushrecError("--threads must be at least 1")
+        if self.cohort_size is not None and self.cohort_size < 1:
+            raise HushrecError("--cohort-size must be at least 1")
+
+
+class InProcess:
+    """Drives one run of a system in this process."""
+
+    def __init__(
+        self,
+        system: System[Any, Any, Any],
+        config: Any,
+        draws: Draws,
+        private: Any,
+        transcript: Transcript,
+        options: RuntimeOptions,
+    ) -> None:
+        self._system, self._config, self._draws = system, config, draws
+        self._private, self._transcript, self._options = private, transcript, options
+        self._reply_bytes = system.reply_bytes(private, config)
+        self._inboxes: dict[Role, Fold] = {}
+        self._pool = ThreadPoolExecutor(options.threads) if options.threads > 1 else None
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool:
+            self._pool.shutdown(cancel_futures=True)
+
+    def run_round(self, state: Any, round_number: int) -> Any:
+        """Drive one round of the driving side to its end."""
+        steps = self._system.round(state, round_number, self._config, self._draws)
+        try:
+            ask = next(steps)
+            while True:
+                ask = steps.send(self._serve(ask, round_number))
+        except StopIteration as end:
+            return end.value
+        except DivergedError as error:
+            raise DivergedError(
+                f"round {round_number}: {error}; the training diverges: use a --learning-rate below "
+                f"{self._config.learning_rate:g}"
+            ) from None
+
+    def _serve(self, ask: Ask, round_number: int) -> Answer:
+        to, request, answer = ask.to, ask.request, Answer()
+        if self._options.losses:
+            is_lost = self._options.losses(round_number, type(request), to)
+            if is_lost.any():
+                answer = Answer(to[is_lost])
+                to, request = to[~is_lost], request.take(np.flatnonzero(~is_lost))
+        service = _Service(self, to, request, round_number)
+        if self._pool is None:
+            post = service.work(ask.replies, {})
+        else:
+            post = service.work_in_threads(self._pool, self._options.threads, ask.replies)
+        self._inboxes.update({mail_type.receiver: inbox for mail_type, inbox in post.items()})
+        return answer
+
+    def cohorts(self, to: Numbers) -> list[tuple[int, int]]:
+        """Places of the first and behind the last party of each cohort."""
+        if self._options.cohort_size is not None:
+            cuts = np.arange(0, len(to), self._options.cohort_size)
+        else:
+            load = np.cumsum(self._reply_bytes[to])
+            # Several cohorts per thread, so that threads end at the same time.
+            size = min(_COHORT_BYTES, max(1, int(load[-1]) // (4 * self._options.threads))) if len(to) else 1
+            cuts = np.unique(np.searchsorted(load, np.arange(0, int(load[-1]) + 1, size))) if len(to) else load
+            cuts = cuts[cuts < len(to)]
+        bounds = [*cuts.tolist(), len(to)]
+        return [(first, last) for first, last in zip(bounds, bounds[1:], strict=False) if last > first]
+
+
+Post = dict[type[Message], Fold]
+
+
+class _Service:
+    """One ask on its way through the cohorts."""
+
+    def __init__(self, runtime: InProcess, to: Numbers, request: Message, round_number: int) -> None:
+        self._runtime, self._to, self._request, self._round_number = runtime, to, request, round_number
+        self._cohorts: Iterator[tuple[int, int]] = iter(runtime.cohorts(to))
+        self._lock = Lock()
+
+    def work_in_threads(self, pool: ThreadPoolExecutor, threads: int, replies: Fold) -> Post:
+        """Work with a fold per thread; merge them at the end."""
+        forks = [replies.fork() for _ in range(threads)]
+        posts: list[Post] = [{} for _ in range(threads)]
+        shared_post: Post = {}
+        workers = [pool.submit(self.work, *own, shared_post) for own in zip(forks, posts, strict=True)]
+        for worker in workers:
+            worker.result()
+        for fork, post in zip(forks, posts, strict=True):
+            replies.merge(fork)
+            for mail_type, inbox in post.items():
+                shared_post[mail_type].merge(inbox)
+        return shared_post
+
+    def work(self, replies: Fold, post: Post, shared_post: Post | None = None) -> Post:
+        """Serve cohorts until none is left."""
+        while (bounds := self._next_cohort()) is not None:
+            self._serve_cohort(*bounds, replies, post, shared_post)
+        return post
+
+    def _next_cohort(self) -> tuple[int, int] | None:
+        with self._lock:
+            return next(self._cohorts, None)
+
+    def _serve_cohort(
+        self, first: int, last: int, replies: Fold, post: Post, shared_post: Post | None
+    ) -> None:
+        runtime, transcript, round_number = self._runtime, self._runtime._transcript, self._round_number
+        numbers, request = self._to[first:last], self._request.part(first, last)
+        inbox = runtime._inboxes.get(type(request).receiver)
+        cohort = Cohort(numbers, numbers.astype(np.int64), runtime._private, round_number, inbox)
+        transcript.record(Recorded(round_number, numbers, request), frame_bytes(request, len(numbers)))
+        reply = runtime._system.handlers[type(request)](cohort, request, runtime._config, runtime._draws)
+        replies.add(numbers, reply.message)
+        size = frame_bytes(reply.message, len(numbers))
+        transcript.record(Recorded(round_number, numbers, reply.message), size)
+        for sealed in reply.mail:
+            size = frame_bytes(sealed.message, len(numbers)) + SEAL_BYTES * len(numbers)
+            transcript.record(Recorded(round_number, numbers, sealed.message, sealed.addressees), size)
+            self._inbox_for(type(sealed.message), post, shared_post).add(sealed.addressees, sealed.message)
+
+    def _inbox_for(self, mail_type: type[Message], post: Post, shared_post: Post | None) -> Fold:
+        if mail_type not in post:
+            runtime = self._runtime
+            open_inbox = runtime._system.inboxes[mail_type]
+            if shared_post is None:
+                post[mail_type] = open_inbox(runtime._private, runtime._config)
+            else:
+                with self._lock:
+                    if mail_type not in shared_post:
+                        shared_post[mail_type] = open_inbox(runtime._private, runtime._config)
+                    post[mail_type] = shared_post[mail_type].fork()
+        return post[mail_type]

@@ -1,0 +1,25 @@
+"""The published systems, one file each."""
+
+from typing import Any
+
+from hushrec.errors import HushrecError
+from hushrec.protocol import System
+from hushrec.systems import fedrec, fedrec_plus_plus, pmf, sdcf, sdcf_denoised
+
+SYSTEMS: dict[str, System[Any, Any, Any]] = {
+    system.name: system
+    for system in (
+        pmf.SYSTEM,
+        fedrec.SYSTEM,
+        fedrec_plus_plus.SYSTEM,
+        sdcf.SYSTEM,
+        sdcf_denoised.SYSTEM,
+    )
+}
+
+
+def system_named(name: str) -> System[Any, Any, Any]:
+    """The system of this name."""
+    if name not in SYSTEMS:
+        raise HushrecError(f"no system {name!r}; choose from {', '.join(SYSTEMS)}")
+    return SYSTEMS[name]

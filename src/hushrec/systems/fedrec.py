@@ -1,0 +1,261 @@
+"""FedRec: federated matrix factorisation that hides rated items among virtual ones.
+
+Lin, Liang, Pan, Ming: FedRec: Federated Recommendation with Explicit Feedback (IEEE Intelligent Systems 2020),
+as described in Sec. 2.2 of the FedRec++ paper, whose equation numbers are used here.
+
+The round:
+1. The server sends V to the participating clients.
+2. A client draws rho |I_u| unrated items (I'_u) and gives them virtual ratings (Eq. 1).
+3. It updates U_u on rated and virtual items, and keeps it.
+4. It uploads the gradient of V_i for every listed item (Eq. 3).
+5. The server moves V_i by the mean of the gradients that came for it (Eq. 2).
+
+Threat model: the server is honest but curious. One upload hides which items are rated, not how they were rated:
+gradients of two rounds can give U_u and the ratings. Uploads of several rounds with `resample every-round` give
+the rated items by intersection. Nothing is protected from a client's own device.
+
+Symbols: U = user_factors, V = item_factors, I_u = rated items, I'_u = virtual items, t = round number from 1,
+T = num_rounds, T_predict = predict_after, T_local = local_steps, gamma = learning_rate,
+lambda = regularization.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.interactions import UserRows
+from hushrec.draws import Draws
+from hushrec.models.pmf import (
+    ClientGradients,
+    FactorModel,
+    Factors,
+    RatingClients,
+    Step,
+    initial_factors,
+    train_clients,
+)
+from hushrec.privacy.denoising import draw_participants
+from hushrec.privacy.exact_sum import ExactSum
+from hushrec.privacy.filling import Listing, list_items, num_virtual_items
+from hushrec.protocol import (
+    NO_ONE,
+    Ask,
+    Cohort,
+    Collect,
+    Message,
+    Numbers,
+    Paper,
+    Ragged,
+    Reply,
+    Role,
+    Round,
+    System,
+    each,
+    ragged,
+    shared,
+)
+from hushrec.settings import check, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of FedRec, with the paper's values for ML-100K."""
+
+    rho: int = setting(3, "virtual items per rated item")
+    filling: Literal["hybrid", "average", "none"] = setting(
+        "hybrid", "virtual ratings: predicted from some round on, the client's mean, or none at all"
+    )
+    resample: Literal["every-round", "once"] = setting("every-round", "when virtual items are drawn")
+    predict_after: int = setting(10, "rounds before virtual ratings are predicted (T_predict)")
+    local_steps: int = setting(15, "gradient steps of the vector that predicts them (T_local)")
+    participation: float = setting(1.0, "share of clients that take part in a round")
+    num_factors: int = setting(20, "length of the vectors")
+    num_rounds: int = setting(100, "rounds")
+    learning_rate: float = setting(0.8, "of the first round")
+    decay: float = setting(0.9, "what the learning rate is multiplied with after a round")
+    regularization: float = setting(0.001, "weight of the vectors' squared norms")
+    update: Literal["simultaneous", "sequential"] = setting(
+        "simultaneous", "whether gradients of items use the user's vector before or after its own update"
+    )
+
+    def __post_init__(self) -> None:
+        check(self.rho >= 0, f"--rho {self.rho} is below zero; use 0 to 3 as in the paper")
+        check(self.filling != "none" or self.rho == 0, "--filling none lists no virtual items; add --rho 0")
+        check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
+        check(self.num_factors > 0, "--num-factors must be at least 1")
+        check(self.num_rounds > 0, "--num-rounds must be at least 1")
+        check(self.learning_rate > 0, "--learning-rate must be above 0")
+        check(0 < self.decay <= 1, "--decay must be in (0, 1]")
+        check(self.regularization >= 0, "--regularization must not be below 0")
+        check(self.local_steps > 0, "--local-steps must be at least 1")
+
+    def step(self, round_number: int, learns_virtual: bool) -> Step:
+        """How clients train in a round."""
+        is_predicted = self.rho > 0 and self.filling == "hybrid" and round_number > self.predict_after
+        return Step(
+            learning_rate=np.float32(self.learning_rate_in(round_number)),
+            regularization=np.float32(self.regularization),
+            local_steps=self.local_steps if is_predicted else 0,
+            learns_virtual=learns_virtual and self.rho > 0,
+            is_sequential=self.update == "sequential",
+        )
+
+    def learning_rate_in(self, round_number: int) -> float:
+        """gamma of a round (Algorithm 1, line 20)."""
+        return self.learning_rate * self.decay ** (round_number - 1)
+
+
+@dataclass(frozen=True)
+class ItemFactors(Message):
+    """Reveals: the server's model, and whether the client's last update counted."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+    item_factors: Factors = shared(np.float32, 2)
+    counted_round: Numbers = each(np.int32, low=0)
+
+
+@dataclass(frozen=True)
+class ItemGradients(Message):
+    """Reveals: a list that holds the client's rated items, with the gradients of each."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+    items: Ragged = ragged(np.int32, low=0)
+    gradients: Ragged = ragged(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class Settle(Message):
+    """Reveals: whether the client's last update counted."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+    counted_round: Numbers = each(np.int32, low=0)
+
+
+@dataclass(frozen=True)
+class Settled(Message):
+    """Reveals: nothing; the client has its final vector."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server knows between rounds."""
+
+    item_factors: Factors
+    counted_round: Numbers  # per client: the last round in which its update counted
+
+
+def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+    """The server before the first round."""
+    items = np.arange(num_items, dtype=np.int32)
+    item_factors = initial_factors("item-factors", items, config.num_factors, draws)
+    return ServerState(item_factors, np.zeros(num_clients, np.int32))
+
+
+def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draws: Draws) -> RatingClients:
+    """The clients before the first round."""
+    return RatingClients.enrol(numbers, rows, num_items, config.num_factors, draws)
+
+
+def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
+    """One round of the server."""
+    clients = draw_participants(len(state.counted_round), config.participation, NO_ONE, round_number, draws)
+    uploads = ExactSum.zeros(*state.item_factors.shape, num_summands=len(clients))
+    request = ItemFactors(state.item_factors, state.counted_round[clients])
+    answer = yield Ask(clients, request, uploads)
+    gradients = uploads.mean()  # Eq. 2
+    item_factors = state.item_factors - config.learning_rate_in(round_number) * gradients
+    counted_round = state.counted_round.copy()
+    counted_round[answer.came(clients)] = round_number
+    state = replace(state, item_factors=item_factors.astype(np.float32), counted_round=counted_round)
+    if round_number == config.num_rounds:
+        yield from settle(state.counted_round)
+    return state
+
+
+def settle(counted_round: Numbers) -> Round[None]:
+    """Tell all clients whether their last update counted, so that their vectors are final."""
+    yield Ask(np.arange(len(counted_round), dtype=np.int32), Settle(counted_round), Collect())
+
+
+def train(
+    cohort: Cohort[RatingClients],
+    item_factors: Factors,
+    counted_round: Numbers,
+    rho: int,
+    step: Step,
+    config: Config,
+    draws: Draws,
+) -> tuple[Listing, ClientGradients]:
+    """List rated and virtual items, update U_u, return the gradients of V."""
+    clients = cohort.private
+    clients.settle(cohort.rows, counted_round)
+    drawn_in = cohort.round_number if config.resample == "every-round" else 0
+    key = draws.key("virtual-items")
+    listing = list_items(clients, cohort.rows, cohort.numbers, rho, key, drawn_in)
+    trained = train_clients(clients, cohort.rows, item_factors, listing, step)
+    clients.updated_round[cohort.rows] = cohort.round_number
+    return listing, trained
+
+
+def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
+    """Train on the client's ratings and upload gradients."""
+    step = config.step(cohort.round_number, learns_virtual=True)
+    listing, trained = train(
+        cohort, request.item_factors, request.counted_round, config.rho, step, config, draws
+    )
+    return Reply(upload(listing, trained))
+
+
+def upload(listing: Listing, trained: ClientGradients) -> ItemGradients:
+    """What a client shows the server."""
+    return ItemGradients(Ragged(listing.starts, listing.items), Ragged(listing.starts, trained.gradients))
+
+
+def client_settle(cohort: Cohort[RatingClients], request: Settle, _config: object, _draws: Draws) -> Reply:
+    """Keep or undo the last update."""
+    cohort.private.settle(cohort.rows, request.counted_round)
+    return Reply(Settled())
+
+
+def model(
+    state: ServerState, clients: RatingClients, config: Config, rating_range: tuple[float, float] | None
+) -> FactorModel:
+    """V, and every client's U_u with the updates that counted."""
+    return FactorModel(
+        clients.settled_factors(state.counted_round), state.item_factors, rating_range, config.regularization
+    )
+
+
+def upload_bytes(clients: RatingClients, config: Config) -> NDArray[np.int64]:
+    """Size of each client's upload."""
+    num_rated = clients.num_ratings()
+    return 4 * (1 + config.num_factors) * (num_rated + num_virtual_items(num_rated, config.rho, clients.num_items))
+
+
+PAPER = Paper(
+    title="FedRec: Federated Recommendation with Explicit Feedback",
+    authors="Guanyu Lin, Feng Liang, Weike Pan, Zhong Ming",
+    venue="IEEE Intelligent Systems",
+    year=2020,
+)
+
+SYSTEM = System(
+    name="fedrec",
+    title="FedRec: rated items hidden among virtual ones",
+    paper=PAPER,
+    config=Config,
+    messages=(ItemFactors, ItemGradients, Settle, Settled),
+    init=init,
+    enrol=enrol,
+    round=server_round,
+    handlers={ItemFactors: client_update, Settle: client_settle},
+    model=model,
+    reply_bytes=upload_bytes,
+    learned=("user_factors", "previous_user_factors", "updated_round"),
+    model_arrays=("item_factors",),
+    private_arrays=("user_factors",),
+)

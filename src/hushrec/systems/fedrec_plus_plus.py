@@ -1,0 +1,281 @@
+"""FedRec++: FedRec without its loss. Denoising clients take the noise of virtual items out again.
+
+Liang, Pan, Ming: FedRec++: Lossless Federated Recommendation with Explicit Feedback (AAAI 2021).
+
+The round (Algorithms 1 and 2):
+1. The server sends V to the ordinary clients, and tells each of them a denoiser.
+2. An ordinary client draws rho |I_u| unrated items (I'_u), gives them virtual ratings (Eq. 1), updates U_u on its
+   rated items only (Eq. 7), uploads the gradients of all listed items (Eq. 3) and sends those of I'_u, its noise,
+   sealed to its denoiser (Eq. 8).
+3. The server sends V to the denoisers. A denoiser updates its own U_u and sends the sum of the noise it got, less
+   its own gradients (Eq. 9), with the counts.
+4. The server subtracts the denoisers' sums (Eq. 5), divides by |U_i| and moves V_i (Eq. 6).
+
+If a denoiser is lost, the server begins the round again without it and without the clients assigned to it: what
+they did in this round does not count, so no noise stays in V. The others answer with the same numbers again.
+
+Threat model: the server is honest but curious; denoisers too, and they do not collude with it. One upload hides
+which items are rated, not how. Not protected: server and denoiser together know a client's virtual items;
+uploads of several rounds with `resample every-round` give the rated items by intersection.
+
+Symbols: U = user_factors, V = item_factors, I_u = rated items, I'_u = virtual items, eta = denoisers,
+c = participation times the number of clients, t = round number from 1, T = num_rounds,
+T_predict = predict_after, T_local = local_steps, gamma = learning_rate, lambda = regularization.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.models.pmf import ClientGradients, Factors, RatingClients
+from hushrec.privacy.denoising import (
+    DenoiserTotal,
+    NoiseSums,
+    assign,
+    check_denoisers,
+    draw_denoisers,
+    draw_participants,
+)
+from hushrec.privacy.exact_sum import ExactSum
+from hushrec.privacy.filling import Listing
+from hushrec.protocol import (
+    NO_ONE,
+    Ask,
+    Cohort,
+    Message,
+    Numbers,
+    Paper,
+    Ragged,
+    Reply,
+    Role,
+    Round,
+    Sealed,
+    System,
+    each,
+    ragged,
+    shared,
+)
+from hushrec.settings import check, setting
+from hushrec.systems import fedrec
+from hushrec.systems.fedrec import (
+    ItemGradients,
+    Settle,
+    Settled,
+    client_settle,
+    enrol,
+    model,
+    settle,
+    train,
+    upload,
+    upload_bytes,
+)
+
+FloatArray = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(fedrec.Config):
+    """Settings of FedRec++, with the paper's values for ML-100K."""
+
+    denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.denoisers >= 0, "--denoisers must not be below 0")
+
+
+class DenoisedConfig(Protocol):
+    """What denoising needs to know of a config."""
+
+    @property
+    def denoisers(self) -> int:
+        """How many (eta)."""
+        ...
+
+    @property
+    def participation(self) -> float:
+        """Share of clients that take part in a round."""
+        ...
+
+
+@dataclass(frozen=True)
+class ItemFactors(Message):
+    """Reveals: the server's model, the client's denoiser, and whether the client's last update counted."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+    item_factors: Factors = shared(np.float32, 2)
+    counted_round: Numbers = each(np.int32, low=0)
+    denoiser: Numbers = each(np.int32, low=-1)
+
+
+@dataclass(frozen=True)
+class Noise(Message):
+    """Reveals: virtual items of some client and their gradients, without its name."""
+
+    sender, receiver = Role.CLIENT, Role.DENOISER
+    items: Ragged = ragged(np.int32, low=0)
+    gradients: Ragged = ragged(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class DenoiserFactors(Message):
+    """Reveals: the server's model, and whether the denoiser's last update counted."""
+
+    sender, receiver = Role.SERVER, Role.DENOISER
+    item_factors: Factors = shared(np.float32, 2)
+    counted_round: Numbers = each(np.int32, low=0)
+
+
+@dataclass(frozen=True)
+class DenoisingSums(Message):
+    """Reveals: sums of noise less the denoiser's own gradients, and how many clients each sum stands for."""
+
+    sender, receiver = Role.DENOISER, Role.SERVER
+    items: Ragged = ragged(np.int32, low=0)
+    sums: Ragged = ragged(np.int64, 2)  # 64-bit fixed point
+    counts: Ragged = ragged(np.int32)
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server knows between rounds."""
+
+    item_factors: Factors
+    counted_round: Numbers  # per client: the last round in which its update counted
+    denoisers: Numbers
+
+
+def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+    """The server before the first round."""
+    check_denoisers(config.denoisers, num_clients)
+    start = fedrec.init(num_clients, num_items, config, draws)
+    denoisers = draw_denoisers(config.denoisers, num_clients, draws)  # Alg. 1, line 1
+    return ServerState(start.item_factors, start.counted_round, denoisers)
+
+
+def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
+    """One round of the server (Algorithm 1)."""
+    outcome = yield from denoised_sum(state, round_number, config, draws)
+    item_factors = state.item_factors - config.learning_rate_in(round_number) * outcome.total.mean()  # Eq. 6
+    state = outcome.settled(state, item_factors, round_number, draws)
+    if round_number == config.num_rounds:
+        yield from settle(state.counted_round)
+    return state
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the server has when noise is eliminated."""
+
+    total: ExactSum  # gradients of rated items only, counted by |U_i|
+    counted: Numbers  # clients whose updates are in it
+    lost_denoisers: Numbers
+
+    def settled(self, state: ServerState, item_factors: FloatArray, round_number: int, draws: Draws) -> ServerState:
+        """The state after the round; others are drawn for denoisers that were lost."""
+        counted_round = state.counted_round.copy()
+        counted_round[self.counted] = round_number
+        kept = np.setdiff1d(state.denoisers, self.lost_denoisers)
+        free = np.setdiff1d(np.arange(len(counted_round), dtype=np.int32), state.denoisers)
+        num_new = min(len(state.denoisers) - len(kept), len(free))
+        new = draws.generator("new-denoisers", round_number).choice(free, num_new, replace=False)
+        return ServerState(item_factors.astype(np.float32), counted_round, np.union1d(kept, new).astype(np.int32))
+
+
+def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, draws: Draws) -> Round[Outcome]:
+    """Collect uploads and noise, and take the noise out (Algorithm 1, lines 4-17)."""
+    num_clients = len(state.counted_round)
+    participants = draw_participants(num_clients, config.participation, state.denoisers, round_number, draws)
+    assignment = assign(participants, state.denoisers, round_number, draws)
+    lost_denoisers = NO_ONE
+    while True:
+        uploads = ExactSum.zeros(*state.item_factors.shape, num_summands=num_clients)
+        noise = DenoiserTotal(uploads.fork())
+        ordinary = assignment.ordinary
+        request = ItemFactors(state.item_factors, state.counted_round[ordinary], assignment.denoiser_of)
+        answer = yield Ask(ordinary, request, uploads)  # lines 4-10, Eq. 4
+        denoisers = assignment.without(answer.lost).denoisers
+        collect = DenoiserFactors(state.item_factors, state.counted_round[denoisers])
+        lost = (yield Ask(denoisers, collect, noise)).lost  # lines 11-14
+        if not len(lost):
+            break
+        lost_denoisers = np.union1d(lost_denoisers, lost)
+        assignment = assignment.without(np.union1d(lost, answer.lost))
+    uploads.subtract(noise.total)  # Eq. 5; |U_i| = |U_i ∪ U'_i| - sum of |U'_i| of the denoisers
+    if uploads.counts.min() < 0:
+        raise HushrecError(f"round {round_number}: some denoiser takes out more than came in; leave it out")
+    return Outcome(uploads, np.union1d(answer.came(ordinary), denoisers), lost_denoisers)
+
+
+def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
+    """An ordinary client: train, upload gradients, send noise (Algorithm 2, lines 1-12)."""
+    step = config.step(cohort.round_number, learns_virtual=False)
+    listing, trained = train(
+        cohort, request.item_factors, request.counted_round, config.rho, step, config, draws
+    )
+    return reply(listing, trained, request.denoiser, config)
+
+
+def reply(listing: Listing, trained: ClientGradients, denoiser: Numbers, config: DenoisedConfig) -> Reply:
+    """The upload to the server and, if there are denoisers, the noise sealed to them."""
+    noise = Noise(
+        Ragged(trained.noise_starts, trained.noise_items), Ragged(trained.noise_starts, trained.noise)
+    )
+    mail = (Sealed(noise, denoiser),) if config.denoisers else ()
+    return Reply(upload(listing, trained), mail)
+
+
+def denoiser_update(
+    cohort: Cohort[RatingClients], request: DenoiserFactors, config: Config, draws: Draws
+) -> Reply:
+    """A denoiser: train, then send the sum of noise less its own gradients (Algorithm 2, lines 13-19).
+
+    DEVIATION: a denoiser trains when it is asked to collect, not before, so that it is sent V only once.
+    """
+    step = config.step(cohort.round_number, learns_virtual=False)
+    own = train(cohort, request.item_factors, request.counted_round, 0, step, config, draws)
+    return released(cohort, *own)
+
+
+def released(cohort: Cohort[RatingClients], listing: Listing, trained: ClientGradients) -> Reply:
+    """Eq. 9, refused by a denoiser that has nothing to hide its own gradients behind."""
+    assert isinstance(cohort.inbox, NoiseSums)
+    if not cohort.inbox.has_mail(cohort.numbers).all():
+        raise HushrecError("a denoiser got no noise and would show its own gradients; ask it after its clients")
+    items, sums, counts = cohort.inbox.release(cohort.numbers, upload(listing, trained))
+    return Reply(DenoisingSums(items, sums, counts))
+
+
+def open_inbox(clients: RatingClients, config: DenoisedConfig) -> NoiseSums:
+    """Where noise is added up as it arrives."""
+    return NoiseSums(clients.num_items, clients.user_factors.shape[1], config.denoisers)
+
+
+PAPER = Paper(
+    title="FedRec++: Lossless Federated Recommendation with Explicit Feedback",
+    authors="Feng Liang, Weike Pan, Zhong Ming",
+    venue="AAAI",
+    year=2021,
+)
+
+SYSTEM = System(
+    name="fedrec++",
+    title="FedRec++: virtual items, and denoisers who take their noise out again",
+    paper=PAPER,
+    config=Config,
+    messages=(ItemFactors, ItemGradients, Noise, DenoiserFactors, DenoisingSums, Settle, Settled),
+    init=init,
+    enrol=enrol,
+    round=server_round,
+    handlers={ItemFactors: client_update, DenoiserFactors: denoiser_update, Settle: client_settle},
+    model=model,
+    reply_bytes=upload_bytes,
+    inboxes={Noise: open_inbox},
+    learned=fedrec.SYSTEM.learned,
+    model_arrays=("item_factors",),
+    private_arrays=("user_factors",),
+)

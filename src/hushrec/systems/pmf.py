@@ -1,0 +1,168 @@
+"""PMF: probabilistic matrix factorisation in one place, the baseline without any privacy.
+
+Mnih, Salakhutdinov: Probabilistic Matrix Factorization (NIPS 2007), trained in batches as FedRec trains it, so
+that its result is what FedRec without virtual items gives, to the last bit.
+
+The round:
+1. In round 1 the clients hand their ratings to the server.
+2. The server updates every U_u (Eq. 7 of the FedRec++ paper) and every V_i (the mean gradient over its raters).
+
+Threat model: none. The server knows all ratings.
+
+Symbols: U = user_factors, V = item_factors, T = num_rounds, gamma = learning_rate, lambda = regularization.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.interactions import UserRows
+from hushrec.draws import Draws
+from hushrec.models.pmf import Factors, FactorModel, RatingClients, Step, initial_factors, train_clients
+from hushrec.privacy.exact_sum import ExactSum
+from hushrec.privacy.filling import list_items
+from hushrec.protocol import Ask, Cohort, Collect, Message, Numbers, Paper, Ragged, Reply, Role, Round, System
+from hushrec.protocol import ragged
+from hushrec.settings import check, setting
+from hushrec.systems.fedrec import ItemGradients
+
+_BLOCK_USERS = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of PMF, with the FedRec++ paper's values for ML-100K."""
+
+    num_factors: int = setting(20, "length of the vectors")
+    num_rounds: int = setting(100, "rounds")
+    learning_rate: float = setting(0.8, "of the first round")
+    decay: float = setting(0.9, "what the learning rate is multiplied with after a round")
+    regularization: float = setting(0.001, "weight of the vectors' squared norms")
+
+    def __post_init__(self) -> None:
+        check(self.num_factors > 0, "--num-factors must be at least 1")
+        check(self.num_rounds > 0, "--num-rounds must be at least 1")
+        check(self.learning_rate > 0, "--learning-rate must be above 0")
+        check(0 < self.decay <= 1, "--decay must be in (0, 1]")
+        check(self.regularization >= 0, "--regularization must not be below 0")
+
+
+@dataclass(frozen=True)
+class HandOver(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+
+
+@dataclass(frozen=True)
+class Ratings(Message):
+    """Reveals: everything, all items that the client rated and how."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+    items: Ragged = ragged(np.int32, low=0)
+    ratings: Ragged = ragged(np.float32)
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server knows: all there is."""
+
+    item_factors: Factors
+    user_factors: Factors
+    starts: NDArray[np.int64]
+    items: NDArray[np.int32]
+    ratings: NDArray[np.float32]
+
+
+def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+    """The server before the first round."""
+    users, items = np.arange(num_clients, dtype=np.int32), np.arange(num_items, dtype=np.int32)
+    return ServerState(
+        initial_factors("item-factors", items, config.num_factors, draws),
+        initial_factors("user-factors", users, config.num_factors, draws),
+        np.zeros(num_clients + 1, np.int64),
+        np.empty(0, np.int32),
+        np.empty(0, np.float32),
+    )
+
+
+def enrol(_numbers: Numbers, rows: UserRows, _num_items: int, _config: Config, _draws: Draws) -> UserRows:
+    """The clients: they hold ratings and nothing else."""
+    return rows
+
+
+def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
+    """One round of the server."""
+    if round_number == 1:
+        state = yield from _take_over(state)
+    learning_rate = config.learning_rate * config.decay ** (round_number - 1)
+    step = Step(np.float32(learning_rate), np.float32(config.regularization), 0, False, False)
+    user_factors = state.user_factors.copy()
+    users = RatingClients(
+        state.starts, state.items, state.ratings, len(state.item_factors), user_factors, user_factors.copy(),
+        np.zeros(len(user_factors), np.int32),
+    )  # fmt: skip
+    total = ExactSum.zeros(*state.item_factors.shape, num_summands=len(user_factors))
+    for first in range(0, len(user_factors), _BLOCK_USERS):
+        rows = np.arange(first, min(first + _BLOCK_USERS, len(user_factors)))
+        numbers = rows.astype(np.int32)
+        listing = list_items(users, rows, numbers, 0, draws.key("virtual-items"), 0)
+        trained = train_clients(users, rows, state.item_factors, listing, step)
+        gradients = Ragged(listing.starts, trained.gradients)
+        total.add(numbers, ItemGradients(Ragged(listing.starts, listing.items), gradients))
+    item_factors = state.item_factors - learning_rate * total.mean()
+    return replace(state, item_factors=item_factors.astype(np.float32), user_factors=user_factors)
+
+
+def _take_over(state: ServerState) -> Round[ServerState]:
+    clients = np.arange(len(state.user_factors), dtype=np.int32)
+    uploads = Collect()
+    yield Ask(clients, HandOver(), uploads)
+    num_ratings = np.zeros(len(clients), np.int64)
+    for numbers, message in uploads.batches:
+        num_ratings[numbers] = message.items.lengths
+    starts = np.concatenate([[0], np.cumsum(num_ratings)])
+    items = np.concatenate([message.items.values for _, message in uploads.batches])
+    ratings = np.concatenate([message.ratings.values for _, message in uploads.batches])
+    return replace(state, starts=starts, items=items, ratings=ratings)
+
+
+def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: Config, _draws: Draws) -> Reply:
+    """Send all ratings."""
+    held = cohort.private
+    assert held.ratings is not None, "explicit feedback only"
+    lengths = held.starts[cohort.rows + 1] - held.starts[cohort.rows]
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(starts[-1]) + np.repeat(held.starts[cohort.rows] - starts[:-1], lengths)
+    return Reply(Ratings(Ragged(starts, held.items[places]), Ragged(starts, held.ratings[places])))
+
+
+def model(
+    state: ServerState, _clients: UserRows, config: Config, rating_range: tuple[float, float] | None
+) -> FactorModel:
+    """U and V."""
+    return FactorModel(state.user_factors, state.item_factors, rating_range, config.regularization)
+
+
+PAPER = Paper(
+    title="Probabilistic Matrix Factorization",
+    authors="Andriy Mnih, Ruslan Salakhutdinov",
+    venue="NIPS",
+    year=2007,
+)
+
+SYSTEM = System(
+    name="pmf",
+    title="PMF: all ratings in one place, the baseline",
+    paper=PAPER,
+    config=Config,
+    messages=(HandOver, Ratings),
+    init=init,
+    enrol=enrol,
+    round=server_round,
+    handlers={HandOver: client_hand_over},
+    model=model,
+    reply_bytes=lambda rows, _config: 8 * np.diff(rows.starts),
+    model_arrays=("item_factors", "user_factors"),
+)

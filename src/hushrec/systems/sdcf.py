@@ -1,0 +1,163 @@
+"""SDCF: secure distributed collaborative filtering. Randomised response hides items, SGLD noise hides values.
+
+Jiang, Li, Lin: Towards Secure and Robust Distributed Collaborative Filtering (2019), as described in the FedRec++
+paper, whose Eq. 10 is used here.
+
+The round:
+1. The server sends V to the participating clients.
+2. A client reports items by two-stage randomised response; the unrated ones among them are I''_u.
+3. It updates U_u by SGLD on its rated items.
+4. It uploads Eq. 10 for the reported items; errors of I''_u are drawn from its errors on rated items.
+5. The server subtracts the sum of the uploads from V; the learning rate is inside them.
+
+Threat model: the server is honest but curious. Randomised response gives deniability of each single item, for
+all rounds together (see `privacy.randomized_response`); the ratings are hidden by the Langevin noise only.
+
+Symbols: U = user_factors, V = item_factors, f = flip, q = report_if_set, p = report_if_unset,
+Lambda = precisions, drawn from Gamma(prior_shape, prior_scale), gamma = learning_rate.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.draws import Draws
+from hushrec.models.pmf import ClientGradients, Factors, RatingClients
+from hushrec.models.sgld import LangevinStep, train_clients
+from hushrec.privacy.denoising import draw_participants
+from hushrec.privacy.exact_sum import ExactSum
+from hushrec.privacy.filling import Listing, list_items
+from hushrec.privacy.randomized_response import Response, report_items
+from hushrec.protocol import NO_ONE, Ask, Cohort, Numbers, Paper, Reply, Round, System
+from hushrec.settings import check, setting
+from hushrec.systems import fedrec
+from hushrec.systems.fedrec import (
+    ItemFactors,
+    ItemGradients,
+    ServerState,
+    Settle,
+    Settled,
+    client_settle,
+    enrol,
+    init,
+    model,
+    settle,
+    upload,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of SDCF. The FedRec++ paper gives none; these learn ML-100K."""
+
+    flip: float = setting(0.25, "chance that an item's permanent bit is a fair coin (f)")
+    report_if_set: float = setting(0.75, "chance to report an item whose permanent bit is set (q)")
+    report_if_unset: float = setting(0.05, "chance to report an item whose permanent bit is not set (p)")
+    temperature: float = setting(0.01, "factor on the deviation of the Langevin noise; 1 as published")
+    prior_shape: float = setting(2.0, "shape of the Gamma prior of Lambda")
+    prior_scale: float = setting(0.5, "scale of the Gamma prior of Lambda")
+    participation: float = setting(1.0, "share of clients that take part in a round")
+    num_factors: int = setting(20, "length of the vectors")
+    num_rounds: int = setting(100, "rounds")
+    learning_rate: float = setting(0.002, "of the first round")
+    decay: float = setting(0.99, "what the learning rate is multiplied with after a round")
+    regularization: float = setting(0.001, "for newcomers whose vector is folded in")
+
+    def __post_init__(self) -> None:
+        for name in ("flip", "report_if_set", "report_if_unset"):
+            check(0 <= getattr(self, name) <= 1, f"--{name.replace('_', '-')} is not in [0, 1]")
+        check(self.temperature >= 0, "--temperature must not be below 0")
+        check(self.prior_shape > 0 and self.prior_scale > 0, "the Gamma prior needs values above 0")
+        check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
+        check(self.num_factors > 0, "--num-factors must be at least 1")
+        check(self.num_rounds > 0, "--num-rounds must be at least 1")
+        check(self.learning_rate > 0, "--learning-rate must be above 0")
+        check(0 < self.decay <= 1, "--decay must be in (0, 1]")
+
+    def step(self, round_number: int, draws: Draws) -> LangevinStep:
+        """How clients train in a round."""
+        learning_rate = self.learning_rate * self.decay ** (round_number - 1)
+        # DEVIATION: Lambda is drawn once from its prior, not sampled along with the factors.
+        prior = draws.generator("precisions").gamma(self.prior_shape, self.prior_scale, (1, self.num_factors))
+        # DEVIATION: the published deviation sqrt(gamma) is scaled by `temperature`; at 1 nothing is learned.
+        deviation = self.temperature * learning_rate**0.5
+        key = draws.key("langevin")
+        return LangevinStep(
+            np.float32(learning_rate), np.float32(deviation), prior.astype(np.float32), key, round_number
+        )
+
+
+def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
+    """One round of the server."""
+    clients = draw_participants(len(state.counted_round), config.participation, NO_ONE, round_number, draws)
+    uploads = ExactSum.zeros(*state.item_factors.shape, num_summands=len(clients))
+    request = ItemFactors(state.item_factors, state.counted_round[clients])
+    answer = yield Ask(clients, request, uploads)
+    item_factors = (state.item_factors - uploads.to_float()).astype(np.float32)
+    counted_round = state.counted_round.copy()
+    counted_round[answer.came(clients)] = round_number
+    state = replace(state, item_factors=item_factors, counted_round=counted_round)
+    if round_number == config.num_rounds:
+        yield from settle(state.counted_round)
+    return state
+
+
+def train(
+    cohort: Cohort[RatingClients],
+    item_factors: Factors,
+    counted_round: Numbers,
+    is_reporting: bool,
+    config: Config,
+    draws: Draws,
+) -> tuple[Listing, ClientGradients]:
+    """Choose items, all rated ones or by randomised response, update U_u, return Eq. 10 for each of them."""
+    clients, rows, numbers = cohort.private, cohort.rows, cohort.numbers
+    clients.settle(rows, counted_round)
+    if is_reporting:
+        response = Response(config.flip, config.report_if_set, config.report_if_unset)
+        key = draws.key("randomized-response")
+        listing = report_items(clients, rows, numbers, response, key, cohort.round_number)
+    else:
+        listing = list_items(clients, rows, numbers, 0, draws.key("virtual-items"), 0)
+    step = config.step(cohort.round_number, draws)
+    trained = train_clients(clients, rows, numbers, item_factors, listing, step)
+    clients.updated_round[rows] = cohort.round_number
+    return listing, trained
+
+
+def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
+    """Report items and upload their gradients."""
+    return Reply(upload(*train(cohort, request.item_factors, request.counted_round, True, config, draws)))
+
+
+def upload_bytes(clients: RatingClients, config: Config) -> NDArray[np.int64]:
+    """Expected size of each client's upload."""
+    share_set = config.flip / 2 + (1 - config.flip) * clients.num_ratings() / clients.num_items
+    share = share_set * config.report_if_set + (1 - share_set) * config.report_if_unset
+    return (4 * (1 + config.num_factors) * clients.num_items * share).astype(np.int64)
+
+
+PAPER = Paper(
+    title="Towards Secure and Robust Distributed Collaborative Filtering",
+    authors="Jyun-Yu Jiang, Cheng-Te Li, Shou-De Lin",
+    venue="WWW",
+    year=2019,
+)
+
+SYSTEM = System(
+    name="sdcf",
+    title="SDCF: randomised response and Langevin noise",
+    paper=PAPER,
+    config=Config,
+    messages=(ItemFactors, ItemGradients, Settle, Settled),
+    init=init,
+    enrol=enrol,
+    round=server_round,
+    handlers={ItemFactors: client_update, Settle: client_settle},
+    model=model,
+    reply_bytes=upload_bytes,
+    learned=fedrec.SYSTEM.learned,
+    model_arrays=("item_factors",),
+    private_arrays=("user_factors",),
+)

@@ -1,0 +1,88 @@
+"""SDCF denoised: SDCF whose unrated items' noise is taken out again by FedRec++'s denoisers.
+
+Liang, Pan, Ming: FedRec++ (AAAI 2021), section "Discussions": the gradients of I''_u in Eq. 10 are known to their
+owner, so they can go to a denoiser like FedRec++'s noise.
+
+The round: as FedRec++, with SDCF's choice of items and SDCF's gradients. The Langevin noise on rated items stays.
+
+Threat model: as FedRec++; the Langevin noise on rated items is as in SDCF.
+
+Symbols: as in `sdcf` and `fedrec_plus_plus`.
+"""
+
+from dataclasses import dataclass
+
+from hushrec.draws import Draws
+from hushrec.models.pmf import RatingClients
+from hushrec.privacy.denoising import check_denoisers, draw_denoisers
+from hushrec.protocol import Cohort, Reply, Round, System
+from hushrec.settings import check, setting
+from hushrec.systems import fedrec, sdcf
+from hushrec.systems import fedrec_plus_plus as plus_plus
+from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, ServerState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(sdcf.Config):
+    """Settings of SDCF denoised."""
+
+    denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.denoisers >= 0, "--denoisers must not be below 0")
+
+
+def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+    """The server before the first round."""
+    check_denoisers(config.denoisers, num_clients)
+    start = fedrec.init(num_clients, num_items, config, draws)
+    denoisers = draw_denoisers(config.denoisers, num_clients, draws)
+    return ServerState(start.item_factors, start.counted_round, denoisers)
+
+
+def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
+    """One round of the server."""
+    outcome = yield from plus_plus.denoised_sum(state, round_number, config, draws)
+    item_factors = state.item_factors - outcome.total.to_float()
+    state = outcome.settled(state, item_factors, round_number, draws)
+    if round_number == config.num_rounds:
+        yield from fedrec.settle(state.counted_round)
+    return state
+
+
+def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
+    """An ordinary client: report items, upload their gradients, send those of unrated items as noise."""
+    trained = sdcf.train(cohort, request.item_factors, request.counted_round, True, config, draws)
+    return plus_plus.reply(*trained, request.denoiser, config)
+
+
+def denoiser_update(
+    cohort: Cohort[RatingClients], request: DenoiserFactors, config: Config, draws: Draws
+) -> Reply:
+    """A denoiser: train on all its rated items, send the sum of noise less its own gradients."""
+    own = sdcf.train(cohort, request.item_factors, request.counted_round, False, config, draws)
+    return plus_plus.released(cohort, *own)
+
+
+SYSTEM = System(
+    name="sdcf-denoised",
+    title="SDCF denoised: SDCF with FedRec++'s denoisers",
+    paper=plus_plus.PAPER,
+    config=Config,
+    messages=plus_plus.SYSTEM.messages,
+    init=init,
+    enrol=fedrec.enrol,
+    round=server_round,
+    handlers={
+        ItemFactors: client_update,
+        DenoiserFactors: denoiser_update,
+        fedrec.Settle: fedrec.client_settle,
+    },
+    model=fedrec.model,
+    reply_bytes=sdcf.upload_bytes,
+    inboxes=plus_plus.SYSTEM.inboxes,
+    learned=fedrec.SYSTEM.learned,
+    model_arrays=("item_factors",),
+    private_arrays=("user_factors",),
+)

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pa_parquet
+import pytest
+
+from hushrec.data import read
+from hushrec.errors import HushrecError
+
+RATINGS = "user,item,rating\n1,7,3\n2,30,4\n"
+RECBOLE_HEADER = "item_id:token\tmovie_title:token_seq\trelease_year:token\n"
+PLAIN_FLAGS = "|0" * 19
+
+
+@pytest.mark.parametrize(
+    ("ratings_name", "name", "content", "expected"),
+    [
+        ("shop.csv", "shop-items.csv", 'sku,Item,Name\nx,30,"Lamp, red"\n', ["", "Lamp, red"]),
+        ("a.inter", "a.item", RECBOLE_HEADER + "7\tHeat\t1995\n30\tX\t?\n",
+         ["Heat (1995)", "X"]),
+        ("ratings.csv", "movies.csv", "movieId,title,genres\n7,Heat (1995),Crime\n", ["Heat (1995)", ""]),
+        ("ratings.dat", "movies.dat", "7::Léon::Crime\n30::Ed Wood::Drama\n", ["Léon", "Ed Wood"]),
+        ("u.data", "u.item", f"7|Léon (1994)|01-Jan-1994||http://x{PLAIN_FLAGS}\n", ["Léon (1994)", ""]),
+    ],
+)  # fmt: skip
+def test_titles_come_from_the_file_beside(
+    tmp_path: Path, ratings_name: str, name: str, content: str, expected: list[str]
+) -> None:
+    (tmp_path / ratings_name).write_text(RATINGS)
+    encoding = "latin-1" if name in ("u.item", "movies.dat") else "utf-8"
+    (tmp_path / name).write_bytes(content.encode(encoding))
+    assert read(tmp_path / ratings_name).titles.tolist() == expected
+
+
+def test_titles_from_parquet(tmp_path: Path) -> None:
+    (tmp_path / "shop.csv").write_text(RATINGS)
+    pa_parquet.write_table(
+        pa.table({"item": [30, 7], "title": ["Lamp", None]}), tmp_path / "shop-items.parquet"
+    )
+    assert read(tmp_path / "shop.csv").titles.tolist() == ["", "Lamp"]
+
+
+def test_no_titles(tmp_path: Path) -> None:
+    (tmp_path / "shop.csv").write_text(RATINGS)
+    assert read(tmp_path / "shop.csv").titles is None
+    (tmp_path / "shop-items.csv").write_text("item,colour\n7,red\n")
+    assert read(tmp_path / "shop.csv").titles is None
+
+
+def test_damaged_titles_name_their_file(tmp_path: Path) -> None:
+    (tmp_path / "shop.csv").write_text(RATINGS)
+    (tmp_path / "shop-items.csv").write_text("item,title\n7,red,big\n")
+    with pytest.raises(
+        HushrecError, match=r"shop-items\.csv, line 2: expected 2 columns \(item, title\), found 3"
+    ):
+        read(tmp_path / "shop.csv")
