@@ -76,9 +76,7 @@ class FieldKind(NamedTuple):
     high: float | None
 
 
-def _declare(
-    layout: str, dtype: DTypeLike, num_dims: int, low: float | None, high: float | None
-) -> Any:
+def _declare(layout: str, dtype: DTypeLike, num_dims: int, low: float | None, high: float | None) -> Any:
     return field(metadata={"kind": (layout, np.dtype(dtype), num_dims, low, high)})
 
 
@@ -97,7 +95,7 @@ def ragged(dtype: DTypeLike, num_dims: int = 1, low: float | None = None, high: 
     return _declare("ragged", dtype, num_dims, low, high)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Message:
     """A batch of messages of one type, one per party, in columns. A phone's batch has one."""
 
@@ -136,7 +134,7 @@ class Message:
 
 
 @cache
-def _kinds(message_type: type[Message]) -> tuple[FieldKind, ...]:
+def _kinds(message_type: Any) -> tuple[FieldKind, ...]:
     return tuple(FieldKind(column.name, *column.metadata["kind"]) for column in fields(message_type))
 
 
@@ -341,6 +339,4 @@ class Transcript:
 
     def seen_by(self, role: Role) -> list[Recorded]:
         """All that a role sent or received in the clear, for attacks; mail between others is sealed to it."""
-        return [
-            sent for sent in self.recorded if role in (type(sent.message).sender, type(sent.message).receiver)
-        ]
+        return [sent for sent in self.recorded if role in (type(sent.message).sender, type(sent.message).receiver)]

@@ -16,9 +16,7 @@ from hushrec.data.interactions import Duplicates, Interactions
 from hushrec.data.readers import Columns
 from hushrec.errors import HushrecError
 
-app = typer.Typer(
-    help="Data sets: list the known ones, fetch one, describe one or a file.", no_args_is_help=True
-)
+app = typer.Typer(help="Data sets: list the known ones, fetch one, describe one or a file.", no_args_is_help=True)
 
 _BAR_WIDTH = 30
 _MOST_BARS = 12

@@ -62,9 +62,7 @@ def load(
         path = Path(name_or_path).expanduser()
         if not path.exists() and not isinstance(name_or_path, Path):
             raise _unknown(name)
-        return read(
-            path, columns=columns, duplicates=duplicates, rating_range=rating_range, implicit=implicit
-        )
+        return read(path, columns=columns, duplicates=duplicates, rating_range=rating_range, implicit=implicit)
     if columns is not None or rating_range is not None:
         raise HushrecError(f"{name} has known columns and ratings; leave --columns and --rating-range out")
     data = _load_synthetic(name) if entry is None else _load_entry(entry, fetch, notify)

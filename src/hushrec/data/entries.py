@@ -157,9 +157,7 @@ ENTRIES = (
         num_interactions=391_238,
         aliases=("gowalla",),
         data_sha256="c0c386ef1822b38dfdd3ce2ba4494c5cbd0dcda47ea542f2ad057ddeb369da10",
-        forms=(
-            Form("gowalla-20.parquet", "55dde75c0e7289da3bd2ee45cf5454ef29cc73ae7b61fcee058170b91ad329de"),
-        ),
+        forms=(Form("gowalla-20.parquet", "55dde75c0e7289da3bd2ee45cf5454ef29cc73ae7b61fcee058170b91ad329de"),),
     ),
     Entry(
         name="netflix-1200",
@@ -171,9 +169,7 @@ ENTRIES = (
         num_items=1_200,
         num_interactions=1_111_768,
         data_sha256="aef42267a601d9c4af9a18d61934210c655d90fd675a6ab905c2a781250adbaa",
-        forms=(
-            Form("netflix-1200.parquet", "9745e87ffee36aca095e226f331b1541ee11495b4b6199ba91b4ba9c58eeece7"),
-        ),
+        forms=(Form("netflix-1200.parquet", "9745e87ffee36aca095e226f331b1541ee11495b4b6199ba91b4ba9c58eeece7"),),
     ),
     Entry(
         name="jester-1",
@@ -197,9 +193,7 @@ ENTRIES = (
         num_items=340_547,
         num_interactions=1_149_777,
         data_sha256="f10dff6d099921b16eddc91ad111c39e6929eb600f62b3033c2ec66c6a6b74b1",
-        forms=(
-            Form("book-crossing.parquet", "59a253ae899c1748712d144067cd416910a2d4795f35cef36418612a8383d011"),
-        ),
+        forms=(Form("book-crossing.parquet", "59a253ae899c1748712d144067cd416910a2d4795f35cef36418612a8383d011"),),
     ),
     Entry(
         name="anime-5k",
@@ -250,9 +244,7 @@ ENTRIES = (
         num_interactions=1_027_370,
         data_sha256="aaae32354774b7d8d8ccfab74d5344341b0ca7833f90a17e4ee010f6b811fd75",
         forms=(
-            Form(
-                "gowalla-10core.parquet", "61975a2eab92c70714ed04dc76bbe97390841f035d2b173aacfe69d7e751ddee"
-            ),
+            Form("gowalla-10core.parquet", "61975a2eab92c70714ed04dc76bbe97390841f035d2b173aacfe69d7e751ddee"),
         ),
     ),
     Entry(

@@ -102,6 +102,24 @@ class Interactions:
         """The number of the item with this id of the source."""
         return _number_of(self.item_ids, original_id, "item", self.name)
 
+    def user_numbers(self, original_ids: npt.ArrayLike) -> npt.NDArray[np.int32]:
+        """The numbers of many users."""
+        return _numbers_of(self.user_ids, original_ids, "user", self.name)
+
+    def item_numbers(self, original_ids: npt.ArrayLike) -> npt.NDArray[np.int32]:
+        """The numbers of many items."""
+        return _numbers_of(self.item_ids, original_ids, "item", self.name)
+
+
+def _numbers_of(ids: Ids, original_ids: npt.ArrayLike, what: str, name: str) -> npt.NDArray[np.int32]:
+    wanted = np.atleast_1d(np.asarray(original_ids))
+    if wanted.dtype.kind == ids.dtype.kind:
+        places = np.minimum(np.searchsorted(ids, wanted), max(ids.size - 1, 0))
+        if ids.size and (ids[places] == wanted).all():
+            return places.astype(np.int32)
+    numbers = [_number_of(ids, original_id, what, name) for original_id in wanted.tolist()]
+    return np.array(numbers, np.int32)
+
 
 def _number_of(ids: Ids, original_id: str | int, what: str, name: str) -> int:
     wanted: str | int | None = str(original_id)
@@ -200,9 +218,7 @@ def _check_ratings(ratings: npt.NDArray[np.float32], rating_range: tuple[float, 
     least, most = np.float32(rating_range[0]), np.float32(rating_range[1])
     if low < least or high > most:
         row = int(np.flatnonzero((ratings < least) | (ratings > most))[0])
-        raise RowError(
-            row, f"rating is {ratings[row]:g}; expected {rating_range[0]:g} to {rating_range[1]:g}"
-        )
+        raise RowError(row, f"rating is {ratings[row]:g}; expected {rating_range[0]:g} to {rating_range[1]:g}")
 
 
 def _repeats(data: Interactions) -> tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.bool_]] | None:

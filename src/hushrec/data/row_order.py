@@ -50,9 +50,7 @@ def _counting_sort_by_user(
         cursor[users[row]] += 1
 
 
-def canonical_order(
-    users: Int32s, items: Int32s, num_users: int, num_items: int
-) -> npt.NDArray[np.signedinteger]:
+def canonical_order(users: Int32s, items: Int32s, num_users: int, num_items: int) -> npt.NDArray[np.signedinteger]:
     """Row numbers in canonical order; equal pairs stay in the order of the rows."""
     dtype: type[np.signedinteger] = np.int32 if users.size < 2**31 else np.int64
     by_item = np.empty(users.size, dtype)

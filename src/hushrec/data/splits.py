@@ -99,15 +99,11 @@ def _times(data: Interactions) -> npt.NDArray[np.integer]:
         raise HushrecError(f"{data.name} has no timestamps to split by; use a random split")
     num_unknown = int((data.timestamps == -1).sum())
     if num_unknown:
-        raise HushrecError(
-            f"{num_unknown} rows of {data.name} have no timestamp to split by; use a random split"
-        )
+        raise HushrecError(f"{num_unknown} rows of {data.name} have no timestamp to split by; use a random split")
     return data.timestamps
 
 
-def _places_from_end(
-    data: Interactions, keys: npt.NDArray
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _places_from_end(data: Interactions, keys: npt.NDArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """For each row, how many of its user's rows have a later key; and the rows of each user."""
     starts = count_starts(data.users, data.num_users)
     rows = np.lexsort((keys, data.users))  # stable: equal keys stay in the order of the rows

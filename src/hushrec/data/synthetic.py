@@ -46,9 +46,7 @@ def synthetic(
     _check_sizes(num_users, num_items, num_ratings, num_factors, noise)
     draws = np.random.default_rng([seed, _FACTORS])
     user_factors = draws.standard_normal((num_users, num_factors), np.float32)
-    item_factors = draws.standard_normal((num_items, num_factors), np.float32) / np.sqrt(
-        np.float32(num_factors)
-    )
+    item_factors = draws.standard_normal((num_items, num_factors), np.float32) / np.sqrt(np.float32(num_factors))
     user_bias = draws.standard_normal(num_users, np.float32) * np.float32(_USER_BIAS)
     item_bias = draws.standard_normal(num_items, np.float32) * np.float32(_ITEM_BIAS)
     popularity = draws.permutation(np.arange(1, num_items + 1) ** -_POPULARITY_EXPONENT)

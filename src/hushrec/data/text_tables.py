@@ -58,9 +58,7 @@ def sniff(path: Path) -> TextFormat:
         for place, field in enumerate(fields, start=1)
     )
     if len(set(names)) < len(names):
-        raise HushrecError(
-            f"{path}, line 1: two columns have the same name; rename one of: {', '.join(names)}"
-        )
+        raise HushrecError(f"{path}, line 1: two columns have the same name; rename one of: {', '.join(names)}")
     return TextFormat(delimiter, names, has_header=True, has_quotes=delimiter != "::" and not is_recbole)
 
 
@@ -142,8 +140,7 @@ def _find_fault(path: Path, text_format: TextFormat) -> str | None:
         for line, fields in _rows(path, text_format):
             if len(fields) != len(names):
                 return (
-                    f"{path}, line {line}: expected {len(names)} columns ({', '.join(names)}), "
-                    f"found {len(fields)}"
+                    f"{path}, line {line}: expected {len(names)} columns ({', '.join(names)}), found {len(fields)}"
                 )
             if any("\udc80" <= mark <= "\udcff" for field in fields for mark in field):
                 return f"{path}, line {line}: not UTF-8 text; {EXPECTED}"

@@ -79,9 +79,7 @@ def ranking_per_user(
     the others compete as irrelevant.
     """
     if len(cutoffs) == 0 or min(cutoffs) < 1:
-        raise HushrecError(
-            f"cutoffs are {tuple(cutoffs)}; give one or more positive numbers, such as (5, 10)"
-        )
+        raise HushrecError(f"cutoffs are {tuple(cutoffs)}; give one or more positive numbers, such as (5, 10)")
     if block_size < 1:
         raise HushrecError(f"block_size is {block_size}; score at least 1 user at a time")
     _check_rows(train, "train")

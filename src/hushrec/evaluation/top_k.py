@@ -52,14 +52,10 @@ def top_k(
     return items, best
 
 
-def _check_exclude(
-    starts: NDArray[np.integer], excluded: NDArray[np.integer], rows: int, num_items: int
-) -> None:
+def _check_exclude(starts: NDArray[np.integer], excluded: NDArray[np.integer], rows: int, num_items: int) -> None:
     """The kernel does not check bounds, so nothing outside them may reach it."""
     if starts.shape != (rows + 1,):
-        raise HushrecError(
-            f"exclude has starts of shape {starts.shape} for {rows} rows; give {rows + 1} starts"
-        )
+        raise HushrecError(f"exclude has starts of shape {starts.shape} for {rows} rows; give {rows + 1} starts")
     if starts[0] != 0 or starts[-1] != len(excluded) or np.any(np.diff(starts) < 0):
         raise HushrecError(
             f"the starts of exclude must rise from 0 to its {len(excluded)} items; "

@@ -7,7 +7,8 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+
+from hushrec.kernels.untyped import intrinsic
 
 WORD_BITS = 64
 

@@ -15,7 +15,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.datamodel import models
-from numba.extending import intrinsic, overload, register_model
+from numba.extending import overload, register_model
+
+from hushrec.kernels.untyped import intrinsic
 
 Width = tuple[np.int8, ...]
 
@@ -104,9 +106,7 @@ def store(_typing: Any, array: Any, index: Any, row: Any) -> Any:
     """`array[index] = row`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointers = _pointers(
-            context, builder, signature.args[0], args[0], args[1], _lanes(row.num_factors)
-        )
+        pointers = _pointers(context, builder, signature.args[0], args[0], args[1], _lanes(row.num_factors))
         for pointer, part in zip(pointers, _parts(builder, args[2]), strict=True):
             builder.store(part, pointer, align=4)
         return context.get_dummy_value()

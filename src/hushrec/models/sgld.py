@@ -1,4 +1,4 @@
-# mypy: allow-untyped-defs, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="assignment"
 """Matrix factorisation by stochastic gradient Langevin dynamics (SGLD), as SDCF's clients train it.
 
 Symbols: as in `pmf`; Lambda = precisions, the diagonal of the prior's precision.

@@ -59,10 +59,10 @@ class ExactSum:
     limit: float  # of one number
 
     @classmethod
-    def zeros(cls, num_items: int, num_factors: int, num_summands: int) -> "ExactSum":
+    def zeros(cls, shape: tuple[int, ...], num_summands: int) -> "ExactSum":
         """An empty sum for at most `num_summands` rows per item."""
         limit = min(FIXED_LIMIT, SUM_RANGE / max(num_summands, 1))
-        return cls(np.zeros((num_items, num_factors), np.int64), np.zeros(num_items, np.int64), limit)
+        return cls(np.zeros(shape, np.int64), np.zeros(shape[0], np.int64), limit)
 
     def fork(self) -> "ExactSum":
         """An empty sum of the same shape."""

@@ -1,4 +1,4 @@
-# mypy: allow-untyped-defs, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="assignment"
 """Virtual items: unrated items that a client lists among its rated ones, so that the server cannot tell them.
 
 Guarantee: none in the sense of differential privacy. One upload hides the rated items among (1 + rho) times as

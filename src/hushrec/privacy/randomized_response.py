@@ -19,7 +19,6 @@ from hushrec.draws import BLOCK_WORDS, Key, chacha_block
 from hushrec.privacy.filling import Listing, RatedItems
 
 
-
 class Response(NamedTuple):
     """The chances of both stages."""
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from threading import Lock
 from typing import Any, Protocol
 
@@ -112,7 +113,7 @@ class InProcess:
             cuts = np.unique(np.searchsorted(load, np.arange(0, int(load[-1]) + 1, size))) if len(to) else load
             cuts = cuts[cuts < len(to)]
         bounds = [*cuts.tolist(), len(to)]
-        return [(first, last) for first, last in zip(bounds, bounds[1:], strict=False) if last > first]
+        return [(first, last) for first, last in pairwise(bounds) if last > first]
 
 
 Post = dict[type[Message], Fold]
@@ -150,9 +151,7 @@ class _Service:
         with self._lock:
             return next(self._cohorts, None)
 
-    def _serve_cohort(
-        self, first: int, last: int, replies: Fold, post: Post, shared_post: Post | None
-    ) -> None:
+    def _serve_cohort(self, first: int, last: int, replies: Fold, post: Post, shared_post: Post | None) -> None:
         runtime, transcript, round_number = self._runtime, self._runtime._transcript, self._round_number
         numbers, request = self._to[first:last], self._request.part(first, last)
         inbox = runtime._inboxes.get(type(request).receiver)

@@ -42,9 +42,13 @@ class Frame:
     numbers: Numbers
 
 
-@cache
 def code_of(message_type: type[Message]) -> int:
     """The number that stands for a message type: a digest of where it is defined and of its fields."""
+    return _code_of(message_type)
+
+
+@cache
+def _code_of(message_type: Any) -> int:
     described = [message_type.__module__, message_type.__qualname__]
     described += [f"{kind.name} {kind.layout} {kind.dtype.str} {kind.num_dims}" for kind in message_type.kinds()]
     return int.from_bytes(blake2b("\n".join(described).encode(), digest_size=4).digest(), "little")
@@ -94,7 +98,7 @@ def encode(message: Message, round_number: int, numbers: Numbers) -> bytes:
 
 def _append(parts: list[bytes | memoryview], values: NDArray[Any], dtype: str | np.dtype[Any]) -> None:
     data = np.ascontiguousarray(values, dtype)
-    parts.append(memoryview(data.reshape(-1).view(np.uint8)))
+    parts.append(data.reshape(-1).view(np.uint8).data)
     parts.append(bytes(-data.nbytes % 4))
 
 

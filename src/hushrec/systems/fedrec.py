@@ -20,7 +20,7 @@ lambda = regularization.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +103,7 @@ class Config:
         )
 
     def learning_rate_in(self, round_number: int) -> float:
-        """gamma of a round (Algorithm 1, line 20)."""
+        """Gamma of a round (Algorithm 1, line 20)."""
         return self.learning_rate * self.decay ** (round_number - 1)
 
 
@@ -148,14 +148,23 @@ class ServerState:
     counted_round: Numbers  # per client: the last round in which its update counted
 
 
-def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+class HasFactors(Protocol):
+    """What the start of a run needs to know of a config."""
+
+    @property
+    def num_factors(self) -> int:
+        """Length of the vectors."""
+        ...
+
+
+def init(num_clients: int, num_items: int, config: HasFactors, draws: Draws) -> ServerState:
     """The server before the first round."""
     items = np.arange(num_items, dtype=np.int32)
     item_factors = initial_factors("item-factors", items, config.num_factors, draws)
     return ServerState(item_factors, np.zeros(num_clients, np.int32))
 
 
-def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draws: Draws) -> RatingClients:
+def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: HasFactors, draws: Draws) -> RatingClients:
     """The clients before the first round."""
     return RatingClients.enrol(numbers, rows, num_items, config.num_factors, draws)
 
@@ -163,7 +172,7 @@ def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draw
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
     clients = draw_participants(len(state.counted_round), config.participation, NO_ONE, round_number, draws)
-    uploads = ExactSum.zeros(*state.item_factors.shape, num_summands=len(clients))
+    uploads = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
     request = ItemFactors(state.item_factors, state.counted_round[clients])
     answer = yield Ask(clients, request, uploads)
     gradients = uploads.mean()  # Eq. 2
@@ -204,9 +213,7 @@ def train(
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
     """Train on the client's ratings and upload gradients."""
     step = config.step(cohort.round_number, learns_virtual=True)
-    listing, trained = train(
-        cohort, request.item_factors, request.counted_round, config.rho, step, config, draws
-    )
+    listing, trained = train(cohort, request.item_factors, request.counted_round, config.rho, step, config, draws)
     return Reply(upload(listing, trained))
 
 

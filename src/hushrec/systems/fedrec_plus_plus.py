@@ -175,7 +175,9 @@ class Outcome:
     counted: Numbers  # clients whose updates are in it
     lost_denoisers: Numbers
 
-    def settled(self, state: ServerState, item_factors: FloatArray, round_number: int, draws: Draws) -> ServerState:
+    def settled(
+        self, state: ServerState, item_factors: FloatArray, round_number: int, draws: Draws
+    ) -> ServerState:
         """The state after the round; others are drawn for denoisers that were lost."""
         counted_round = state.counted_round.copy()
         counted_round[self.counted] = round_number
@@ -193,7 +195,7 @@ def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, 
     assignment = assign(participants, state.denoisers, round_number, draws)
     lost_denoisers = NO_ONE
     while True:
-        uploads = ExactSum.zeros(*state.item_factors.shape, num_summands=num_clients)
+        uploads = ExactSum.zeros(state.item_factors.shape, num_summands=num_clients)
         noise = DenoiserTotal(uploads.fork())
         ordinary = assignment.ordinary
         request = ItemFactors(state.item_factors, state.counted_round[ordinary], assignment.denoiser_of)
@@ -214,17 +216,13 @@ def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, 
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
     """An ordinary client: train, upload gradients, send noise (Algorithm 2, lines 1-12)."""
     step = config.step(cohort.round_number, learns_virtual=False)
-    listing, trained = train(
-        cohort, request.item_factors, request.counted_round, config.rho, step, config, draws
-    )
+    listing, trained = train(cohort, request.item_factors, request.counted_round, config.rho, step, config, draws)
     return reply(listing, trained, request.denoiser, config)
 
 
 def reply(listing: Listing, trained: ClientGradients, denoiser: Numbers, config: DenoisedConfig) -> Reply:
     """The upload to the server and, if there are denoisers, the noise sealed to them."""
-    noise = Noise(
-        Ragged(trained.noise_starts, trained.noise_items), Ragged(trained.noise_starts, trained.noise)
-    )
+    noise = Noise(Ragged(trained.noise_starts, trained.noise_items), Ragged(trained.noise_starts, trained.noise))
     mail = (Sealed(noise, denoiser),) if config.denoisers else ()
     return Reply(upload(listing, trained), mail)
 

@@ -19,11 +19,23 @@ from numpy.typing import NDArray
 
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
-from hushrec.models.pmf import Factors, FactorModel, RatingClients, Step, initial_factors, train_clients
+from hushrec.models.pmf import FactorModel, Factors, RatingClients, Step, initial_factors, train_clients
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import list_items
-from hushrec.protocol import Ask, Cohort, Collect, Message, Numbers, Paper, Ragged, Reply, Role, Round, System
-from hushrec.protocol import ragged
+from hushrec.protocol import (
+    Ask,
+    Cohort,
+    Collect,
+    Message,
+    Numbers,
+    Paper,
+    Ragged,
+    Reply,
+    Role,
+    Round,
+    System,
+    ragged,
+)
 from hushrec.settings import check, setting
 from hushrec.systems.fedrec import ItemGradients
 
@@ -103,7 +115,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
         state.starts, state.items, state.ratings, len(state.item_factors), user_factors, user_factors.copy(),
         np.zeros(len(user_factors), np.int32),
     )  # fmt: skip
-    total = ExactSum.zeros(*state.item_factors.shape, num_summands=len(user_factors))
+    total = ExactSum.zeros(state.item_factors.shape, num_summands=len(user_factors))
     for first in range(0, len(user_factors), _BLOCK_USERS):
         rows = np.arange(first, min(first + _BLOCK_USERS, len(user_factors)))
         numbers = rows.astype(np.int32)

@@ -91,7 +91,7 @@ class Config:
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
     clients = draw_participants(len(state.counted_round), config.participation, NO_ONE, round_number, draws)
-    uploads = ExactSum.zeros(*state.item_factors.shape, num_summands=len(clients))
+    uploads = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
     request = ItemFactors(state.item_factors, state.counted_round[clients])
     answer = yield Ask(clients, request, uploads)
     item_factors = (state.item_factors - uploads.to_float()).astype(np.float32)

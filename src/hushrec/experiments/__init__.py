@@ -1,0 +1,1 @@
+"""Runs over folds, kept in folders, and the published tables that they are held against."""

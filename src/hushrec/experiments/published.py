@@ -1,0 +1,95 @@
+"""Published tables as data: what was run, and what the paper says came out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from hushrec.errors import HushrecError
+from hushrec.experiments.runs import NUM_FOLDS, Run
+from hushrec.settings import build, to_dict
+from hushrec.systems import system_named
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a published table."""
+
+    label: str
+    system: str
+    data: str
+    config: dict[str, Any]
+    published: dict[str, list[float]] = field(default_factory=dict)  # metric: mean, and standard deviation
+    note: str = ""
+    denoiser_share: float | None = None  # eta as a share of the clients, where the paper says n/4 or n/2
+
+    def settings(self, num_users: int) -> dict[str, Any]:
+        """The row's settings for a dataset with so many users."""
+        if self.denoiser_share is None:
+            return self.config
+        return self.config | {"denoisers": int(self.denoiser_share * num_users)}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A published table or figure."""
+
+    name: str
+    title: str
+    paper: str
+    kind: str  # how it is printed: accuracy, communication or curves
+    claim: str
+    metrics: list[str]
+    rows: list[Row]
+    num_folds: int = NUM_FOLDS
+    num_rounds: int | None = None  # fewer than the paper's where the numbers do not depend on them
+
+
+@cache
+def tables() -> dict[tuple[str, str], Table]:
+    """Every table that comes with hushrec, by system and name."""
+    found = {}
+    for entry in sorted(files("hushrec.experiments").iterdir(), key=lambda path: path.name):
+        if entry.name.endswith(".toml"):
+            system, _, name = entry.name.removesuffix(".toml").rpartition("-")
+            found[system, name] = msgspec.toml.decode(entry.read_bytes(), type=Table)
+    return found
+
+
+def table_named(system: str, name: str) -> Table:
+    """The table of this system and name."""
+    known = tables()
+    if (system, name) not in known:
+        names = [table for kind, table in known if kind == system]
+        hint = f"choose from {', '.join(names)}" if names else "no table of it comes with hushrec"
+        raise HushrecError(f"no table {name!r} of {system_named(system).name}; {hint}")
+    return known[system, name]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a paper says about a run."""
+
+    table: str
+    label: str
+    values: dict[str, list[float]]  # metric: mean, and standard deviation
+
+
+def published_for(run: Run) -> Published | None:
+    """The published row with the same system, data and settings, if there is one."""
+    for table, row in _accuracy_rows():
+        if (row.system, row.data) == (run.system, run.data) and row.published:
+            config = build(system_named(row.system).config, row.settings(run.provenance.num_users))
+            if to_dict(config) == run.config:
+                return Published(table.title, row.label, row.published)
+    return None
+
+
+def _accuracy_rows() -> Iterator[tuple[Table, Row]]:
+    for table in tables().values():
+        if table.kind == "accuracy":
+            for row in table.rows:
+                yield table, row

@@ -1,0 +1,384 @@
+"""A run: one system on one dataset, over the folds of a split, with metrics, bytes and provenance.
+
+A run's folder holds `run.json`, which `Run` describes, and per fold `fold-N/state.npz` and `fold-N/train.npz`.
+"""
+
+import os
+import platform
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from hushrec.data import Interactions, Split, k_folds, latest_share, leave_one_out, random_share
+from hushrec.errors import HushrecError
+from hushrec.evaluation import ranking_metrics, rating_metrics
+from hushrec.protocol import Scorer, System
+from hushrec.runtime.checkpoint import (
+    Progress,
+    digest,
+    load_progress,
+    load_train,
+    model_arrays,
+    private_arrays,
+    save_progress,
+    save_train,
+)
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import Job, run_job
+from hushrec.settings import build, to_dict
+from hushrec.systems import system_named
+
+NUM_FOLDS = 5
+SplitKind = Literal["folds", "random", "latest", "leave-one-out"]
+
+
+@dataclass(frozen=True)
+class MessageCount:
+    """How much of one type of message a fold sent."""
+
+    type: str
+    sender: str
+    receiver: str
+    messages: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    """What came out of one fold."""
+
+    fold: int
+    metrics: dict[str, float]
+    model_sha256: str
+    clients_sha256: str | None
+    cpu_seconds: float
+    wall_seconds: float
+    sent_bytes: dict[str, int]
+    num_rounds: int
+    num_train: int
+    num_test: int
+    num_cold: int  # test ratings whose user or item has no training rating
+    messages: list[MessageCount]
+    curve: dict[str, list[float]]  # of the test metrics, a value per round
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What is needed to get the same numbers again."""
+
+    data_sha256: str
+    is_synthetic: bool
+    num_users: int
+    num_items: int
+    num_ratings: int
+    rating_range: tuple[float, float] | None
+    split: SplitKind
+    test_share: float
+    versions: dict[str, str]
+    machine: str
+    started: str  # ISO time
+
+
+@dataclass(frozen=True)
+class Run:
+    """A whole run, as `run.json` keeps it."""
+
+    system: str
+    data: str
+    seed: int
+    config: dict[str, Any]
+    provenance: Provenance
+    num_folds: int
+    at: tuple[int, ...] = (10,)
+    relevant_from: float | None = None
+    folds: list[FoldResult] = field(default_factory=list)
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Mean of every metric over the folds."""
+        return {name: statistics.fmean(values) for name, values in self._values().items()}
+
+    @property
+    def std(self) -> dict[str, float]:
+        """Population standard deviation of every metric over the folds."""
+        return {name: statistics.pstdev(values) for name, values in self._values().items()}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all folds are there."""
+        return len(self.folds) == self.num_folds
+
+    def _values(self) -> dict[str, list[float]]:
+        if not self.folds:
+            return {}
+        return {name: [fold.metrics[name] for fold in self.folds] for name in self.folds[0].metrics}
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `run --json` prints; its names are a contract."""
+        names = (
+            "fold",
+            "metrics",
+            "model_sha256",
+            "clients_sha256",
+            "cpu_seconds",
+            "wall_seconds",
+            "sent_bytes",
+        )
+        folds = [{name: value for name, value in asdict(fold).items() if name in names} for fold in self.folds]
+        return {
+            "system": self.system,
+            "data": self.data,
+            "seed": self.seed,
+            "config": self.config,
+            "folds": [{k: v for k, v in fold.items() if v is not None} for fold in folds],
+            "mean": self.mean,
+            "std": self.std,
+        }
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What to run, apart from the system's own settings."""
+
+    seed: int = 0
+    num_folds: int = 1
+    split: SplitKind = "folds"
+    test_share: float = 0.2
+    at: tuple[int, ...] = (10,)
+    relevant_from: float | None = None
+
+    def __post_init__(self) -> None:
+        most = NUM_FOLDS if self.split == "folds" else 1
+        if not 1 <= self.num_folds <= most:
+            raise HushrecError(f"--folds {self.num_folds} with --split {self.split}: choose 1 to {most}")
+        if not self.at or min(self.at) < 1:
+            raise HushrecError("--at takes list lengths of at least 1, as in --at 5,10,20")
+
+
+@dataclass(frozen=True)
+class FoldProgress:
+    """What a watcher is told after every round."""
+
+    fold: int
+    num_folds: int
+    round_number: int
+    num_rounds: int
+    metrics: dict[str, float]
+    sent_bytes: int
+
+
+Watch = Callable[[FoldProgress], None]
+
+
+def splits_of(data: Interactions, settings: RunSettings) -> Iterator[Split]:
+    """The folds to run."""
+    if settings.split == "folds":
+        return islice(k_folds(data, NUM_FOLDS, settings.seed), settings.num_folds)
+    if settings.split == "random":
+        return iter([random_share(data, settings.test_share, settings.seed)])
+    if settings.split == "latest":
+        return iter([latest_share(data, settings.test_share)])
+    return iter([leave_one_out(data, "time" if _has_time(data) else "random", settings.seed)])
+
+
+def _has_time(data: Interactions) -> bool:
+    return data.timestamps is not None or data.order is not None
+
+
+def run(
+    system: System[Any, Any, Any],
+    config: Any,
+    data: Interactions,
+    settings: RunSettings,
+    options: RuntimeOptions,
+    folder: Path | None = None,
+    resume: bool = False,
+    watch: Watch | None = None,
+) -> Run:
+    """Run the folds; with a folder, keep them there and go on where an interrupted run stopped."""
+    planned = _plan(system, config, data, settings)
+    current = _open(folder, planned, resume) if folder else planned
+    for split in islice(splits_of(data, settings), len(current.folds), None):
+        fold_folder = folder / f"fold-{split.fold}" if folder else None
+        job = Job(system, config, settings.seed, split.train)
+        result = _run_fold(job, split, current, options, fold_folder, watch)
+        current = replace(current, folds=[*current.folds, result])
+        if folder:
+            write_run(folder, current)
+    return current
+
+
+def _plan(system: System[Any, Any, Any], config: Any, data: Interactions, settings: RunSettings) -> Run:
+    return Run(
+        system.name, data.name, settings.seed, to_dict(config), _provenance(data, settings),
+        settings.num_folds, settings.at, settings.relevant_from,
+    )  # fmt: skip
+
+
+def _run_fold(
+    job: Job, split: Split, plan: Run, options: RuntimeOptions, folder: Path | None, watch: Watch | None
+) -> FoldResult:
+    if folder and not (folder / "train.npz").exists():
+        save_train(folder / "train.npz", split.train)
+    num_rounds = job.config.num_rounds
+
+    def on_round(progress: Progress) -> None:
+        metrics = _rating_metrics(job.scorer(progress), split.test)
+        row = np.array([list(metrics.values())])
+        progress.curve = row if progress.curve is None else np.concatenate([progress.curve, row])
+        if watch:
+            sent = sum(progress.transcript.sent_bytes().values())
+            watch(FoldProgress(split.fold, plan.num_folds, progress.round_number, num_rounds, metrics, sent))
+
+    progress = run_job(job, options, folder / "state.npz" if folder else None, on_round)
+    return _fold_result(split.fold, job, progress, split.test, plan)
+
+
+def _rating_metrics(scorer: Scorer, test: Interactions) -> dict[str, float]:
+    assert test.ratings is not None
+    return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
+
+
+def evaluate(
+    scorer: Scorer,
+    train: Interactions,
+    test: Interactions,
+    at: tuple[int, ...],
+    relevant_from: float | None = None,
+) -> dict[str, float]:
+    """Rating and ranking metrics. Relevant are ratings from `relevant_from` on, by default the upper quarter."""
+    if relevant_from is None and test.rating_range is not None:
+        low, high = test.rating_range
+        relevant_from = low + 0.75 * (high - low)
+    ranking = ranking_metrics(scorer.score, train.by_user(), test.by_user(), at, relevant_from)
+    return _rating_metrics(scorer, test) | ranking
+
+
+def _fold_result(fold: int, job: Job, progress: Progress, test: Interactions | None, plan: Run) -> FoldResult:
+    train, transcript = job.train, progress.transcript
+    metrics = {} if test is None else evaluate(job.scorer(progress), train, test, plan.at, plan.relevant_from)
+    curve = np.empty((0, 2)) if progress.curve is None else progress.curve
+    private = private_arrays(job.system, progress.private)
+    totals = [(kind, transcript.total(kind)) for kind in job.system.messages]
+    return FoldResult(
+        fold=fold,
+        metrics=metrics,
+        model_sha256=digest(model_arrays(job.system, progress.state)),
+        clients_sha256=digest(private) if private else None,
+        cpu_seconds=progress.cpu_seconds,
+        wall_seconds=progress.wall_seconds,
+        sent_bytes=transcript.sent_bytes(),
+        num_rounds=progress.round_number,
+        num_train=len(train),
+        num_test=0 if test is None else len(test),
+        num_cold=0 if test is None else _num_cold(train, test),
+        messages=[
+            MessageCount(
+                kind.__name__, kind.sender, kind.receiver, tally.messages, tally.rows, tally.payload_bytes
+            )
+            for kind, tally in totals
+        ],
+        curve={name: curve[:, place].tolist() for place, name in enumerate(("MAE", "RMSE"))},
+    )
+
+
+def _num_cold(train: Interactions, test: Interactions) -> int:
+    is_known_user = np.bincount(train.users, minlength=train.num_users) > 0
+    is_known_item = np.bincount(train.items, minlength=train.num_items) > 0
+    return int(np.count_nonzero(~(is_known_user[test.users] & is_known_item[test.items])))
+
+
+def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
+    versions = {name: version(name) for name in ("hushrec", "numpy", "numba", "scipy", "pyarrow")}
+    return Provenance(
+        data_sha256=data.sha256,
+        is_synthetic=data.is_synthetic,
+        num_users=data.num_users,
+        num_items=data.num_items,
+        num_ratings=len(data),
+        rating_range=data.rating_range,
+        split=settings.split,
+        test_share=1 / NUM_FOLDS if settings.split == "folds" else settings.test_share,
+        versions={"python": platform.python_version(), **versions},
+        machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+# --- Folders ---------------------------------------------------------------------------------------------
+
+
+def _open(folder: Path, planned: Run, resume: bool) -> Run:
+    """The run to go on with: the planned one, or the one in the folder if it is the same."""
+    if not (folder / "run.json").exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise HushrecError(f"{folder} holds something that is not a run; choose an empty or new --out")
+        write_run(folder, planned)
+        return planned
+    if not resume:
+        raise HushrecError(f"{folder} holds a run already; add --resume to go on with it, or choose another --out")
+    kept = read_run(folder)
+    for name in ("system", "data", "seed", "config", "at", "relevant_from"):
+        _check_same(folder, name, getattr(kept, name), getattr(planned, name))
+    for name in ("data_sha256", "split", "test_share"):
+        _check_same(folder, name, getattr(kept.provenance, name), getattr(planned.provenance, name))
+    return replace(kept, num_folds=planned.num_folds, folds=kept.folds[: planned.num_folds])
+
+
+def _check_same(folder: Path, name: str, kept: object, planned: object) -> None:
+    if isinstance(kept, dict) and isinstance(planned, dict):
+        for key in planned:
+            _check_same(folder, key, kept.get(key), planned[key])
+    elif kept != planned:
+        raise HushrecError(f"{folder} holds a run with {name} {kept}, not {planned}; choose another --out")
+
+
+def write_run(folder: Path, kept: Run) -> None:
+    """Write `run.json` at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".run.json.{os.getpid()}"
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1))
+    os.replace(temporary, folder / "run.json")
+
+
+def read_run(folder: Path) -> Run:
+    """The run that a folder holds."""
+    path = folder / "run.json"
+    if not path.exists():
+        raise HushrecError(f"{folder} is not a run; make one with: hushrec run ... --out {folder}")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Run)
+    except (msgspec.MsgspecError, OSError) as error:
+        raise HushrecError(f"{path} is damaged ({error}); delete its folder and run again") from None
+
+
+def save_fitted(folder: Path, job: Job, progress: Progress) -> None:
+    """Keep a model that was fitted without a split, as the only fold of a run without test metrics."""
+    plan = _plan(job.system, job.config, job.train, RunSettings(seed=job.seed))
+    save_train(folder / "fold-1" / "train.npz", job.train)
+    save_progress(folder / "fold-1" / "state.npz", job.system, progress)
+    write_run(folder, replace(plan, folds=[_fold_result(1, job, progress, None, plan)]))
+
+
+def load_fold(folder: Path, fold: int | None = None) -> tuple[Job, Progress]:
+    """A trained fold (the first by default), ready to predict."""
+    kept = read_run(folder)
+    number = fold if fold is not None else (kept.folds[0].fold if kept.folds else None)
+    if number is None or number not in [result.fold for result in kept.folds]:
+        raise HushrecError(
+            f"{folder} has no finished fold {number or 1}; finish it with: hushrec run ... --resume"
+        )
+    system = system_named(kept.system)
+    place = folder / f"fold-{number}"
+    train = load_train(place / "train.npz", kept.data, kept.provenance.data_sha256, kept.provenance.is_synthetic)
+    job = Job(system, build(system.config, kept.config), kept.seed, train)
+    return job, load_progress(place / "state.npz", system, job.start())

@@ -1,0 +1,138 @@
+"""A run on disk: what each side holds after a round, as plain arrays, written at once or not at all.
+
+A `state.npz` is checkpoint and result alike: the server's state, the learned part of the private state, the
+tallies of the transcript and the learning curve. A `train.npz` beside it holds the ratings that were trained on,
+with ids and titles, so that a folder can be resumed and used without the dataset.
+"""
+
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data import Interactions, UserRows
+from hushrec.errors import HushrecError
+from hushrec.protocol import System, Tally, Transcript
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass
+class Progress:
+    """Where a training is: all that is needed to go on."""
+
+    state: Any
+    private: Any
+    transcript: Transcript
+    round_number: int = 0
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    curve: NDArray[np.float64] | None = None  # (rounds, metrics)
+
+
+def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 over names, types, shapes and bytes."""
+    total = sha256()
+    for name, array in sorted(arrays.items()):
+        total.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        total.update(np.ascontiguousarray(array).data)
+    return total.hexdigest()
+
+
+def model_arrays(system: System[Any, Any, Any], state: Any) -> Arrays:
+    """The arrays that the driving side ends with."""
+    return {name: getattr(state, name) for name in system.model_arrays}
+
+
+def private_arrays(system: System[Any, Any, Any], private: Any) -> Arrays:
+    """The arrays that the other parties end with."""
+    return {name: getattr(private, name) for name in system.private_arrays}
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a file that only its owner can read; a reader sees the old one or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+    os.replace(temporary, path)
+
+
+def read_arrays(path: Path) -> Arrays:
+    """The arrays of a file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise HushrecError(f"{path} is missing; run again without --resume to start anew") from None
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError):
+        raise HushrecError(f"{path} is damaged; delete its folder and run again") from None
+
+
+def save_progress(path: Path, system: System[Any, Any, Any], progress: Progress) -> None:
+    """Write all that is needed to go on from here."""
+    arrays: Arrays = {
+        f"server.{entry.name}": getattr(progress.state, entry.name) for entry in fields(progress.state)
+    }
+    arrays |= {f"private.{name}": getattr(progress.private, name) for name in system.learned}
+    tallies = [
+        (round_number, system.messages.index(kind), tally.messages, tally.rows, tally.payload_bytes)
+        for (round_number, kind), tally in progress.transcript.tallies.items()
+    ]
+    arrays["tallies"] = np.array(tallies, np.int64).reshape(-1, 5)
+    arrays["round_number"] = np.array(progress.round_number)
+    arrays["seconds"] = np.array([progress.cpu_seconds, progress.wall_seconds])
+    if progress.curve is not None:
+        arrays["curve"] = progress.curve
+    write_arrays(path, arrays)
+
+
+def load_progress(path: Path, system: System[Any, Any, Any], start: Progress) -> Progress:
+    """Go on from a file; `start` is the same run before its first round."""
+    arrays = read_arrays(path)
+    try:
+        server = {entry.name: arrays[f"server.{entry.name}"] for entry in fields(start.state)}
+        for name in system.learned:
+            getattr(start.private, name)[:] = arrays[f"private.{name}"]
+        for round_number, kind, *counts in arrays["tallies"].tolist():
+            start.transcript.tallies[round_number, system.messages[kind]] = Tally(*counts)
+        cpu_seconds, wall_seconds = arrays["seconds"].tolist()
+    except (KeyError, ValueError, IndexError):
+        raise HushrecError(f"{path} is not of this run; choose another --out") from None
+    return Progress(
+        replace(start.state, **server), start.private, start.transcript, int(arrays["round_number"]), cpu_seconds,
+        wall_seconds, arrays.get("curve"),
+    )  # fmt: skip
+
+
+def save_train(path: Path, train: Interactions) -> None:
+    """Keep what was trained on, with ids and titles."""
+    rows = train.by_user()
+    arrays: Arrays = {"starts": rows.starts, "items": rows.items}
+    arrays |= {"user_ids": train.user_ids, "item_ids": train.item_ids}
+    if rows.ratings is not None:
+        arrays["ratings"] = rows.ratings
+    if train.titles is not None:
+        arrays["titles"] = train.titles
+    if train.rating_range is not None:
+        arrays["rating_range"] = np.array(train.rating_range)
+    write_arrays(path, arrays)
+
+
+def load_train(path: Path, name: str, data_sha256: str, is_synthetic: bool) -> Interactions:
+    """What `save_train` kept; times are not."""
+    arrays = read_arrays(path)
+    rows = UserRows(arrays["starts"], arrays["items"], arrays.get("ratings"))
+    users = np.repeat(np.arange(len(rows.starts) - 1, dtype=np.int32), np.diff(rows.starts))
+    low_high = arrays.get("rating_range")
+    rating_range = None if low_high is None else (float(low_high[0]), float(low_high[1]))
+    return Interactions(
+        users, rows.items, rows.ratings, None, None, arrays["user_ids"], arrays["item_ids"],
+        arrays.get("titles"), rating_range, name, data_sha256, is_synthetic,
+    )  # fmt: skip
