@@ -19,6 +19,9 @@ from hushrec.runtime.training import Job, run_job
 from hushrec.settings import build, to_dict
 from hushrec.systems import SYSTEMS
 
+# Below this number of raters an item's vector is hardly trained, and its scores are far too high or too low.
+MIN_RATERS = 10
+
 
 @dataclass(frozen=True)
 class Recommendation:
@@ -56,24 +59,32 @@ class Recommender:
         pairs = np.broadcast_arrays(np.atleast_1d(users), np.atleast_1d(items))
         return scorer.predict(job.train.user_numbers(pairs[0]), job.train.item_numbers(pairs[1]))
 
-    def recommend(self, users: ArrayLike, k: int = 10, exclude_seen: bool = True) -> list[list[Recommendation]]:
-        """The best k items for each user, by the ids of the source."""
+    def recommend(
+        self, users: ArrayLike, k: int = 10, exclude_seen: bool = True, min_raters: int = MIN_RATERS
+    ) -> list[list[Recommendation]]:
+        """The best k items for each user, by the ids of the source. Vectors of hardly rated items are noise."""
         job, scorer = self._model()
         wanted = job.train.user_numbers(users)
         rows = job.train.by_user()
         seen = Ragged(rows.starts, rows.items).take(wanted.astype(np.int64))
-        best = top_k(scorer.score(wanted), _checked(k), (seen.starts, seen.values) if exclude_seen else None)
-        return _listed(job.train, *best)
+        return _best(job.train, scorer.score(wanted), k, seen if exclude_seen else None, min_raters)
 
-    def recommend_newcomer(self, items: ArrayLike, ratings: ArrayLike, k: int = 10) -> list[Recommendation]:
+    def recommend_newcomer(
+        self,
+        items: ArrayLike,
+        ratings: ArrayLike,
+        k: int = 10,
+        exclude_seen: bool = True,
+        min_raters: int = MIN_RATERS,
+    ) -> list[Recommendation]:
         """The best k items for someone with these ratings; computed here, nothing is sent or kept."""
         job, scorer = self._model()
         rated = job.train.item_numbers(items)
         given = np.atleast_1d(np.asarray(ratings, np.float32))
         if len(given) != len(rated):
             raise HushrecError(f"{len(rated)} items and {len(given)} ratings; give one rating per item")
-        best = top_k(scorer.fold_in(rated, given)[None], _checked(k), (np.array([0, len(rated)]), rated))
-        return _listed(job.train, *best)[0]
+        seen = Ragged(np.array([0, len(rated)]), rated) if exclude_seen else None
+        return _best(job.train, scorer.fold_in(rated, given)[None], k, seen, min_raters)[0]
 
     def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
         """MAE, RMSE and ranking metrics on ratings that were not trained on."""
@@ -94,21 +105,22 @@ class Recommender:
         return job, job.scorer(progress)
 
 
-def _checked(k: int) -> int:
+def _best(
+    train: Interactions, scores: NDArray[np.float32], k: int, seen: Ragged | None, min_raters: int
+) -> list[list[Recommendation]]:
     if k < 1:
         raise HushrecError(f"a list of {k} items is too short; ask for at least 1")
-    return k
-
-
-def _listed(
-    train: Interactions, items: NDArray[np.int32], scores: NDArray[np.floating[Any]]
-) -> list[list[Recommendation]]:
+    is_candidate = np.bincount(train.items, minlength=train.num_items) >= min_raters
+    if not is_candidate.any():
+        raise HushrecError(f"no item has {min_raters} raters; use fewer, as in --min-raters 0")
+    scores = np.where(is_candidate, scores, -np.inf).astype(np.float32)
+    items, scores = top_k(scores, k, None if seen is None else (seen.starts, seen.values))
     titles = train.titles if train.titles is not None else np.full(train.num_items, "")
     return [
         [
             Recommendation(train.item_ids[item].item(), float(score), str(titles[item]))
             for item, score in zip(*row, strict=True)
-            if item >= 0
+            if item >= 0 and np.isfinite(score)
         ]
         for row in zip(items, scores, strict=True)
     ]

@@ -48,7 +48,7 @@ def test_k_folds_partition_into_equal_parts(pairs, draw, seed: int) -> None:
     data = build(pairs)
     num_folds = draw.draw(st.integers(2, len(data)))
     splits = list(k_folds(data, num_folds, seed))
-    assert [split.fold for split in splits] == list(range(num_folds))
+    assert [split.fold for split in splits] == list(range(1, num_folds + 1))
     for split in splits:
         assert_is_partition(split, data)
     sizes = [len(split.test) for split in splits]

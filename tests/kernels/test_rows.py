@@ -69,9 +69,9 @@ def slow_dot(left: np.ndarray, right: np.ndarray) -> np.float32:
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_arithmetic_is_numpys(num_factors: int, seed: int) -> None:
     draws = np.random.default_rng(seed)
-    array = (
-        draws.standard_normal((7, num_factors)) * 10.0 ** draws.integers(-6, 6, (7, num_factors))
-    ).astype(np.float32)
+    array = (draws.standard_normal((7, num_factors)) * 10.0 ** draws.integers(-6, 6, (7, num_factors))).astype(
+        np.float32
+    )
     first, second = draws.integers(0, 7, 2)
     number = np.float32(draws.standard_normal())
     out = np.full((6, num_factors), np.nan, np.float32)

@@ -40,7 +40,7 @@ def k_folds(data: Interactions, num_folds: int = 5, seed: int = 0) -> Iterator[S
     dealt = np.tile(deck, -(-len(data) // num_folds))[: len(data)]
     _generator(seed, _K_FOLDS).shuffle(dealt)
     fold_of_row = _to_rows(data, dealt)
-    return (_split(data, fold_of_row == fold, fold) for fold in range(num_folds))
+    return (_split(data, fold_of_row == fold, fold + 1) for fold in range(num_folds))
 
 
 def random_share(data: Interactions, test_share: float = 0.2, seed: int = 0) -> Split:
@@ -69,7 +69,7 @@ def leave_one_out(data: Interactions, by: Literal["time", "random"] = "time", se
     else:
         keys = _to_rows(data, _generator(seed, _LEAVE_ONE_OUT).random(len(data)))
     from_end, counts = _places_from_end(data, keys)
-    return _split(data, (from_end == 0) & (counts[data.users] > 1), 0)
+    return _split(data, (from_end == 0) & (counts[data.users] > 1), 1)
 
 
 def _generator(seed: int, purpose: int) -> np.random.Generator:
@@ -118,4 +118,4 @@ def _share_from_end(data: Interactions, keys: npt.NDArray, test_share: float) ->
     from_end, counts = _places_from_end(data, keys)
     num_test = np.floor(test_share * counts + 0.5).astype(np.int64)
     num_test = np.minimum(num_test, np.maximum(counts - 1, 0))
-    return _split(data, from_end < num_test[data.users], 0)
+    return _split(data, from_end < num_test[data.users], 1)

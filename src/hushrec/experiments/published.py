@@ -46,6 +46,7 @@ class Table:
     rows: list[Row]
     num_folds: int = NUM_FOLDS
     num_rounds: int | None = None  # fewer than the paper's where the numbers do not depend on them
+    num_seeds: int = 1  # more than one where a number depends on whom chance makes a denoiser
 
 
 @cache

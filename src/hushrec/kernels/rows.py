@@ -37,7 +37,7 @@ def width_of(num_factors: int) -> Width:
     return (np.int8(0),) * num_factors
 
 
-class RowType(types.Type):  # type: ignore[misc]
+class RowType(types.Type):
     """Numba's type of a row of `num_factors` float32."""
 
     def __init__(self, num_factors: int) -> None:
@@ -59,7 +59,7 @@ def _struct(num_factors: int) -> ir.LiteralStructType:
 
 
 @register_model(RowType)
-class _RowModel(models.PrimitiveModel):  # type: ignore[misc]
+class _RowModel(models.PrimitiveModel):
     def __init__(self, manager: Any, row: RowType) -> None:
         super().__init__(manager, row, _struct(row.num_factors))
 

@@ -160,6 +160,11 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
                 num_noise += 1
 
 
+def train_kernel_cache() -> str:
+    """The folder where the compiled kernels of this module are kept."""
+    return str(_train.stats.cache_path)
+
+
 def train_clients(
     clients: RatingClients, rows: NDArray[np.int64], item_factors: Factors, listing: Listing, step: Step
 ) -> ClientGradients:
@@ -194,7 +199,9 @@ class FactorModel:
     user_factors: Factors
     item_factors: Factors
     rating_range: tuple[float, float] | None
+    learning_rates: NDArray[np.float64]  # of all rounds, for newcomers
     regularization: float
+    sums_gradients: bool = False  # whether a client's step sums over its ratings instead of averaging
 
     def predict(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> NDArray[np.float32]:
         """U_u V_i, clipped to the range of ratings."""
@@ -207,9 +214,11 @@ class FactorModel:
         return self.user_factors[users] @ self.item_factors.T
 
     def fold_in(self, items: NDArray[np.int32], ratings: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Scores of all items for a newcomer: the exact minimum of the loss that Eq. 7 descends."""
+        """Scores of all items for a newcomer, who makes the steps of Eq. 7 that clients made, with the final V."""
         known = self.item_factors[items].astype(np.float64)
-        share = 1.0 / max(len(items), 1)
-        normal = share * (known.T @ known) + self.regularization * np.eye(known.shape[1])
-        vector = np.linalg.solve(normal, share * (known.T @ ratings.astype(np.float64)))
+        vector = np.zeros(known.shape[1])
+        share = 1.0 if self.sums_gradients else 1.0 / max(len(items), 1)
+        for learning_rate in self.learning_rates:
+            errors = known @ vector - ratings
+            vector -= learning_rate * (share * (errors @ known) + self.regularization * vector)
         return (self.item_factors @ vector).astype(np.float32)

@@ -11,6 +11,7 @@ import numpy as np
 from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.models import pmf
 from hushrec.protocol import Scorer, System, Transcript
 from hushrec.runtime.checkpoint import Progress, load_progress, save_progress
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
@@ -42,6 +43,12 @@ class Job:
     def scorer(self, progress: Progress) -> Scorer:
         """The model as it is after the last finished round."""
         return self.system.model(progress.state, progress.private, self.config, self.train.rating_range)
+
+
+def announce_compilation(tell: Callable[[str], None]) -> None:
+    """Say that the first run takes longer, if the kernels are not compiled yet."""
+    if not any(Path(pmf.train_kernel_cache()).glob("*.nbi")):
+        tell("compiling the kernels; this takes half a minute once, then they are cached")
 
 
 OnRound = Callable[[Progress], None]

@@ -19,7 +19,7 @@ which items are rated, not how. Not protected: server and denoiser together know
 uploads of several rounds with `resample every-round` give the rated items by intersection.
 
 Symbols: U = user_factors, V = item_factors, I_u = rated items, I'_u = virtual items, eta = denoisers,
-c = participation times the number of clients, t = round number from 1, T = num_rounds,
+c = participation times the number of clients, t = rounds done, T = num_rounds,
 T_predict = predict_after, T_local = local_steps, gamma = learning_rate, lambda = regularization.
 """
 

@@ -59,6 +59,10 @@ class Config:
         check(0 < self.decay <= 1, "--decay must be in (0, 1]")
         check(self.regularization >= 0, "--regularization must not be below 0")
 
+    def learning_rate_in(self, round_number: int) -> float:
+        """Gamma of a round."""
+        return self.learning_rate * self.decay ** (round_number - 1)
+
 
 @dataclass(frozen=True)
 class HandOver(Message):
@@ -108,7 +112,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     """One round of the server."""
     if round_number == 1:
         state = yield from _take_over(state)
-    learning_rate = config.learning_rate * config.decay ** (round_number - 1)
+    learning_rate = config.learning_rate_in(round_number)
     step = Step(np.float32(learning_rate), np.float32(config.regularization), 0, False, False)
     user_factors = state.user_factors.copy()
     users = RatingClients(
@@ -154,7 +158,8 @@ def model(
     state: ServerState, _clients: UserRows, config: Config, rating_range: tuple[float, float] | None
 ) -> FactorModel:
     """U and V."""
-    return FactorModel(state.user_factors, state.item_factors, rating_range, config.regularization)
+    rates = np.array([config.learning_rate_in(number) for number in range(1, config.num_rounds + 1)])
+    return FactorModel(state.user_factors, state.item_factors, rating_range, rates, config.regularization)
 
 
 PAPER = Paper(

@@ -79,7 +79,7 @@ SYSTEM = System(
         DenoiserFactors: denoiser_update,
         fedrec.Settle: fedrec.client_settle,
     },
-    model=fedrec.model,
+    model=sdcf.model,
     reply_bytes=sdcf.upload_bytes,
     inboxes=plus_plus.SYSTEM.inboxes,
     learned=fedrec.SYSTEM.learned,

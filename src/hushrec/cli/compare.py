@@ -1,0 +1,5 @@
+"""stub until written."""
+
+
+def compare() -> None:
+    """Stub."""

@@ -1,0 +1,59 @@
+"""`hushrec recommend RUN`: lists for a user of a run, or for a newcomer with a file of ratings."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from hushrec.cli.console import note, results
+from hushrec.data import read
+from hushrec.errors import HushrecError
+from hushrec.recommender import MIN_RATERS, Recommendation, load_run
+
+
+def recommend(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    user: Annotated[str | None, typer.Option(help="A user, by the id of the source.")] = None,
+    newcomer: Annotated[
+        Path | None, typer.Option(help="Or a file with one newcomer's ratings; it does not leave this machine.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="How many items.")] = 10,
+    min_raters: Annotated[int, typer.Option(help="Leave out items that fewer users have rated.")] = MIN_RATERS,
+    fold: Annotated[int | None, typer.Option(help="Which fold's model; default: the first.")] = None,
+    include_seen: Annotated[bool, typer.Option("--include-seen", help="Items already rated, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Recommend items to a user of a run, or to a newcomer."""
+    if (user is None) == (newcomer is None):
+        raise HushrecError("say for whom: --user ID, or --newcomer FILE with item and rating columns")
+    model = load_run(run, fold)
+    if user is not None:
+        found = model.recommend([user], k, not include_seen, min_raters)[0]
+    elif newcomer is not None:
+        ratings = read(newcomer)
+        if ratings.num_users != 1:
+            raise HushrecError(f"{newcomer} holds {ratings.num_users} users; a newcomer's file holds one")
+        if ratings.ratings is None:
+            raise HushrecError(f"{newcomer} has no ratings; give a column named rating")
+        found = model.recommend_newcomer(
+            ratings.item_ids[ratings.items], ratings.ratings, k, not include_seen, min_raters
+        )
+    if as_json:
+        print(msgspec.json.encode(found).decode())
+        return
+    print_recommendations(found)
+    note("computed by the client's side: the user's vector and ratings stay with it")
+
+
+def print_recommendations(found: list[Recommendation]) -> None:
+    """A ranked table."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", justify="right")
+    table.add_column("item", justify="right")
+    table.add_column("score", justify="right")
+    table.add_column("title")
+    for place, entry in enumerate(found, 1):
+        table.add_row(str(place), str(entry.item), f"{entry.score:.2f}", entry.title)
+    results().print(table)

@@ -1,0 +1,5 @@
+"""stub until written."""
+
+
+def report() -> None:
+    """Stub."""

@@ -1,0 +1,126 @@
+"""`hushrec reproduce SYSTEM TABLE`: a published table, ours beside it."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.table import Table as RichTable
+
+from hushrec.cli.console import note, results, watching
+from hushrec.data import load
+from hushrec.errors import HushrecError
+from hushrec.experiments.published import Row, Table, table_named
+from hushrec.experiments.reproduction import Cell, Reproduced, lossless_pairs, reproduce_row
+from hushrec.experiments.runs import RunSettings
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import announce_compilation
+from hushrec.systems import system_named
+
+
+def reproduce(
+    system: Annotated[str, typer.Argument(help="A system.")],
+    table: Annotated[str, typer.Argument(help="Its table or figure, as table2.")],
+    data: Annotated[str | None, typer.Option(help="Only the rows on this dataset.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the folds and everything else.")] = 0,
+    folds: Annotated[int, typer.Option(help="How many of the five folds.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to keep the runs in; an interrupted table goes on from it.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Default: all cores. Changes no number.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Run a published table's experiments and print ours beside the paper's, with spread and verdict."""
+    chosen = table_named(system_named(system).name, table)
+    rows = [row for row in chosen.rows if data in (None, row.data)]
+    if not rows:
+        known = ", ".join(dict.fromkeys(row.data for row in chosen.rows))
+        raise HushrecError(f"{table} has no row on {data}; it has {known}")
+    announce_compilation(note)
+    options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
+    settings = RunSettings(seed=seed, num_folds=folds)
+    done = [
+        _reproduced(chosen, row, place, len(rows), settings, options, out) for place, row in enumerate(rows, 1)
+    ]
+    if as_json:
+        print(msgspec.json.encode(_as_json(chosen, done)).decode())
+    else:
+        _print(chosen, done)
+
+
+def _reproduced(
+    table: Table,
+    row: Row,
+    place: int,
+    num_rows: int,
+    settings: RunSettings,
+    options: RuntimeOptions,
+    out: Path | None,
+) -> Reproduced:
+    interactions = load(row.data, notify=note)
+    folder = out / re.sub(r"[^a-z0-9.]+", "-", f"{row.data} {row.label}".lower()) if out else None
+    num_rounds = table.num_rounds or system_named(row.system).config().num_rounds
+    with watching(f"{place}/{num_rows} {row.data} {row.label}", num_rounds, settings.num_folds) as watch:
+        return reproduce_row(table, row, interactions, settings, options, folder, watch)
+
+
+def _print(table: Table, done: list[Reproduced]) -> None:
+    out = results()
+    out.print(f"{table.title}\n{table.paper}", markup=False)
+    grid = RichTable(box=None, pad_edge=False)
+    for heading in ("data", "row"):
+        grid.add_column(heading, no_wrap=True)
+    for metric in table.metrics:
+        for heading in (f"{metric} ours", "published", "within"):
+            grid.add_column(heading, justify="right", no_wrap=True)
+    for entry in done:
+        cells = [text for cell in entry.cells for text in _texts(table, cell)]
+        grid.add_row(entry.row.data, entry.row.label, *cells)
+    out.print(grid)
+    for remark in dict.fromkeys(entry.row.note for entry in done if entry.row.note):
+        out.print(f"note: {remark}", markup=False)
+    for reference, other, is_equal in lossless_pairs(done) if table.kind == "accuracy" else ():
+        verdict = "yes" if is_equal else "no"
+        where = f"{other.row.data}: {other.row.label} and {reference.row.label}"
+        out.print(f"{where}: identical to the last bit: {verdict}", markup=False)
+    out.print(f"claim: {table.claim}", markup=False)
+
+
+def _texts(table: Table, cell: Cell) -> list[str]:
+    digits = 0 if table.kind == "communication" else 4
+    within = {True: "yes", False: f"{cell.difference or 0:+.{digits}f}", None: ""}[cell.is_within]
+    ours = _spread(cell.ours, cell.ours_std, digits)
+    return [ours, _spread(cell.published, cell.published_std, digits), within]
+
+
+def _spread(value: float | None, std: float | None, digits: int) -> str:
+    text = "" if value is None else f"{value:,.{digits}f}"
+    return text if std is None else f"{text} ± {std:.{digits}f}"
+
+
+def _as_json(table: Table, done: list[Reproduced]) -> dict[str, Any]:
+    return {
+        "table": table.name,
+        "title": table.title,
+        "claim": table.claim,
+        "rows": [
+            {
+                "data": entry.row.data,
+                "label": entry.row.label,
+                "cells": [
+                    {
+                        "metric": cell.metric,
+                        "ours": cell.ours,
+                        "ours_std": cell.ours_std,
+                        "published": cell.published,
+                        "published_std": cell.published_std,
+                        "within": cell.is_within,
+                    }
+                    for cell in entry.cells
+                ],
+                "run": entry.run.summary(),
+            }
+            for entry in done
+        ],
+    }

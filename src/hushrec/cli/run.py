@@ -1,0 +1,150 @@
+"""`hushrec run SYSTEM`: one command per system, its options made from the system's config."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+import typer
+from rich.table import Table
+
+from hushrec.cli.console import note, results, watching
+from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
+from hushrec.data import load
+from hushrec.errors import HushrecError
+from hushrec.experiments.published import published_for
+from hushrec.experiments.runs import Run, RunSettings, SplitKind, run
+from hushrec.protocol import System
+from hushrec.report.tables import format_bytes
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import announce_compilation
+from hushrec.settings import build
+from hushrec.systems import SYSTEMS
+
+app = typer.Typer(
+    help="Run a system in this process and measure it.",
+    no_args_is_help=True,
+    epilog="Example: hushrec run fedrec++ --data ml-100k --rho 3 --folds 5 --out runs/one",
+)
+
+
+def common(
+    data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")],
+    folds: Annotated[int, typer.Option(help="How many of the five folds to run.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of everything random: split, start, draws.")] = 0,
+    split: Annotated[SplitKind, typer.Option(help="How test ratings are chosen.")] = "folds",
+    test_share: Annotated[float, typer.Option(help="For the splits random and latest.")] = 0.2,
+    at: Annotated[str, typer.Option(help="Lengths of ranked lists for ranking metrics.")] = "10",
+    relevant_from: Annotated[
+        float | None, typer.Option(help="Ratings that count as relevant; default: the upper quarter.")
+    ] = None,
+    columns: Annotated[str | None, typer.Option(help="Of a file: user=..,item=..,rating=..,timestamp=..")] = None,
+    duplicates: Annotated[str, typer.Option(help="Of a file: error, last or mean.")] = "error",
+    rating_range: Annotated[str | None, typer.Option(help="Of a file: LOW,HIGH.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to keep the run in.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    threads: Annotated[int | None, typer.Option(help="Default: all cores. Changes no number.")] = None,
+    cohort_size: Annotated[int | None, typer.Option(help="Clients served at once. Changes no number.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> Callable[[System[Any, Any, Any], dict[str, Any]], None]:
+    """Options of every system."""
+    if resume and out is None:
+        raise HushrecError("--resume needs --out, the folder of the run to go on with")
+    options = RuntimeOptions(cohort_size=cohort_size) if threads is None else RuntimeOptions(threads, cohort_size)
+    settings = RunSettings(seed, folds, split, test_share, _lengths(at), relevant_from)
+
+    def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
+        config = build(system.config, values)
+        interactions = load(
+            data,
+            columns=parse_columns(columns),
+            duplicates=parse_duplicates(duplicates),
+            rating_range=parse_rating_range(rating_range),
+            notify=note,
+        )
+        announce_compilation(note)
+        with watching(system.name, config.num_rounds, folds) as watch:
+            done = run(system, config, interactions, settings, options, out, resume, watch)
+        if as_json:
+            print(msgspec.json.encode(done.summary()).decode())
+            return
+        print_run(done)
+        note(f"kept in {out}" if out else "not kept; add --out DIR to keep it for recommend, compare and report")
+
+    return go
+
+
+def _lengths(at: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(length) for length in at.split(","))
+    except ValueError:
+        raise HushrecError(f"--at {at!r} is not a list of lengths; write --at 5,10,20") from None
+
+
+def print_run(done: Run) -> None:
+    """Metrics, with the published ones beside, and bytes."""
+    out, published = results(), published_for(done)
+    label = " on synthetic data" if done.provenance.is_synthetic else ""
+    out.print(f"{done.system} on {done.data}{label}, seed {done.seed}, {len(done.folds)} fold(s)")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("metric", "mean", "std", *(("published", "std") if published else ())):
+        table.add_column(heading, justify="left" if heading == "metric" else "right")
+    for name, value in done.mean.items():
+        cells = [name, f"{value:.4f}", f"{done.std[name]:.4f}"]
+        if published and name in published.values:
+            cells += [f"{number:.4f}" for number in published.values[name]]
+        table.add_row(*cells)
+    out.print(table)
+    fold = done.folds[0]
+    out.print(f"sent in fold {fold.fold}, {fold.num_rounds} rounds, {done.provenance.num_users} clients:")
+    ways = Table(box=None, pad_edge=False, show_header=False)
+    for way, num_bytes in fold.sent_bytes.items():
+        per_round = num_bytes / fold.num_rounds / done.provenance.num_users
+        ways.add_row(f"  {way}", format_bytes(num_bytes), f"{format_bytes(per_round)} per client and round")
+    out.print(ways)
+    out.print(f"model {fold.model_sha256[:16]}  clients {(fold.clients_sha256 or 'none')[:16]}")
+    cpu = sum(result.cpu_seconds for result in done.folds)
+    cold = sum(result.num_cold for result in done.folds)
+    out.print(f"{cpu:.1f} s of CPU; {cold} test ratings have a user or item without training ratings")
+
+
+def command_for(system: System[Any, Any, Any]) -> Callable[..., None]:
+    """A function whose parameters are the common options and the system's settings."""
+    hints = get_type_hints(system.config)
+    shared = inspect.signature(common).parameters
+    own = [
+        inspect.Parameter(
+            entry.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=entry.default,
+            annotation=Annotated[
+                hints[entry.name],
+                typer.Option(*_flags(entry.name), help=entry.metadata["help"], rich_help_panel="Settings"),
+            ],
+        )
+        for entry in fields(system.config)
+    ]
+    names = {parameter.name for parameter in own}
+
+    def command(**values: Any) -> None:
+        go = common(**{name: value for name, value in values.items() if name not in names})
+        go(system, {name: value for name, value in values.items() if name in names})
+
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shared.values()] + own
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__ = f"{system.title}."
+    return command
+
+
+def _flags(name: str) -> tuple[str, ...]:
+    flag = f"--{name.replace('_', '-')}"
+    return (flag, flag.replace("--num-", "--")) if name == "num_rounds" else (flag,)
+
+
+for _system in SYSTEMS.values():
+    app.command(_system.name, epilog=f"Example: hushrec run {_system.name} --data ml-100k --rounds 20")(
+        command_for(_system)
+    )

@@ -1,0 +1,94 @@
+"""`hushrec systems`: what there is, with paper, roles, messages, and what each message reveals."""
+
+import inspect
+from dataclasses import fields
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.table import Table
+
+from hushrec.cli.console import results
+from hushrec.protocol import Message, System
+from hushrec.systems import SYSTEMS, system_named
+
+
+def systems(
+    name: Annotated[str | None, typer.Argument(help="A system, to see its messages and settings.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """List the systems, or show one: paper, roles, messages and what each reveals, settings."""
+    chosen = [system_named(name)] if name else list(SYSTEMS.values())
+    if as_json:
+        print(msgspec.json.encode([_described(system) for system in chosen]).decode())
+    elif name:
+        _print_one(chosen[0])
+    else:
+        _print_all(chosen)
+
+
+def reveals(message: type[Message]) -> str:
+    """What a message tells its receiver."""
+    return (inspect.getdoc(message) or "").removeprefix("Reveals: ")
+
+
+def _roles(system: System[Any, Any, Any]) -> list[str]:
+    roles = [role for message in system.messages for role in (message.sender, message.receiver)]
+    return [str(role) for role in dict.fromkeys(roles)]
+
+
+def _described(system: System[Any, Any, Any]) -> dict[str, Any]:
+    return {
+        "name": system.name,
+        "title": system.title,
+        "paper": {
+            "title": system.paper.title,
+            "authors": system.paper.authors,
+            "venue": system.paper.venue,
+            "year": system.paper.year,
+        },
+        "roles": _roles(system),
+        "messages": [
+            {
+                "type": message.__name__,
+                "sender": message.sender,
+                "receiver": message.receiver,
+                "reveals": reveals(message),
+            }
+            for message in system.messages
+        ],
+        "settings": {entry.name: entry.default for entry in fields(system.config)},
+    }
+
+
+def _print_all(chosen: list[System[Any, Any, Any]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "what it is", "published", "roles"):
+        table.add_column(heading)
+    for system in chosen:
+        roles = ", ".join(_roles(system))
+        table.add_row(system.name, system.title, f"{system.paper.venue} {system.paper.year}", roles)
+    results().print(table)
+
+
+def _print_one(system: System[Any, Any, Any]) -> None:
+    out, paper = results(), system.paper
+    out.print(f"{system.name}: {system.title}", markup=False)
+    out.print(f"{paper.authors}: {paper.title} ({paper.venue} {paper.year})", markup=False)
+    out.print()
+    messages = Table(box=None, pad_edge=False)
+    for heading in ("message", "from", "to", "reveals"):
+        messages.add_column(heading)
+    for message in system.messages:
+        messages.add_row(message.__name__, message.sender, message.receiver, reveals(message))
+    out.print(messages)
+    out.print()
+    settings = Table(box=None, pad_edge=False)
+    for heading in ("setting", "default", "meaning"):
+        settings.add_column(heading)
+    for entry in fields(system.config):
+        settings.add_row(entry.name, str(entry.default), entry.metadata["help"])
+    out.print(settings)
+    threat = (inspect.getdoc(inspect.getmodule(system.config)) or "").partition("Threat model: ")[2]
+    out.print()
+    out.print(f"Threat model: {threat.partition(chr(10) * 2)[0]}", markup=False)

@@ -1,0 +1,1 @@
+"""What a run has to say: tables, figures, one self-contained page."""

@@ -1,0 +1,210 @@
+"""What can be said in words about several runs: computed from them, never assumed."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from hushrec.experiments.runs import Run
+from hushrec.report.tables import (
+    MetricRow,
+    format_bytes,
+    format_count,
+    format_metric,
+    format_spread,
+    is_error,
+    labels,
+    main_metric,
+    metric_rows,
+    up_and_down,
+)
+from hushrec.systems import system_named
+
+Likeness = Literal["identical", "same model", "different", "incomparable"]
+
+
+def likeness(one: Run, other: Run) -> Likeness:
+    """How the results of two runs compare, by the digests of all folds that both have.
+
+    identical: the driving side's arrays and all clients' agree to the last bit. same model: the driving side's
+    do, and the clients' are not known. incomparable: no fold in common, or digests of other arrays.
+    """
+    pairs = [(a, b) for a in one.folds for b in other.folds if a.fold == b.fold]
+    systems = system_named(one.system), system_named(other.system)
+    if not pairs or len({system.model_arrays for system in systems}) > 1:
+        return "incomparable"
+    if any(a.model_sha256 != b.model_sha256 for a, b in pairs):
+        return "different"
+    clients = [(a.clients_sha256, b.clients_sha256) for a, b in pairs]
+    if any(None not in pair and pair[0] != pair[1] for pair in clients):
+        return "different"
+    has_none = not any(system.private_arrays for system in systems)
+    return "identical" if has_none or all(None not in pair for pair in clients) else "same model"
+
+
+def same_as(runs: Sequence[Run]) -> list[list[int]]:
+    """For every run, the places of the others that end with the same model, bit for bit."""
+    return [
+        [
+            place
+            for place, other in enumerate(runs)
+            if other is not run and likeness(run, other) in ("identical", "same model")
+        ]
+        for run in runs
+    ]
+
+
+def summary(runs: Sequence[Run]) -> list[str]:
+    """The main results, a sentence or two each. Only runs with a finished fold."""
+    names = labels(runs, " with ")
+    return [
+        _what_was_run(runs),
+        *_identities(runs, names),
+        *_accuracy(runs, names),
+        *_cost(runs, names),
+        *_beside_papers(metric_rows(runs), names),
+    ]
+
+
+def _what_was_run(runs: Sequence[Run]) -> str:
+    systems = len({run.system for run in runs})
+    first = runs[0].provenance
+    if len({run.provenance.data_sha256 for run in runs}) == 1:
+        where = (
+            f"{runs[0].data}: {format_count(first.num_users)} users, {format_count(first.num_items)} items, "
+            f"{format_count(first.num_ratings)} ratings"
+        )
+    else:
+        where = ", ".join(dict.fromkeys(run.data for run in runs))
+    made = (
+        " The data is synthetic: made up by a generator." if all(r.provenance.is_synthetic for r in runs) else ""
+    )
+    return f"{_number(len(runs), 'run')} of {_number(systems, 'system')} on {where}.{made}"
+
+
+def _number(count: int, noun: str) -> str:
+    words = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+    word = words[count] if count < len(words) else str(count)
+    is_start = noun == "run"
+    return f"{word if is_start else word.lower()} {noun}{'' if count == 1 else 's'}"
+
+
+def _identities(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    told: set[int] = set()
+    sentences = []
+    for place, run in enumerate(runs):
+        if place in told:
+            continue
+        same = {
+            kind: [later for later in range(place + 1, len(runs)) if likeness(run, runs[later]) == kind]
+            for kind in ("identical", "same model")
+        }
+        for kind, places in same.items():
+            told.update(places)
+            if places:
+                sentences.append(
+                    _identity([names[one] for one in places], names[place], kind, run, runs[places[0]])
+                )
+    kinds = [likeness(a, b) for number, a in enumerate(runs) for b in runs[number + 1 :]]
+    if "different" in kinds and not told:
+        sentences.append("No two of these runs end with the same model.")
+    return sentences + _equal_metrics(runs, names)
+
+
+def _identity(others: list[str], first: str, kind: str, run: Run, other: Run) -> str:
+    folds = len({fold.fold for fold in run.folds} & {fold.fold for fold in other.folds})
+    where = "in the fold that was run" if folds == 1 else f"in each of {folds} folds"
+    gives = "gives" if len(others) == 1 else "each give"
+    what = (
+        "the digests of the driving side's arrays and of all clients' arrays agree"
+        if kind == "identical" and run.folds[0].clients_sha256
+        else "the digests of the driving side's arrays agree"
+    )
+    return f"{_listed(others)} {gives} the same model as {first}, bit for bit: {what} {where}."
+
+
+def _equal_metrics(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    """Systems that keep other arrays cannot be compared by digest, but by what they predict."""
+    alike: dict[str, list[int]] = {}
+    for place, run in enumerate(runs):
+        if run.mean:
+            key = repr((_test_set(run), [fold.metrics for fold in run.folds]))
+            alike.setdefault(key, []).append(place)
+    return [
+        f"{_listed([names[one] for one in places])} have the same metrics to the last digit, in every fold; they "
+        "keep different arrays, so that digests cannot tell whether their models are the same."
+        for places in alike.values()
+        if any(likeness(runs[one], runs[other]) == "incomparable" for one in places for other in places)
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    >>> _listed(["A", "B", "C"])
+    'A, B and C'
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _accuracy(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    metric = main_metric(runs)
+    if metric is None or len({_test_set(run) for run in runs}) > 1:
+        return []
+    means = {name: run.mean[metric] for name, run in zip(names, runs, strict=True) if metric in run.mean}
+    if len(means) < 2:
+        return [f"{metric} of {name}: {format_metric(mean)}." for name, mean in means.items()]
+    ordered = sorted(means.items(), key=lambda entry: entry[1], reverse=not is_error(metric))
+    best, worst = format_metric(ordered[0][1]), format_metric(ordered[-1][1])
+    if best == worst:
+        return [f"All runs have {metric} {best}."]
+    leaders = [name for name, value in means.items() if format_metric(value) == best]
+    return [f"Best {metric}: {best} ({_listed(leaders)}); worst: {worst} ({ordered[-1][0]})."]
+
+
+def _cost(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    ups = {name: up_and_down(run)[0] for name, run in zip(names, runs, strict=True)}
+    least, most = min(ups, key=lambda name: ups[name]), max(ups, key=lambda name: ups[name])
+    if len(runs) == 1 or ups[least] == ups[most]:
+        return [f"Per round a client sends {format_bytes(ups[least])} on average."]
+    return [
+        f"Per round a client sends {format_bytes(ups[least])} on average with {least}, and "
+        f"{format_bytes(ups[most])} with {most}."
+    ]
+
+
+def _beside_papers(rows: Sequence[MetricRow], names: Sequence[str]) -> list[str]:
+    sentences = []
+    for row, label in zip(rows, names, strict=True):
+        said = []
+        for name, cell in row.cells.items():
+            if cell.published is not None:
+                verdict = {True: "within", False: "outside", None: ""}[cell.is_within_spread]
+                spread = f", {verdict} its spread" if verdict else ""
+                paper = format_spread(cell.published, cell.published_std)
+                said.append(f"{name} {format_metric(cell.mean)} against {paper}{spread}")
+        if said:
+            sentences.append(f"{label} beside the paper: {'; '.join(said)}.")
+    return sentences
+
+
+def caveats(runs: Sequence[Run]) -> list[str]:
+    """What cannot be compared, a line each."""
+    lines = []
+    if len({run.provenance.data_sha256 for run in runs}) > 1:
+        found = ", ".join(dict.fromkeys(run.data for run in runs))
+        lines.append(f"the runs use different data ({found}): compare accuracy only within the same data")
+    elif len({_test_set(run)[:-1] for run in runs}) > 1:
+        lines.append("the runs differ in seed or split, so their test sets differ: small gaps mean nothing")
+    elif len({_test_set(run) for run in runs}) > 1:
+        lines.append("the runs have different numbers of folds: their means are over different test sets")
+    for name, run in zip(labels(runs), runs, strict=True):
+        if not run.is_done:
+            done = f"{len(run.folds)} of {run.num_folds} folds"
+            lines.append(f"{name}: {done} finished; finish it with: hushrec run ... --resume")
+        elif run.folds and not run.mean:
+            lines.append(f"{name}: fitted on all data, without a test, so it has no accuracy")
+    return lines
+
+
+def _test_set(run: Run) -> tuple[object, ...]:
+    kept = run.provenance
+    return kept.data_sha256, kept.split, kept.test_share, run.seed, tuple(fold.fold for fold in run.folds)

@@ -1,0 +1,276 @@
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.kernels.rows import FRACTION_BITS
+from hushrec.privacy import denoising
+from hushrec.privacy.denoising import (
+    Assignment,
+    DenoiserTotal,
+    NoiseSums,
+    assign,
+    check_denoisers,
+    draw_denoisers,
+    draw_participants,
+)
+from hushrec.privacy.exact_sum import DivergedError, ExactSum
+from hushrec.protocol import Ragged
+
+NUM_ITEMS, NUM_FACTORS = 6, 3
+
+
+def of(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int32)
+
+
+# --- Who denoises for whom ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("num_denoisers", "num_clients"), [(0, 1), (0, 0), (1, 2), (10, 20), (10, 21)])
+def test_enough_clients_to_hide_behind(num_denoisers: int, num_clients: int) -> None:
+    check_denoisers(num_denoisers, num_clients)
+
+
+def test_too_many_denoisers_are_refused_with_the_reason() -> None:
+    with pytest.raises(HushrecError, match=r"12 denoisers for 21 clients .* alone.*--denoisers 10 or less"):
+        check_denoisers(12, 21)
+    with pytest.raises(HushrecError, match="--denoisers 0 or less"):
+        check_denoisers(1, 1)
+
+
+def test_denoisers_are_drawn_uniformly() -> None:
+    """3 of 10 clients for 3000 seeds: chi-square of how often each is drawn, false-alarm rate 1e-6. The counts
+    of draws without replacement vary by (1 - 3/10) and have 9 degrees of freedom.
+    """
+    counts = Counter()
+    for seed in range(3000):
+        drawn = draw_denoisers(3, 10, Draws(seed))
+        assert drawn.dtype == np.int32
+        assert (np.diff(drawn) > 0).all()
+        counts.update(drawn.tolist())
+    observed = np.array([counts[client] for client in range(10)])
+    statistic = ((observed - 900) ** 2 / (900 * 0.7)).sum() * 9 / 10
+    assert stats.chi2.sf(statistic, 9) > 1e-6
+
+
+def test_everyone_takes_part_by_default() -> None:
+    assert draw_participants(5, 1.0, of(2), 1, Draws(0)).tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("denoisers", [of(), of(4), of(0, 4, 17)])
+def test_participants_include_a_denoiser(denoisers: np.ndarray) -> None:
+    """One of 20 takes part, so that most rounds have to be mended."""
+    seen = set()
+    for round_number in range(1, 200):
+        chosen = draw_participants(20, 0.05, denoisers, round_number, Draws(1))
+        assert len(chosen) == 1
+        assert not len(denoisers) or np.isin(chosen, denoisers).any()
+        seen.update(chosen.tolist())
+    assert seen == (set(denoisers.tolist()) or set(range(20)))
+
+
+@given(
+    num_clients=st.integers(2, 40),
+    participation=st.floats(0.01, 1.0),
+    eta=st.integers(0, 20),
+    round_number=st.integers(1, 500),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_participants_and_assignment(
+    num_clients: int, participation: float, eta: int, round_number: int, seed: int
+) -> None:
+    """Participants are a set of the due size; they are parted into denoisers and clients; clients are dealt evenly
+    and every active denoiser has one.
+    """
+    eta, draws = min(eta, num_clients // 2), Draws(seed)
+    denoisers = draw_denoisers(eta, num_clients, draws)
+    participants = draw_participants(num_clients, participation, denoisers, round_number, draws)
+    assert len(participants) == max(1, round(participation * num_clients))
+    assert (np.diff(participants) > 0).all()
+    assert not eta or np.isin(participants, denoisers).any()
+    dealt = assign(participants, denoisers, round_number, draws)
+    if not eta:
+        assert dealt.ordinary.tolist() == participants.tolist()
+        assert set(dealt.denoiser_of.tolist()) == {-1}
+        assert not len(dealt.denoisers)
+        return
+    if len(participants) == 1:  # a denoiser, alone
+        assert not len(dealt.ordinary)
+        return
+    assert sorted([*dealt.ordinary, *dealt.denoisers]) == participants.tolist()
+    assert np.isin(dealt.denoisers, denoisers).all()
+    loads = np.unique(dealt.denoiser_of, return_counts=True)[1]
+    assert loads.max() - loads.min() <= 1
+    assert len(dealt.denoisers) == min(np.isin(denoisers, participants).sum(), len(participants) // 2)
+
+
+def test_assignment_is_dealt_anew_in_each_round() -> None:
+    """20 rounds for 30 clients and 3 denoisers never repeat; each client meets every denoiser, missing some one
+    with chance at most 90 (2/3)^20 = 3% over seeds; the seed is fixed.
+    """
+    everyone, denoisers = np.arange(33, dtype=np.int32), of(1, 5, 9)
+    rounds = [assign(everyone, denoisers, number, Draws(4)).denoiser_of for number in range(1, 21)]
+    assert len({tuple(dealt) for dealt in rounds}) == 20
+    assert all(set(column.tolist()) == {1, 5, 9} for column in np.array(rounds).T)
+    np.testing.assert_array_equal(assign(everyone, denoisers, 7, Draws(4)).denoiser_of, rounds[6])
+
+
+def test_who_is_left_when_some_are_lost() -> None:
+    """Denoiser 1 is lost with its clients 0 and 3; client 4 is lost; its denoiser 2 keeps client 5."""
+    left = Assignment(of(0, 3, 4, 5), of(1, 1, 2, 2)).without(of(1, 4))
+    assert (left.ordinary.tolist(), left.denoiser_of.tolist()) == ([5], [2])
+    assert left.denoisers.tolist() == [2]
+    assert left.without(of(5)).denoisers.tolist() == []
+
+
+# --- What they add up --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Rows:
+    items: Ragged
+    gradients: Ragged
+
+
+Held = list[list[tuple[int, list[float]]]]
+
+
+def message(held: Held) -> Rows:
+    starts = np.concatenate([[0], np.cumsum([len(one) for one in held])]).astype(np.int64)
+    items = np.array([item for one in held for item, _ in one], np.int32)
+    rows = np.array([row for one in held for _, row in one], np.float32).reshape(-1, NUM_FACTORS)
+    return Rows(Ragged(starts, items), Ragged(starts, rows))
+
+
+def to_fixed(number: float) -> int:
+    return round(Fraction(number) * 2**FRACTION_BITS)
+
+
+def python_release(noise: list[tuple[int, Held]], denoiser: int, own: Held) -> dict[int, tuple[list[int], int]]:
+    """Eq. 9 with Python integers: item -> (sum, count)."""
+    sums: dict[int, tuple[list[int], int]] = {}
+    signed = [(1, one) for addressee, held in noise if addressee == denoiser for one in held]
+    for sign, one in [*signed, *[(-1, one) for one in own]]:
+        for item, row in one:
+            total, count = sums.get(item, ([0] * NUM_FACTORS, 0))
+            new = [old + sign * to_fixed(number) for old, number in zip(total, row, strict=True)]
+            sums[item] = (new, count + sign)
+    return sums
+
+
+def released(inbox: NoiseSums, denoisers: np.ndarray, own: Held) -> list[dict[int, tuple[list[int], int]]]:
+    items, sums, counts = inbox.release(denoisers, message(own))
+    np.testing.assert_array_equal(items.starts, sums.starts)
+    np.testing.assert_array_equal(items.starts, counts.starts)
+    result = []
+    for first, last in zip(items.starts, items.starts[1:], strict=False):
+        assert (np.diff(items.values[first:last]) > 0).all()
+        columns = (items.values[first:last], sums.values[first:last], counts.values[first:last])
+        result.append({int(i): (s.tolist(), int(c)) for i, s, c in zip(*columns, strict=True)})
+    return result
+
+
+rows = st.lists(st.floats(-1000, 1000, width=32), min_size=NUM_FACTORS, max_size=NUM_FACTORS)
+one_client = st.dictionaries(st.integers(0, NUM_ITEMS - 1), rows, max_size=3).map(
+    lambda held: sorted(held.items())
+)
+
+
+@given(
+    mail=st.lists(st.tuples(st.sampled_from([2, 3, 90]), one_client), min_size=1, max_size=8),
+    own=st.lists(one_client, min_size=3, max_size=3),
+    fork_of=st.lists(st.integers(0, 2), min_size=8, max_size=8),
+    num_denoisers=st.sampled_from([1, 3]),
+)
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_release_is_python_sums_for_any_split(
+    mail: list[tuple[int, list[tuple[int, list[float]]]]], own: Held, fork_of: list[int], num_denoisers: int
+) -> None:
+    inbox = NoiseSums(NUM_ITEMS, NUM_FACTORS, num_denoisers)  # a hint of its size only
+    forks = [inbox, inbox.fork(), inbox.fork()]
+    for (addressee, held), fork in zip(mail, fork_of, strict=False):
+        forks[fork].add(of(addressee), message([held]))
+    for fork in forks[1:]:
+        inbox.merge(fork)
+    with_mail = np.unique(of(*(addressee for addressee, _ in mail)))
+    assert inbox.has_mail(of(2, 3, 90)).tolist() == np.isin([2, 3, 90], with_mail).tolist()
+    noise = [(addressee, [held]) for addressee, held in mail]
+    expected = [python_release(noise, int(one), [own[k]]) for k, one in enumerate(with_mail)]
+    assert released(inbox, with_mail, own[: len(with_mail)]) == expected
+
+
+def test_one_batch_equals_many() -> None:
+    held: Held = [[(0, [1.0, 2.0, 3.0])], [], [(0, [0.5] * 3), (5, [-1.0] * 3)], [(2, [4.0] * 3)]]
+    together, apart = NoiseSums(NUM_ITEMS, NUM_FACTORS, 2), NoiseSums(NUM_ITEMS, NUM_FACTORS, 2)
+    together.add(of(7, 1, 1, 7), message(held))
+    for addressee, one in zip((7, 1, 1, 7), held, strict=True):
+        apart.add(of(addressee), message([one]))
+    own: Held = [[(3, [1.0] * 3)], [(0, [1.0] * 3)]]
+    assert released(together, of(1, 7), own) == released(apart, of(1, 7), own)
+
+
+def test_release_lists_own_items_even_where_they_cancel() -> None:
+    """The noise on item 1 is the denoiser's own gradient: the sum is 0 and the count 0, listed all the same, since
+    leaving it out would tell the server that they are equal.
+    """
+    inbox = NoiseSums(NUM_ITEMS, NUM_FACTORS, 1)
+    inbox.add(of(0), message([[(1, [0.25, 0.5, 1.0])]]))
+    assert released(inbox, of(0), [[(1, [0.25, 0.5, 1.0])]]) == [{1: ([0, 0, 0], 0)}]
+
+
+def test_large_tables_are_shared_and_still_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    inbox = NoiseSums(NUM_ITEMS, NUM_FACTORS, 2)
+    assert inbox.fork() is not inbox
+    monkeypatch.setattr(denoising, "_OWN_TABLE_BYTES", 1)
+    fork = inbox.fork()
+    assert fork is inbox
+    held: Held = [[(0, [1.5, 2.0, 3.0])]]
+    inbox.add(of(4), message(held))
+    fork.add(of(4), message(held))
+    inbox.merge(fork)
+    assert released(inbox, of(4), [[]]) == [{0: ([to_fixed(number) for number in (3.0, 4.0, 6.0)], 2)}]
+
+
+@dataclass
+class Sums:
+    items: Ragged
+    sums: Ragged
+    counts: Ragged
+
+
+def test_the_server_adds_up_all_denoisers() -> None:
+    """Two denoisers list item 1, one lists item 0; forks are merged."""
+    starts = np.array([0, 2, 3])
+    sums = Sums(
+        Ragged(starts, of(0, 1, 1)),
+        Ragged(starts, np.array([[5, 6, 7], [-1, 2**62, 0], [10, -(2**62), 3]])),
+        Ragged(starts, of(1, -1, 4)),
+    )
+    noise = DenoiserTotal(ExactSum.zeros((3, NUM_FACTORS), 2))
+    for fork in (noise.fork(), noise.fork()):
+        fork.add(of(8, 9), sums)
+        noise.merge(fork)
+    assert noise.total.totals.tolist() == [[10, 12, 14], [18, 0, 6], [0, 0, 0]]
+    assert noise.total.counts.tolist() == [2, 6, 0]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=pytest.fail.Exception,
+    reason="release adds the denoiser's own rows without a check of their size",
+)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e9])
+def test_a_denoisers_own_gradients_are_refused_like_others(bad: float) -> None:
+    inbox = NoiseSums(NUM_ITEMS, NUM_FACTORS, 1)
+    inbox.add(of(0), message([[(1, [1.0, 1.0, 1.0])]]))
+    with pytest.raises(DivergedError):
+        inbox.release(of(0), message([[(1, [0.0, bad, 0.0])]]))

@@ -1,0 +1,175 @@
+"""Small runs of systems, driven by the runtime in this process."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hushrec import settings
+from hushrec.data.interactions import UserRows
+from hushrec.data.synthetic import synthetic
+from hushrec.draws import Draws
+from hushrec.protocol import Message, Recorded, Transcript
+from hushrec.runtime.in_process import InProcess, Losses, RuntimeOptions
+from hushrec.runtime.wire import encode
+from hushrec.systems import SYSTEMS
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """Who rated what, by user."""
+
+    rows: UserRows
+    num_items: int
+
+    @property
+    def num_users(self) -> int:
+        return len(self.rows.starts) - 1
+
+    def without_the_last(self) -> "Ratings":
+        """The same federation without its last client."""
+        starts = self.rows.starts[:-1]
+        rows = UserRows(starts, self.rows.items[: starts[-1]], self.rows.ratings[: starts[-1]])
+        return Ratings(rows, self.num_items)
+
+
+def some_ratings(num_users: int = 24, num_items: int = 30, seed: int = 0) -> Ratings:
+    return Ratings(synthetic(num_users, num_items, 8 * num_users, seed=seed).by_user(), num_items)
+
+
+def table(rated: list[dict[int, float]], num_items: int) -> Ratings:
+    """Per user a rating by item."""
+    starts = np.concatenate([[0], np.cumsum([len(one) for one in rated])]).astype(np.int64)
+    items = np.array([item for one in rated for item in sorted(one)], np.int32)
+    ratings = np.array([one[item] for one in rated for item in sorted(one)], np.float32)
+    return Ratings(UserRows(starts, items, ratings), num_items)
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "pmf": {},
+    "fedrec": {"rho": 2, "predict_after": 2, "local_steps": 3},
+    "fedrec++": {"rho": 2, "predict_after": 2, "local_steps": 3, "denoisers": 3},
+    "sdcf": {"temperature": 0.1},
+    "sdcf-denoised": {"temperature": 0.1, "denoisers": 3},
+}
+"""Settings that reach every branch within a few rounds."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run after its last round."""
+
+    states: list[Any]  # before the first round and after each
+    private: Any
+    transcript: Transcript
+    user_factors: np.ndarray
+
+    @property
+    def item_factors(self) -> np.ndarray:
+        return self.states[-1].item_factors
+
+    def sent(self, message_type: type[Message], round_number: int | None = None) -> list[Recorded]:
+        return [
+            one
+            for one in self.transcript.recorded
+            if type(one.message) is message_type and round_number in (None, one.round_number)
+        ]
+
+
+def run(
+    name: str,
+    ratings: Ratings,
+    *,
+    seed: int = 0,
+    threads: int = 1,
+    cohort_size: int | None = None,
+    losses: Losses | None = None,
+    who_denoises: list[int] | None = None,
+    prepare: Callable[[Any, Any], Any] | None = None,
+    num_factors: int = 5,
+    num_rounds: int = 4,
+    **values: Any,
+) -> Finished:
+    """Run a system. `who_denoises` names the denoisers; `prepare` may change the first state and private state."""
+    system, draws = SYSTEMS[name], Draws(seed)
+    config = settings.build(system.config, {"num_factors": num_factors, "num_rounds": num_rounds, **values})
+    numbers = np.arange(ratings.num_users, dtype=np.int32)
+    state = system.init(ratings.num_users, ratings.num_items, config, draws)
+    private = system.enrol(numbers, ratings.rows, ratings.num_items, config, draws)
+    if who_denoises is not None and hasattr(state, "denoisers"):
+        state = replace(state, denoisers=np.array(who_denoises, np.int32))
+    if prepare is not None:
+        state = prepare(state, private)
+    transcript = Transcript(keep_payloads=True)
+    options = RuntimeOptions(threads=threads, cohort_size=cohort_size, keep_payloads=True, losses=losses)
+    runtime = InProcess(system, config, draws, private, transcript, options)
+    states = [state]
+    try:
+        for round_number in range(1, num_rounds + 1):
+            states.append(runtime.run_round(states[-1], round_number))
+    finally:
+        runtime.close()
+    model = system.model(states[-1], private, config, None)
+    return Finished(states, private, transcript, np.array(model.user_factors))
+
+
+def assert_same(one: Finished, other: Finished) -> None:
+    """The same result to the last bit."""
+    np.testing.assert_array_equal(one.item_factors, other.item_factors)
+    np.testing.assert_array_equal(one.user_factors, other.user_factors)
+
+
+def frames(finished: Finished) -> Iterator[tuple[tuple[int, str, int], Recorded, bytes]]:
+    """Every party's message in a frame of its own, with its place in the order of rounds, types and parties."""
+    for sent in finished.transcript.recorded:
+        names = sent.numbers if sent.addressees is None else sent.addressees
+        for place, party in enumerate(sent.numbers):
+            own = slice(place, place + 1)
+            one = replace(sent, numbers=sent.numbers[own], message=sent.message.part(place, place + 1))
+            key = (sent.round_number, type(sent.message).__name__, int(party))
+            yield key, one, encode(one.message, sent.round_number, names[own])
+
+
+def digest(finished: Finished) -> str:
+    """SHA-256 of all frames, whatever the order in which they were sent."""
+    ordered = sorted((key, frame) for key, _, frame in frames(finished))
+    return hashlib.sha256(b"".join(frame for _, frame in ordered)).hexdigest()
+
+
+def losing(*lost: tuple[int, type[Message] | None, int]) -> Losses:
+    """Who is lost: (round, type of request or None for any, client)."""
+
+    def losses(round_number: int, request: type[Message], to: np.ndarray) -> np.ndarray:
+        gone = [one for number, kind, one in lost if number == round_number and kind in (None, request)]
+        return np.isin(to, gone)
+
+    return losses
+
+
+HAND_WORKED = table([{0: 4.0}, {0: 5.0, 1: 3.0}], num_items=2)
+"""Two users, two items, one factor. User 0 has rated item 0 only, so item 1 is all that it can fill in."""
+
+
+def hand_worked(name: str, **values: Any) -> Finished:
+    """One round from U = (1, 2) and V = (1, 2) with gamma = 1/4; user 1 is the denoiser, if there is one."""
+
+    def prepare(state: Any, private: Any) -> Any:
+        users = np.array([[1], [2]], np.float32)
+        if hasattr(state, "user_factors"):
+            state = replace(state, user_factors=users)
+        else:
+            private.user_factors[:] = users
+        return replace(state, item_factors=np.array([[1], [2]], np.float32))
+
+    return run(
+        name,
+        HAND_WORKED,
+        num_factors=1,
+        num_rounds=1,
+        learning_rate=0.25,
+        who_denoises=[1],
+        prepare=prepare,
+        **values,
+    )
