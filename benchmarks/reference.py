@@ -120,7 +120,8 @@ def reference_run(
     denoisers = draw_denoisers(config.denoisers, num_users, draws)  # Alg. 1, line 1
     learning_rate = config.learning_rate
     for round_number in range(1, config.num_rounds + 1):
-        is_predicted = config.filling == "hybrid" and round_number > config.predict_after
+        # The library's reading of Eq. 1: predicted when more than T_predict rounds are done.
+        is_predicted = config.filling == "hybrid" and round_number - 1 > config.predict_after
         training = Training(
             learning_rate,
             config.regularization,

@@ -129,8 +129,9 @@ class Message:
     @property
     def num_rows(self) -> int:
         """Rows of its longest ragged field: how many vectors the batch holds."""
-        sizes = [len(getattr(self, kind.name).values) for kind in self.kinds() if kind.layout == "ragged"]
-        return max(sizes, default=0)
+        return max(
+            (len(getattr(self, kind.name).values) for kind in self.kinds() if kind.layout == "ragged"), default=0
+        )
 
 
 @cache
@@ -209,7 +210,7 @@ class Answer:
 
     def came(self, to: Numbers) -> Numbers:
         """Those of `to` who answered."""
-        return np.setdiff1d(to, self.lost, assume_unique=True)
+        return to[~np.isin(to, self.lost)] if len(self.lost) else to
 
 
 Private = TypeVar("Private")
@@ -282,7 +283,7 @@ class System(Generic[Config, Server, Private]):
 # --- Transcript ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tally:
     """How much of one kind of message was sent."""
 
@@ -296,8 +297,7 @@ class Tally:
         )
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(NamedTuple):
     """One batch as it was sent. `addressees` is None where the receiver is the driving side or the asked."""
 
     round_number: int
@@ -320,7 +320,8 @@ class Transcript:
         tally = Tally(len(sent.numbers), sent.message.num_rows, payload_bytes)
         key = (sent.round_number, type(sent.message))
         with self._lock:
-            self.tallies[key] = self.tallies.get(key, Tally()) + tally
+            known = self.tallies.get(key)
+            self.tallies[key] = tally if known is None else known + tally
             if self._keep_payloads:
                 self.recorded.append(sent)
 

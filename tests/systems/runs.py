@@ -49,8 +49,8 @@ def table(rated: list[dict[int, float]], num_items: int) -> Ratings:
 
 SMALL: dict[str, dict[str, Any]] = {
     "pmf": {},
-    "fedrec": {"rho": 2, "predict_after": 2, "local_steps": 3},
-    "fedrec++": {"rho": 2, "predict_after": 2, "local_steps": 3, "denoisers": 3},
+    "fedrec": {"rho": 2, "predict_after": 1, "local_steps": 3},
+    "fedrec++": {"rho": 2, "predict_after": 1, "local_steps": 3, "denoisers": 3},
     "sdcf": {"temperature": 0.1},
     "sdcf-denoised": {"temperature": 0.1, "denoisers": 3},
 }
@@ -171,5 +171,6 @@ def hand_worked(name: str, **values: Any) -> Finished:
         learning_rate=0.25,
         who_denoises=[1],
         prepare=prepare,
+        cohort_size=2,
         **values,
     )

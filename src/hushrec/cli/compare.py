@@ -1,5 +1,131 @@
-"""stub until written."""
+"""`hushrec compare RUN...`: accuracy and bytes of runs in one table and one picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from hushrec.cli.console import note, results
+from hushrec.errors import HushrecError
+from hushrec.experiments.runs import Run, read_run
+from hushrec.report.canvas import to_png, to_svg
+from hushrec.report.figures import accuracy_against_bytes
+from hushrec.report.findings import caveats, same_as
+from hushrec.report.tables import (
+    ABSENT,
+    cpu_seconds,
+    format_bytes,
+    format_seconds,
+    labels,
+    main_metric,
+    metric_names,
+    metric_rows,
+    up_and_down,
+)
+
+_WIDE = 120  # columns of a terminal from which ranking metrics have room
+_RANKING = ("NDCG", "HR")
 
 
-def compare() -> None:
-    """Stub."""
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, as `hushrec run --out` makes them.")],
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE.png|svg", help="Draw accuracy against bytes into this file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Compare runs: accuracy, bytes, CPU time, and which of them end with the same model, bit for bit.
+
+    Bytes are per client and round: up is what clients send, down what the server sends.
+
+    \b
+    Example:
+      hushrec run fedrec --data synthetic --rho 0 --out runs/one
+      hushrec run fedrec++ --data synthetic --rho 3 --out runs/two
+      hushrec compare runs/one runs/two --picture compare.png
+    """
+    if picture is not None and picture.suffix.lower() not in (".png", ".svg"):
+        raise HushrecError(f"--picture {picture}: write a file that ends in .png or .svg")
+    kept = [read_run(folder) for folder in runs]
+    finished = [run for run in kept if run.folds]
+    for line in caveats(kept):
+        note(line)
+    if not finished:
+        raise HushrecError("no run has a finished fold to compare; finish one with: hushrec run ... --resume")
+    if as_json:
+        print(msgspec.json.encode({"runs": _rows(finished), "notes": caveats(kept)}).decode())
+    else:
+        out = results()
+        out.print(comparison_table(finished, is_wide=out.width >= _WIDE))
+    if picture is not None:
+        _draw(finished, picture)
+
+
+def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    names, same = labels(runs), same_as(runs)
+    rows = []
+    for run, name, others in zip(runs, names, same, strict=True):
+        up, down = up_and_down(run)
+        rows.append(
+            {
+                "label": name,
+                "system": run.system,
+                "data": run.data,
+                "folds": len(run.folds),
+                "mean": run.mean,
+                "std": run.std,
+                "up_bytes_per_client_round": up,
+                "down_bytes_per_client_round": down,
+                "cpu_seconds": cpu_seconds(run)[0],
+                "same_model_as": [names[other] for other in others],
+            }
+        )
+    return rows
+
+
+def comparison_table(runs: Sequence[Run], is_wide: bool) -> Table:
+    """A row per run. The last column numbers the runs that end with the same model, bit for bit."""
+    metrics = _shown_metrics(runs, is_wide)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", justify="right")
+    table.add_column("run", overflow="fold")
+    for heading in (*metrics, "up", "down", "CPU"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("same model as")
+    for place, (run, row, others) in enumerate(zip(runs, metric_rows(runs), same_as(runs), strict=True), 1):
+        up, down = up_and_down(run)
+        table.add_row(
+            str(place),
+            Text(row.label),
+            *(row.cells[name].text if name in row.cells else ABSENT for name in metrics),
+            format_bytes(up),
+            format_bytes(down),
+            format_seconds(cpu_seconds(run)[0]),
+            ", ".join(str(other + 1) for other in others) or ABSENT,
+        )
+    return table
+
+
+def _shown_metrics(runs: Sequence[Run], is_wide: bool) -> list[str]:
+    names = metric_names(runs)
+    rating = [name for name in names if "@" not in name]
+    ranking = [name for name in names if name.partition("@")[0] in _RANKING]
+    return rating + ranking[-2:] if is_wide or not rating else rating
+
+
+def _draw(runs: Sequence[Run], picture: Path) -> None:
+    metric = main_metric(runs)
+    if metric is None:
+        raise HushrecError("these runs have no accuracy to draw; run with a test part")
+    figure = accuracy_against_bytes(runs, metric)
+    content = to_png(figure) if picture.suffix.lower() == ".png" else to_svg(figure).encode()
+    try:
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        picture.write_bytes(content)
+    except OSError as error:
+        raise HushrecError(f"{picture} cannot be written ({error.strerror}); choose another --picture") from None
+    note(f"picture: {picture}")

@@ -1,5 +1,41 @@
-"""stub until written."""
+"""`hushrec report RUN...`: one HTML page about runs."""
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from hushrec.cli.console import note
+from hushrec.experiments.runs import read_run
+from hushrec.report.findings import caveats
+from hushrec.report.page import write_report
+from hushrec.report.tables import labels
 
 
-def report() -> None:
-    """Stub."""
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, as `hushrec run --out` makes them.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    open_page: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the file's name.")] = False,
+) -> None:
+    """Write one HTML page about runs: accuracy, learning curves, bytes, what is revealed, provenance.
+
+    The page needs no network and no other file: send it by mail or print it.
+
+    \b
+    Example:
+      hushrec run fedrec++ --data synthetic --rho 3 --out runs/one
+      hushrec report runs/one --out report.html --open
+    """
+    kept = [read_run(folder) for folder in runs]
+    path = write_report(kept, out)
+    for line in caveats(kept):
+        note(line)
+    if as_json:
+        print(msgspec.json.encode({"report": str(path), "runs": labels(kept)}).decode())
+    else:
+        print(path)
+    if open_page:
+        webbrowser.open(path.resolve().as_uri())

@@ -204,20 +204,21 @@ def dot(_typing: Any, left: Any, right: Any) -> Any:
 
 
 @intrinsic
-def exceeds(_typing: Any, row: Any, limit: Any) -> Any:
-    """Whether some number of the row is not finite or not within +-limit."""
+def magnitude(_typing: Any, left: Any, right: Any) -> Any:
+    """The larger of |left| and |right|, number by number; what is not a number counts as largest."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        found = ir.Constant(ir.IntType(1), 0)
-        for part in _parts(builder, args[0]):
-            lane = part.type.count
-            above = builder.fcmp_unordered(">", part, _splat(builder, args[1], lane))
-            below = builder.fcmp_unordered("<", part, _splat(builder, builder.fneg(args[1]), lane))
-            flags = builder.bitcast(builder.or_(above, below), ir.IntType(lane))
-            found = builder.or_(found, builder.icmp_unsigned("!=", flags, ir.Constant(flags.type, 0)))
-        return found
+        largest = []
+        for one, other in zip(_parts(builder, args[0]), _parts(builder, args[1]), strict=True):
+            # Without their sign, floats are ordered like their bits.
+            bits = ir.VectorType(_INT32, one.type.count)
+            mask = ir.Constant(bits, [0x7FFFFFFF] * one.type.count)
+            one, other = (builder.and_(builder.bitcast(part, bits), mask) for part in (one, other))
+            chosen = builder.select(builder.icmp_signed(">", one, other), one, other)
+            largest.append(builder.bitcast(chosen, ir.VectorType(_FLOAT, bits.count)))
+        return _pack(builder, largest)
 
-    return types.boolean(row, types.float32), generate
+    return left(left, right), generate
 
 
 @intrinsic

@@ -60,6 +60,8 @@ class RatingClients:
     def settle(self, rows: NDArray[np.int64], counted_round: NDArray[np.int32]) -> None:
         """Undo the last update of those clients for whom it did not count."""
         is_undone = self.updated_round[rows] != counted_round
+        if not is_undone.any():
+            return
         undone = rows[is_undone]
         self.user_factors[undone] = self.previous_user_factors[undone]
         self.updated_round[undone] = counted_round[is_undone]
@@ -92,6 +94,24 @@ class ClientGradients(NamedTuple):
 
 
 @numba.njit(nogil=True, cache=True)
+def _gram(width, rows, num_rows, out):
+    """The sum of the outer products of rows: with it, a gradient step costs the same for any number of rows."""
+    for factor in range(0, len(width) - 1, 2):
+        one, other = zeros(width), zeros(width)
+        for place in range(num_rows):
+            row = load(rows, place, width)
+            one = one + rows[place, factor] * row
+            other = other + rows[place, factor + 1] * row
+        store(out, factor, one)
+        store(out, factor + 1, other)
+    if len(width) % 2 == 1:
+        last = zeros(width)
+        for place in range(num_rows):
+            last = last + rows[place, len(width) - 1] * load(rows, place, width)
+        store(out, len(width) - 1, last)
+
+
+@numba.njit(nogil=True, cache=True)
 def _train(width, rated, rows, user_factors, previous, item_factors, listing, step, out):
     starts, items, ratings = rated
     learning_rate, regularization, local_steps, learns_virtual, is_sequential = step
@@ -102,6 +122,8 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
         longest = max(longest, starts[rows[client] + 1] - starts[rows[client]])
     errors = np.empty(longest, np.float32)
     mine = np.empty((longest, len(width)), np.float32)
+    gram = np.empty((len(width), len(width)), np.float32)
+    scratch = np.empty((1, len(width)), np.float32)
     num_noise = 0
     one = np.float32(1.0)
     for client in range(rows.size):
@@ -126,12 +148,17 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
         # Eq. 1: virtual ratings are the client's mean, or predictions of U', trained locally by Eq. 7.
         # The first local step is the step just made.
         local = moved
-        for _ in range(local_steps - 1):
-            local_total = zeros(width)
+        if local_steps > 1:
+            weighted = zeros(width)
             for rank in range(num_rated):
-                item = load(mine, rank, width)
-                local_total = local_total + (dot(local, item) - ratings[first + rank]) * item
-            local = local - learning_rate * (share * local_total + regularization * local)
+                weighted = weighted + ratings[first + rank] * load(mine, rank, width)
+            _gram(width, mine, num_rated, gram)
+            for _ in range(local_steps - 1):
+                store(scratch, 0, local)
+                local_total = zeros(width)
+                for factor in range(len(width)):
+                    local_total = local_total + scratch[0, factor] * load(gram, factor, width)
+                local = local - learning_rate * (share * (local_total - weighted) + regularization * local)
         # U_u V_i - U'_u V_i is computed as (U_u - U'_u) V_i
         offset = np.float32(0.0) if local_steps > 0 else mean_rating
         if learns_virtual:
@@ -145,19 +172,22 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
         store(user_factors, row, moved)
         # Eq. 3: the gradients of V_i; Eq. 8: those of virtual items are the noise
         vector = moved if is_sequential else start
+        if is_sequential:
+            for rank in range(num_rated):
+                errors[rank] = dot(vector, load(mine, rank, width)) - ratings[first + rank]
         probe = vector - local if local_steps > 0 else vector
         for place in range(listed_starts[client], listed_starts[client + 1]):
             item = load(item_factors, np.int64(listed_items[place]), width)
+            # Without a branch on what cannot be guessed: a rated item's row of noise is overwritten by the next.
             rank = rated_place[place]
-            if rank >= 0:
-                error = dot(vector, item) - ratings[first + rank] if is_sequential else errors[rank]
-                store(gradients, place, error * vector + regularization * item)
-            else:
-                gradient = (dot(probe, item) - offset) * vector + regularization * item
-                store(gradients, place, gradient)
-                noise_items[num_noise] = listed_items[place]
-                store(noise, num_noise, gradient)
-                num_noise += 1
+            is_virtual = np.int64(rank < 0)
+            error = dot(probe, item) - offset
+            error = error if rank < 0 else errors[max(rank, 0)]
+            gradient = error * vector + regularization * item
+            store(gradients, place, gradient)
+            noise_items[num_noise] = listed_items[place]
+            store(noise, num_noise, gradient)
+            num_noise += is_virtual
 
 
 def train_kernel_cache() -> str:
@@ -176,13 +206,13 @@ def train_clients(
     out = ClientGradients(
         np.empty((len(listing.items), num_factors), np.float32),
         noise_starts,
-        np.empty(noise_starts[-1], np.int32),
-        np.empty((noise_starts[-1], num_factors), np.float32),
+        np.empty(noise_starts[-1] + 1, np.int32),
+        np.empty((noise_starts[-1] + 1, num_factors), np.float32),
     )
     rated = (clients.starts, clients.items, clients.ratings)
     vectors = (clients.user_factors, clients.previous_user_factors)
     _train(width_of(num_factors), rated, rows, *vectors, item_factors, listing, step, out)
-    return out
+    return out._replace(noise_items=out.noise_items[:-1], noise=out.noise[:-1])
 
 
 @numba.njit(nogil=True, cache=True)

@@ -66,6 +66,8 @@ class Assignment:
 
     def without(self, lost: Numbers) -> "Assignment":
         """What is left when clients are lost, and denoisers with all who are assigned to them."""
+        if not len(lost):
+            return self
         kept = ~(np.isin(self.ordinary, lost) | np.isin(self.denoiser_of, lost))
         return Assignment(self.ordinary[kept], self.denoiser_of[kept])
 
@@ -79,14 +81,13 @@ def assign(participants: Numbers, denoisers: Numbers, round_number: int, draws: 
     if len(denoisers) == 0:
         return Assignment(participants, np.full(len(participants), -1, np.int32))
     generator = draws.generator("assignment", round_number)
-    active = generator.permutation(np.intersect1d(denoisers, participants, assume_unique=True))
-    active = active[: len(participants) // 2]
-    ordinary = np.setdiff1d(participants, active, assume_unique=True)
+    present = generator.permutation(denoisers[np.isin(denoisers, participants)])
+    active = present[: len(participants) // 2]
     if len(active) == 0:
         return Assignment(NO_ONE, NO_ONE)
-    dealt = np.empty(len(ordinary), np.int32)
-    dealt[generator.permutation(len(ordinary))] = np.resize(active, len(ordinary))
-    return Assignment(ordinary, dealt)
+    ordinary = participants[~np.isin(participants, active)]
+    places = generator.permutation(len(ordinary))
+    return Assignment(ordinary, active[places % len(active)])
 
 
 @numba.njit(nogil=True, cache=True)

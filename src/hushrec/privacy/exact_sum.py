@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError
-from hushrec.kernels.rows import FIXED_LIMIT, FRACTION_BITS, add_fixed, exceeds, load, width_of
+from hushrec.kernels.rows import FIXED_LIMIT, FRACTION_BITS, add_fixed, load, magnitude, store, width_of, zeros
 from hushrec.protocol import Numbers, Ragged
 
 SUM_RANGE = 2.0 ** (63 - FRACTION_BITS)
@@ -39,15 +39,20 @@ class Gradients(Protocol):
 
 @numba.njit(nogil=True, cache=True)
 def _add_rows(width, limit, totals, counts, items, rows):
-    """Add rows to the totals of their items; return the first row beyond the limit, else -1."""
+    """Add rows to the totals of their items, and tell whether all were within the limit."""
+    peak = zeros(width)
     for place in range(items.size):
         row = load(rows, place, width)
-        if exceeds(row, limit):
-            return place
+        peak = magnitude(peak, row)
         item = items[place]
         counts[item] += 1
         add_fixed(totals, np.int64(item), row)
-    return -1
+    peaks = np.empty((1, len(width)), np.float32)
+    store(peaks, 0, peak)
+    for factor in range(len(width)):
+        if not peaks[0, factor] <= limit:
+            return False
+    return True
 
 
 @dataclass
@@ -69,11 +74,11 @@ class ExactSum:
         return ExactSum(np.zeros_like(self.totals), np.zeros_like(self.counts), self.limit)
 
     def add(self, numbers: Numbers, message: Gradients) -> None:
-        """Add every row of a batch; refuse it, and name the sender, if some row is out of range."""
+        """Add every row of a batch. If one is out of range, the sum is spoilt and an error names the sender."""
         width = width_of(self.totals.shape[1])
         items, rows = message.items.values, message.gradients.values
-        place = _add_rows(width, np.float32(self.limit), self.totals, self.counts, items, rows)
-        if place >= 0:
+        if not _add_rows(width, np.float32(self.limit), self.totals, self.counts, items, rows):
+            place = int(np.flatnonzero(~(np.abs(rows) <= self.limit).all(axis=1))[0])
             sender = numbers[np.searchsorted(message.items.starts, place, side="right") - 1]
             raise DivergedError(f"the update of client {sender} is not finite or not within ±{self.limit:g}")
 

@@ -35,7 +35,7 @@ def _list_items(clients, rows, numbers, num_virtual, num_items, key, round_numbe
     words = np.empty(BLOCK_WORDS, np.uint32)
     size = (num_items + 63) // 64
     rated = np.zeros(size, np.uint64)
-    drawn = np.zeros(size, np.uint64)
+    taken = np.zeros(size, np.uint64)
     last_word = ~np.uint64(0) >> np.uint64((64 - num_items) & 63)
     for client in range(rows.size):
         first, last = rated_starts[rows[client]], rated_starts[rows[client] + 1]
@@ -46,9 +46,9 @@ def _list_items(clients, rows, numbers, num_virtual, num_items, key, round_numbe
                 rated_place[place + rank] = rank
             continue
         rated[:] = 0
-        drawn[:] = 0
         for entry in range(first, last):
             rated[rated_items[entry] >> 6] |= bit_of(rated_items[entry])
+        taken[:] = rated
         num_unrated = num_items - (last - first)
         # Draw what is left out instead, where that is less work.
         is_left_out = 2 * num_virtual[client] > num_unrated
@@ -61,26 +61,22 @@ def _list_items(clients, rows, numbers, num_virtual, num_items, key, round_numbe
             item = (np.uint64(words[used]) * np.uint64(num_items)) >> np.uint64(32)
             used += 1
             word, bit = item >> np.uint64(6), bit_of(item)
-            if (rated[word] | drawn[word]) & bit == 0:
-                drawn[word] |= bit
-                num_drawn -= 1
+            num_drawn -= np.int64(taken[word] & bit == 0)
+            taken[word] |= bit
         rank = 0
         for word in range(size):
-            virtual = drawn[word]
+            listed = taken[word]
             if is_left_out:
-                virtual = ~(virtual | rated[word])
+                listed = ~listed | rated[word]
                 if word == size - 1:
-                    virtual &= last_word
-            listed = rated[word] | virtual
+                    listed &= last_word
             while listed != 0:
                 low = lowest_bit(listed)
                 listed &= listed - np.uint64(1)
                 items[place] = 64 * word + np.int64(low)
-                if (rated[word] >> low) & np.uint64(1):
-                    rated_place[place] = rank
-                    rank += 1
-                else:
-                    rated_place[place] = -1
+                is_rated = np.int64((rated[word] >> low) & np.uint64(1))
+                rated_place[place] = (rank + 1) * is_rated - 1
+                rank += is_rated
                 place += 1
 
 

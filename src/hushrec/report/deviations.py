@@ -64,7 +64,7 @@ def deviations(system: System[Any, Any, Any]) -> list[Deviation]:
 def _deviations_at(place: Place) -> Iterator[Deviation]:
     module = _module(place.module)
     assert module is not None
-    for mark in find_marks(module.source):
+    for mark in module.marks:
         if module.owner_of(mark.line) in (place.name, None):
             yield Deviation(module.file, mark.line, mark.text)
 
@@ -74,11 +74,11 @@ def _deviations_at(place: Place) -> Iterator[Deviation]:
 
 @dataclass(frozen=True)
 class Module:
-    """The source of a module: its definitions, and what its names mean."""
+    """What the source of a module says: its marks, its definitions, and what its names mean."""
 
     name: str
     file: str
-    source: str
+    marks: list[Mark]
     definitions: dict[str, ast.stmt]
     imports: dict[str, Place]  # name "" for a module
 
@@ -118,7 +118,7 @@ def _module(name: str) -> Module | None:
     path = Path(spec.origin)
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
-    return Module(name, "/".join(path.parts[-2:]), source, _definitions(tree), _imports(tree))
+    return Module(name, "/".join(path.parts[-2:]), find_marks(source), _definitions(tree), _imports(tree))
 
 
 def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:

@@ -1,103 +1,30 @@
-"""Figures of runs, drawn with matplotlib, as SVG text or PNG bytes. The same runs give the same bytes.
+"""Figures of runs, drawn with matplotlib."""
 
-Colours are Okabe and Ito's, which colour-blind readers can tell apart; lines differ in dashes and dots in labels,
-too. Text is drawn as paths of a font that comes with matplotlib.
-"""
-
-import io
-import re
+import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hushrec.errors import HushrecError
 from hushrec.experiments.runs import Run
-from hushrec.report.tables import TrafficRow, format_bytes, is_error, labels, traffic_rows
+from hushrec.report.canvas import PALETTE, PAPER, WIDTH_INCHES, new_figure, style
+from hushrec.report.tables import TrafficRow, format_bytes, is_error, labels, traffic_rows, up_and_down
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.typing import LineStyleType
 
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7a7a7a")
-INK, FAINT, PAPER = "#24292f", "#c9ced6", "#ffffff"
-# What the page's style sheet puts in place of them, light or dark.
-_THEME = {INK: "var(--ink)", FAINT: "var(--faint)", PAPER: "var(--paper)"}
-
-_WIDTH_INCHES = 10.4
-_DASHES = ("solid", (0, (5, 3)), (0, (1.5, 2)), (0, (8, 2, 1.5, 2)))
-_STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9.5,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "hushrec",
-    "text.color": INK,
-    "text.usetex": False,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "axes.titlecolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.5,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "legend.frameon": False,
-}
+_VISIBLE = 0.004  # of the longest bar
+_MOST_LETTERS = 42
+_LETTER_POINTS = 5.4  # width of a letter of size 9, on average
+_DASH = 3.5  # times the width of the line
 
 
-@contextmanager
-def _style() -> Iterator[None]:
-    try:
-        import matplotlib
-    except ImportError:
-        raise HushrecError(
-            "figures need matplotlib; install it with: pip install 'hushrec[report]'"
-        ) from None
-    with matplotlib.rc_context(_STYLE):
-        yield
-
-
-def _new_figure(height_inches: float) -> "Figure":
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(_WIDTH_INCHES, height_inches), layout="none", facecolor=PAPER)
-
-
-def to_png(figure: "Figure") -> bytes:
-    """The figure as a PNG file."""
-    with _style():
-        file = io.BytesIO()
-        figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
-        return file.getvalue()
-
-
-def to_svg(figure: "Figure") -> str:
-    """The figure as an SVG file of its own."""
-    with _style():
-        file = io.StringIO()
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-        return file.getvalue()
-
-
-def to_inline_svg(figure: "Figure", name: str, title: str) -> str:
-    """The figure as an element within a page, in the page's colours. `name` keeps ids apart, `title` is spoken."""
-    text = to_svg(figure)
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href=", "href=")
-    text = re.sub(r'\bid="|(?<=href=")#|(?<=url\()#', lambda found: f"{found[0]}{name}-", text)
-    for colour, variable in _THEME.items():
-        text = text.replace(colour, variable)
-    spoken = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    return text.replace("<svg", f'<svg role="img" aria-label="{spoken}"', 1).strip()
+def _short_labels(runs: Sequence[Run]) -> list[str]:
+    """Labels that have room beside a figure; long ones lose their middle."""
+    return [label if len(label) <= _MOST_LETTERS else f"{label[:20]}…{label[-20:]}" for label in labels(runs)]
 
 
 # --- Learning curves -------------------------------------------------------------------------------------
@@ -117,7 +44,7 @@ class Curve:
 def curves_of(runs: Sequence[Run], metric: str) -> list[Curve]:
     """The curves of the runs that have this metric for every round."""
     found = []
-    for place, (run, label) in enumerate(zip(runs, labels(runs), strict=True)):
+    for place, (run, label) in enumerate(zip(runs, _short_labels(runs), strict=True)):
         by_round = list(zip(*(fold.curve.get(metric, []) for fold in run.folds), strict=False))
         if by_round:
             low, high = [min(values) for values in by_round], [max(values) for values in by_round]
@@ -128,15 +55,19 @@ def curves_of(runs: Sequence[Run], metric: str) -> list[Curve]:
 
 def learning_curves(runs: Sequence[Run], metric: str) -> "Figure":
     """The metric against the round: mean over folds in a band from the least to the greatest fold."""
-    with _style():
+    with style():
         curves = curves_of(runs, metric)
         if not curves:
             raise HushrecError(f"no run has a learning curve of {metric}; choose another metric")
-        figure = _new_figure(max(3.9, 0.24 * len(curves) + 1.4))
+        figure = new_figure(max(3.9, 0.24 * len(curves) + 1.4))
         whole, close = _limits(curves)
         is_split = whole[1] - whole[0] > 2.5 * (close[1] - close[0])
-        axes = figure.subplots(1, 2 if is_split else 1, squeeze=False, width_ratios=[1, 1.45] if is_split else [1])[0]
-        figure.subplots_adjust(left=0.06, right=0.77, top=0.92, bottom=0.13, wspace=0.16)
+        axes = figure.subplots(
+            1, 2 if is_split else 1, squeeze=False, width_ratios=[1, 1.45] if is_split else [1]
+        )[0]
+        letters = max(len(curve.label) for curve in curves) + 8
+        right = max(0.55, 0.955 - letters * _LETTER_POINTS / 72 / WIDTH_INCHES)
+        figure.subplots_adjust(left=0.06, right=right, top=0.92, bottom=0.13, wspace=0.16)
         for panel, limits in zip(axes, (whole, close) if is_split else (whole,), strict=True):
             _draw_curves(panel, curves)
             panel.set(xlabel="round", ylim=limits, xlim=(0, max(len(curve.mean) for curve in curves)))
@@ -148,8 +79,8 @@ def learning_curves(runs: Sequence[Run], metric: str) -> "Figure":
 
 
 def _limits(curves: Sequence[Curve]) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Of the vertical axis: for all rounds, and for the later half."""
-    later = [value for curve in curves for part in (curve.low, curve.high) for value in part[len(part) // 2 :]]
+    """Of the vertical axis: for all rounds, and for the last third."""
+    later = [value for curve in curves for part in (curve.low, curve.high) for value in part[len(part) * 2 // 3 :]]
     every = [value for curve in curves for part in (curve.low, curve.high) for value in part]
     return _padded(every), _padded(later)
 
@@ -164,18 +95,23 @@ def _draw_curves(axes: "Axes", curves: Sequence[Curve]) -> None:
     for place, curve in enumerate(curves):
         rounds = range(1, len(curve.mean) + 1)
         alike = [other for other, drawn in enumerate(curves) if drawn.mean == curve.mean]
-        order = alike.index(place)
-        # Curves that coincide: the first is broad and solid, those on top are narrower and dashed.
-        width = 1.7 + 1.8 * (len(alike) - 1 - order)
-        axes.fill_between(rounds, curve.low, curve.high, color=curve.colour, alpha=0.13, linewidth=0)
+        axes.fill_between(rounds, curve.low, curve.high, color=curve.colour, alpha=0.15 / len(alike), linewidth=0)
         axes.plot(
             rounds,
             curve.mean,
             color=curve.colour,
-            linewidth=width,
-            linestyle=_DASHES[order % len(_DASHES)],
+            linewidth=1.9,
+            linestyle=_interleaved(alike.index(place), len(alike)),
+            dash_capstyle="butt",
             marker="o" if len(curve.mean) == 1 else None,
         )
+
+
+def _interleaved(place: int, count: int) -> "LineStyleType":
+    """Dashes of one of several curves that coincide, so that all their colours are seen in turn."""
+    if count == 1:
+        return "solid"
+    return ((count - place) * _DASH % (count * _DASH), (_DASH, (count - 1) * _DASH))
 
 
 def _label_ends(axes: "Axes", curves: Sequence[Curve]) -> None:
@@ -191,16 +127,23 @@ def _label_ends(axes: "Axes", curves: Sequence[Curve]) -> None:
             linewidth=0.8, clip_on=False,
         )  # fmt: skip
         axes.text(
-            1.045, height, f"{curve.label}  {curve.mean[-1]:.4f}", transform=axes.transAxes, va="center", fontsize=9
+            1.052,
+            height,
+            f"{curve.label}  {curve.mean[-1]:.4f}",
+            transform=axes.transAxes,
+            va="center",
+            fontsize=9,
         )
-        axes.plot(1.035, height, marker="o", markersize=4, color=curve.colour, transform=axes.transAxes, clip_on=False)
+        axes.plot(
+            1.035, height, marker="o", markersize=4, color=curve.colour, transform=axes.transAxes, clip_on=False
+        )
 
 
 def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places as near to the wanted ones as keeps them a gap apart, in the same order.
+    """Places as near to the wanted ones as keeps them a gap apart; of equal ones, the first is on top.
 
     >>> [round(place, 2) for place in spread_out([0.5, 0.5, 0.9], gap=0.1, low=0, high=1)]
-    [0.45, 0.55, 0.9]
+    [0.55, 0.45, 0.9]
     """
     order = sorted(range(len(wanted)), key=lambda place: (wanted[place], -place))
     groups: list[list[int]] = []
@@ -230,20 +173,27 @@ def bytes_by_message(runs: Sequence[Run]) -> "Figure":
 
     The axis is plain: on a logarithmic one, the parts of a stack could not be compared. Totals are printed.
     """
-    with _style():
-        names, traffic = labels(runs), [traffic_rows(run) for run in runs]
+    with style():
+        names, traffic = _short_labels(runs), [traffic_rows(run) for run in runs]
         totals = [sum(row.per_client_round for row in rows) for rows in traffic]
-        parts = _parts(traffic, max(totals, default=0.0))
-        figure = _new_figure(1.35 + 0.36 * len(runs) + 0.24 * (len(parts) // 3))
+        longest, places = max(totals, default=0.0), range(len(runs))
+        parts = _parts(traffic, longest)
+        figure = new_figure(1.35 + 0.36 * len(runs) + 0.24 * (len(parts) // 3))
         axes = figure.subplots()
         for place, part in enumerate(parts):
             widths = [sum(row.per_client_round for row in rows if part.has(row)) for rows in traffic]
-            starts = [sum(row.per_client_round for row in rows if part.comes_after(row, parts[:place])) for rows in traffic]
-            axes.barh(names, widths, left=starts, height=0.62, color=part.colour, label=part.label,
-                      edgecolor=PAPER, linewidth=0.7, hatch=part.hatch)  # fmt: skip
+            earlier = parts[:place]
+            starts = [sum(row.per_client_round for row in rows if _is_in(row, earlier)) for rows in traffic]
+            edges = [0.7 if width > _VISIBLE * longest else 0.0 for width in widths]
+            axes.barh(places, widths, left=starts, height=0.62, color=part.colour, label=part.label,
+                      edgecolor=PAPER, linewidth=edges)  # fmt: skip
         for place, total in enumerate(totals):
-            axes.text(total, place, f"  {format_bytes(total)}", va="center", fontsize=9)
-        _finish_bars(figure, axes, max(totals, default=0.0))
+            axes.annotate(
+                format_bytes(total), (total, place), (6, 0), textcoords="offset points", va="center", fontsize=9,
+                bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
+            )  # fmt: skip
+        axes.set_yticks(places, names)
+        _finish_bars(figure, axes, longest)
         return figure
 
 
@@ -254,16 +204,14 @@ class Part:
     label: str
     colour: str
     keys: tuple[tuple[str, str], ...]
-    hatch: str | None = None
 
     def has(self, row: TrafficRow) -> bool:
         """Whether a type of message is in it."""
         return (row.way, row.type) in self.keys
 
-    @staticmethod
-    def comes_after(row: TrafficRow, earlier: Sequence["Part"]) -> bool:
-        """Whether the type is in one of the earlier parts."""
-        return any(part.has(row) for part in earlier)
+
+def _is_in(row: TrafficRow, parts: Sequence[Part]) -> bool:
+    return any(part.has(row) for part in parts)
 
 
 def _parts(traffic: Sequence[Sequence[TrafficRow]], longest: float) -> list[Part]:
@@ -273,7 +221,7 @@ def _parts(traffic: Sequence[Sequence[TrafficRow]], longest: float) -> list[Part
         key = (row.way, row.type)
         largest[key] = max(largest.get(key, 0.0), row.per_client_round)
         is_up[key] = row.is_up
-    visible = sorted((key for key in largest if largest[key] > 0.004 * longest), key=lambda key: not is_up[key])
+    visible = sorted((key for key in largest if largest[key] > _VISIBLE * longest), key=lambda key: not is_up[key])
     colours = {"up": iter(("#0072b2", "#56b4e9", "#009e73", "#cc79a7")), "down": iter(("#e69f00", "#d55e00"))}
     parts = []
     for way, kind in visible:
@@ -286,13 +234,23 @@ def _parts(traffic: Sequence[Sequence[TrafficRow]], longest: float) -> list[Part
     return parts
 
 
+def _tick(value: float) -> str:
+    """Bytes on an axis.
+
+    >>> [_tick(value) for value in (0, 50_000, 2_500)]
+    ['0', '50 KB', '2.5 KB']
+    """
+    number, unit = format_bytes(value).split()
+    return f"{float(number):g} {unit}" if value else "0"
+
+
 def _finish_bars(figure: "Figure", axes: "Axes", longest: float) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.set(xlim=(0, 1.13 * (longest or 1)), xlabel="bytes per client and round")
     axes.invert_yaxis()
     axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: format_bytes(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: _tick(value)))
     axes.grid(False, axis="y")
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
@@ -310,30 +268,39 @@ def _finish_bars(figure: "Figure", axes: "Axes", longest: float) -> None:
 # --- Accuracy against bytes ------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Dot:
+    """One run of the picture."""
+
+    label: str
+    colour: str
+    sent: float
+    value: float
+    deviation: float
+
+
 def accuracy_against_bytes(runs: Sequence[Run], metric: str) -> "Figure":
     """One dot per run: the metric, with its deviation over folds, against bytes sent per client and round."""
-    with _style():
+    with style():
         dots = [
-            (label, place, sum(row.per_client_round for row in traffic_rows(run)), run.mean[metric], run.std[metric])
-            for place, (run, label) in enumerate(zip(runs, labels(runs), strict=True))
+            Dot(label, PALETTE[place % len(PALETTE)], sum(up_and_down(run)), run.mean[metric], run.std[metric])
+            for place, (run, label) in enumerate(zip(runs, _short_labels(runs), strict=True))
             if metric in run.mean
         ]
         if not dots:
             raise HushrecError(f"no run has {metric}; there is nothing to draw")
-        figure = _new_figure(max(4.4, 0.26 * len(dots) + 1.2))
+        figure = new_figure(4.6)
         axes = figure.subplots()
-        figure.subplots_adjust(left=0.085, right=0.74, top=0.92, bottom=0.12)
-        sent = [dot[2] for dot in dots]
-        axes.set_xscale("log" if is_log_better(sent) else "linear")
-        for _, place, x, y, deviation in dots:
+        figure.subplots_adjust(left=0.075, right=0.985, top=0.92, bottom=0.12)
+        for dot in dots:
             axes.errorbar(
-                x, y, yerr=deviation or None, color=PALETTE[place % len(PALETTE)], marker="o", markersize=8,
+                dot.sent, dot.value, yerr=dot.deviation or None, color=dot.colour, marker="o", markersize=8,
                 markeredgecolor=PAPER, capsize=3, elinewidth=1, zorder=3,
             )  # fmt: skip
         better = "lower" if is_error(metric) else "higher"
         axes.set_title(f"{metric} ({better} is better)")
-        _finish_dots(axes, sent, [(y - deviation, y + deviation) for *_, y, deviation in dots])
-        _label_dots(axes, [(label, PALETTE[place % len(PALETTE)], x, y) for label, place, x, y, _ in dots])
+        _finish_dots(axes, dots)
+        _label_dots(axes, dots)
         return figure
 
 
@@ -346,34 +313,81 @@ def is_log_better(values: Sequence[float]) -> bool:
     low, middle, high = min(values), median(values), max(values)
     if low <= 0 or low == high:
         return False
-    import math
-
     plain = (middle - low) / (high - low)
     logarithmic = math.log(middle / low) / math.log(high / low)
     return abs(logarithmic - 0.5) < abs(plain - 0.5)
 
 
-def _finish_dots(axes: "Axes", sent: Sequence[float], spans: Sequence[tuple[float, float]]) -> None:
+def _finish_dots(axes: "Axes", dots: Sequence[Dot]) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+    sent = [dot.sent for dot in dots]
     axes.set_xlabel("bytes sent per client and round, both ways")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: format_bytes(value)))
-    if axes.get_xscale() == "linear":
-        axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-        axes.set_xlim(0, 1.06 * max(sent) or 1)
+    if is_log_better(sent):
+        axes.set_xscale("log")
+        axes.set_xlim(min(sent) / 1.5, max(sent) * 1.5 * (max(sent) / min(sent)) ** 0.2)
     else:
-        axes.set_xlim(min(sent) / 1.6, max(sent) * 1.6)
-    axes.set_ylim(_padded([value for span in spans for value in span]))
+        axes.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
+        axes.set_xlim(-0.02 * max(sent), 1.2 * max(sent) or 1)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: _tick(value) if value >= 0 else ""))
+    axes.set_ylim(_padded([dot.value + sign * dot.deviation for dot in dots for sign in (-1, 1)]))
 
 
-def _label_dots(axes: "Axes", dots: Sequence[tuple[str, str, float, float]]) -> None:
-    """Names in a column at the right, each tied to its dot."""
-    bottom, top = axes.get_ylim()
-    wanted = [(y - bottom) / (top - bottom) for *_, y in dots]
-    heights = spread_out(wanted, gap=min(0.07, 1 / max(1, len(dots))), low=0.02, high=0.98)
-    for (label, colour, x, y), height in zip(dots, heights, strict=True):
+class Box(NamedTuple):
+    """A rectangle that is taken, in points."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    def meets(self, other: "Box") -> bool:
+        """Whether the two overlap."""
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.bottom < other.top
+            and other.bottom < self.top
+        )
+
+
+def _label_dots(axes: "Axes", dots: Sequence[Dot]) -> None:
+    """Each run's name beside its dot, where nothing else is; a line ties it to the dot if it is far."""
+    to_points = 72 / axes.figure.dpi
+    (left, bottom), (right, top) = axes.transAxes.transform([(0, 0), (1, 1)]) * to_points
+    middles = axes.transData.transform([(dot.sent, dot.value) for dot in dots]) * to_points
+    ends = axes.transData.transform([(dot.sent, dot.value + dot.deviation) for dot in dots]) * to_points
+    taken = []
+    for (x, y), (_, end) in zip(middles, ends, strict=True):
+        taken += [Box(x - 6, y - 6, x + 6, y + 6), Box(x - 4, 2 * y - end - 2, x + 4, end + 2)]
+    for dot, (x, y) in zip(dots, middles, strict=True):
+        width = _LETTER_POINTS * len(dot.label)
+        boxes = {}
+        for side, shift in _offsets():
+            start = x + 10 if side > 0 else x - 10 - width
+            box = Box(start, y + shift - 6, start + width, y + shift + 6)
+            is_inside = left < box.left and box.right < right and bottom + 4 < box.bottom and box.top < top
+            if is_inside and not any(box.meets(other) for other in taken):
+                boxes[box] = side, shift
+        box, (side, shift) = next(iter(boxes.items()), (Box(x, y, x, y), (1, 0.0)))
+        taken.append(box)
+        tie = {"arrowstyle": "-", "color": dot.colour, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 4}
         axes.annotate(
-            f"{label}  {y:.4f}", xy=(x, y), xytext=(1.03, height), textcoords="axes fraction", va="center", fontsize=9,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkB": 4, "shrinkA": 2},
-        )  # fmt: skip
+            dot.label,
+            (dot.sent, dot.value),
+            (10 * side, shift),
+            textcoords="offset points",
+            ha="left" if side > 0 else "right",
+            va="center",
+            fontsize=9,
+            zorder=4,
+            arrowprops=tie | {"relpos": (0 if side > 0 else 1, 0.5)} if shift else None,
+        )
+
+
+def _offsets() -> Iterator[tuple[int, float]]:
+    """Where a label may be, best first: side of the dot, and points above it."""
+    yield from ((1, 0), (-1, 0))
+    for steps in range(1, 16):
+        for way in (-1, 1):
+            yield from ((1, way * 12.0 * steps), (-1, way * 12.0 * steps))

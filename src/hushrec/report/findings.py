@@ -5,6 +5,7 @@ from typing import Literal
 
 from hushrec.experiments.runs import Run
 from hushrec.report.tables import (
+    DRIVING_ROLES,
     MetricRow,
     format_bytes,
     format_count,
@@ -101,7 +102,9 @@ def _identities(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
             told.update(places)
             if places:
                 sentences.append(
-                    _identity([names[one] for one in places], names[place], kind, run, runs[places[0]])
+                    _identity(
+                        [names[one] for one in places], names[place], kind, [run, *(runs[one] for one in places)]
+                    )
                 )
     kinds = [likeness(a, b) for number, a in enumerate(runs) for b in runs[number + 1 :]]
     if "different" in kinds and not told:
@@ -109,16 +112,21 @@ def _identities(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     return sentences + _equal_metrics(runs, names)
 
 
-def _identity(others: list[str], first: str, kind: str, run: Run, other: Run) -> str:
-    folds = len({fold.fold for fold in run.folds} & {fold.fold for fold in other.folds})
-    where = "in the fold that was run" if folds == 1 else f"in each of {folds} folds"
-    gives = "gives" if len(others) == 1 else "each give"
-    what = (
-        "the digests of the driving side's arrays and of all clients' arrays agree"
-        if kind == "identical" and run.folds[0].clients_sha256
-        else "the digests of the driving side's arrays agree"
+def _identity(others: list[str], first: str, kind: str, runs: Sequence[Run]) -> str:
+    common = set.intersection(*({fold.fold for fold in run.folds} for run in runs))
+    where = {0: "in all folds in common", 1: "in the fold that was run", 2: "in both folds"}.get(
+        len(common), f"in all {len(common)} folds"
     )
-    return f"{_listed(others)} {gives} the same model as {first}, bit for bit: {what} {where}."
+    if any(len(run.folds) != len(common) for run in runs):
+        where = "in all folds in common"
+    messages = system_named(runs[0].system).messages
+    role = next((message.sender for message in messages if message.sender in DRIVING_ROLES), "driving side")
+    has_clients = kind == "identical" and runs[0].folds[0].clients_sha256 is not None
+    whose = f"the {role}'s and of all clients' arrays" if has_clients else f"the {role}'s arrays"
+    gives = "gives" if len(others) == 1 else "each give"
+    return (
+        f"{_listed(others)} {gives} the same model as {first}, bit for bit: the digests of {whose} agree {where}."
+    )
 
 
 def _equal_metrics(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
@@ -172,18 +180,22 @@ def _cost(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
 
 
 def _beside_papers(rows: Sequence[MetricRow], names: Sequence[str]) -> list[str]:
-    sentences = []
+    num_known = num_within = 0
+    outside = []
     for row, label in zip(rows, names, strict=True):
-        said = []
         for name, cell in row.cells.items():
-            if cell.published is not None:
-                verdict = {True: "within", False: "outside", None: ""}[cell.is_within_spread]
-                spread = f", {verdict} its spread" if verdict else ""
-                paper = format_spread(cell.published, cell.published_std)
-                said.append(f"{name} {format_metric(cell.mean)} against {paper}{spread}")
-        if said:
-            sentences.append(f"{label} beside the paper: {'; '.join(said)}.")
-    return sentences
+            if cell.published is not None and cell.is_within_spread is not None:
+                num_known += 1
+                num_within += cell.is_within_spread
+                if not cell.is_within_spread:
+                    paper = format_spread(cell.published, cell.published_std)
+                    outside.append(f"{name} of {label} is {format_metric(cell.mean)} against {paper}")
+    if not num_known:
+        return []
+    start = (
+        f"Of {num_known} published values for these settings, {num_within} are met within one published deviation"
+    )
+    return [start + (f"; {'; '.join(outside)}." if outside else ".")]
 
 
 def caveats(runs: Sequence[Run]) -> list[str]:

@@ -1,6 +1,6 @@
 """Rows for the page and for the terminal: pure functions from runs, and how numbers are written."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean, pstdev
 from typing import Any
@@ -12,7 +12,7 @@ from hushrec.systems import system_named
 
 ABSENT = "–"
 DRIVING_ROLES = (Role.SERVER, Role.ORCHESTRATOR)
-_BYTE_UNITS = ("KB", "MB", "GB", "TB", "PB")
+_BYTE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _FAVOURITES = ("RMSE", "MAE", "NDCG", "HR", "Recall")
 
 
@@ -25,13 +25,11 @@ def format_bytes(count: float) -> str:
     >>> [format_bytes(count) for count in (0, 7.25, 999, 134592, 9996, 2675610860)]
     ['0 B', '7.25 B', '999 B', '135 KB', '10.0 KB', '2.68 GB']
     """
-    if count < 999.5:
-        return f"{count:.3g} B"
-    for unit in _BYTE_UNITS:
+    power = 0
+    while count >= 999.5 and power < len(_BYTE_UNITS) - 1:
         count /= 1000
-        if count < 999.5:
-            break
-    return f"{count:#.3g}".removesuffix(".") + f" {unit}"
+        power += 1
+    return (f"{count:#.3g}".removesuffix(".") if power else f"{count:.3g}") + f" {_BYTE_UNITS[power]}"
 
 
 def format_count(count: float) -> str:
@@ -85,27 +83,35 @@ def short_title(system: System[Any, Any, Any]) -> str:
 
 def labels(runs: Sequence[Run], joint: str = " ") -> list[str]:
     """A short and distinct name per run: the system, and what differs between these runs on purpose."""
-    names = [_label(run, runs, joint) for run in runs]
+    differing = [_differing_settings(run, runs) for run in runs]
+
+    def num_distinct(shown: Sequence[str]) -> int:
+        return len(set(_names(runs, differing, shown, joint)))
+
+    telling = dict.fromkeys(name for names in differing for name in names)
+    shown: list[str] = []
+    for name in sorted(telling, key=lambda name: -num_distinct([name])):
+        if not shown or num_distinct([*shown, name]) > num_distinct(shown):
+            shown.append(name)
     seen: dict[str, int] = {}
     distinct = []
-    for name in names:
+    for name in _names(runs, differing, shown, joint):
         seen[name] = seen.get(name, 0) + 1
         distinct.append(f"{name} #{seen[name]}" if seen[name] > 1 else name)
     return distinct
 
 
-def _label(run: Run, runs: Sequence[Run], joint: str) -> str:
-    parts = [
-        f"{name.replace('_', ' ')} {format_setting(run.config[name])}" for name in _differing_settings(run, runs)
-    ]
-    if len({other.seed for other in runs}) > 1:
-        parts.append(f"seed {run.seed}")
-    if len({other.provenance.split for other in runs}) > 1:
-        parts.append(f"split {run.provenance.split}")
-    title = short_title(system_named(run.system))
-    if len({other.data for other in runs}) > 1:
-        title += f" on {run.data}"
-    return f"{title}{joint}{', '.join(parts)}" if parts else title
+def _names(runs: Sequence[Run], differing: Sequence[list[str]], shown: Sequence[str], joint: str) -> list[str]:
+    has_seeds = len({run.seed for run in runs}) > 1
+    has_splits = len({run.provenance.split for run in runs}) > 1
+    has_data = len({run.data for run in runs}) > 1
+    names = []
+    for run, own in zip(runs, differing, strict=True):
+        parts = [f"{name.replace('_', ' ')} {format_setting(run.config[name])}" for name in shown if name in own]
+        parts += [f"seed {run.seed}"] * has_seeds + [f"split {run.provenance.split}"] * has_splits
+        title = short_title(system_named(run.system)) + (f" on {run.data}" if has_data else "")
+        names.append(f"{title}{joint}{', '.join(parts)}" if parts else title)
+    return names
 
 
 def _differing_settings(run: Run, runs: Iterable[Run]) -> list[str]:
@@ -176,7 +182,8 @@ def _metric_row(run: Run, label: str) -> MetricRow:
     std = run.std if len(run.folds) > 1 else {}
     cells = {}
     for name, mean in run.mean.items():
-        published, deviation, *_ = [*(paper.values.get(name, ()) if paper else ()), None, None]
+        values = paper.values.get(name, []) if paper else []
+        published, deviation = (*values, None, None)[:2]
         cells[name] = MetricCell(mean, std.get(name), published, deviation)
     source = f"{paper.table}: {paper.label}" if paper else None
     return MetricRow(label, len(run.folds), cells, source)
@@ -255,38 +262,41 @@ def traffic_rows(run: Run) -> list[TrafficRow]:
                 fmean(entry.messages for entry in same),
                 fmean(entry.rows for entry in same),
                 fmean(entry.bytes for entry in same),
-                _per_client_round(run, lambda fold, place=place: fold.messages[place].bytes),
+                fmean(
+                    entry.bytes / _client_rounds(run, fold) for entry, fold in zip(same, run.folds, strict=True)
+                ),
             )
         )
     return rows
 
 
-def _per_client_round(run: Run, of_fold: Callable[[FoldResult], int]) -> float:
-    users = max(1, run.provenance.num_users)
-    return fmean(of_fold(fold) / (users * max(1, fold.num_rounds)) for fold in run.folds)
+def _client_rounds(run: Run, fold: FoldResult) -> int:
+    return max(1, run.provenance.num_users) * max(1, fold.num_rounds)
 
 
 @dataclass(frozen=True)
 class RoleRow:
-    """What one role sends and gets: bytes per client and round."""
+    """What all parties of one role send and get: means over the folds."""
 
     role: str
     sent: float
     received: float
+    sent_per_client_round: float
+    received_per_client_round: float
 
 
 def role_rows(run: Run) -> list[RoleRow]:
-    """Bytes of every role, per client and round."""
+    """Bytes of every role."""
     traffic = traffic_rows(run)
-    roles = dict.fromkeys(role for row in traffic for role in (row.sender, row.receiver))
-    return [
-        RoleRow(
-            role,
-            sum(row.per_client_round for row in traffic if row.sender == role),
-            sum(row.per_client_round for row in traffic if row.receiver == role),
+    rows = []
+    for role in dict.fromkeys(role for row in traffic for role in (row.sender, row.receiver)):
+        sent = [row for row in traffic if row.sender == role]
+        received = [row for row in traffic if row.receiver == role]
+        totals = [sum(row.bytes for row in part) for part in (sent, received)]
+        rows.append(
+            RoleRow(role, *totals, *(sum(row.per_client_round for row in part) for part in (sent, received)))
         )
-        for role in roles
-    ]
+    return rows
 
 
 def up_and_down(run: Run) -> tuple[float, float]:
@@ -300,102 +310,3 @@ def cpu_seconds(run: Run) -> tuple[float, float | None]:
     """CPU time of a fold: mean and, with several, standard deviation."""
     times = [fold.cpu_seconds for fold in run.folds]
     return (fmean(times) if times else 0.0), (pstdev(times) if len(times) > 1 else None)
-
-
-# --- Settings and provenance -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PropertyRow:
-    """One property of all runs, a text per run."""
-
-    name: str
-    values: list[str]
-    meaning: str = ""
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether all runs have the same."""
-        return len(set(self.values)) == 1
-
-
-def setting_rows(runs: Sequence[Run]) -> list[PropertyRow]:
-    """Every setting of the systems' configs, those that differ first."""
-    meanings: dict[str, str] = {}
-    for run in runs:
-        helps = {entry.name: entry.metadata.get("help", "") for entry in fields(system_named(run.system).config)}
-        meanings = {name: helps.get(name, "") for name in run.config} | meanings
-    rows = [
-        PropertyRow(
-            name, [format_setting(run.config[name]) if name in run.config else ABSENT for run in runs], meaning
-        )
-        for name, meaning in meanings.items()
-    ]
-    return sorted(rows, key=lambda row: row.is_shared)
-
-
-def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
-    """What is needed to get the same numbers again."""
-    wanted: dict[str, Callable[[Run], str]] = {
-        "data": lambda run: run.data + (" (synthetic)" if run.provenance.is_synthetic else ""),
-        "data SHA-256": lambda run: run.provenance.data_sha256,
-        "users": lambda run: format_count(run.provenance.num_users),
-        "items": lambda run: format_count(run.provenance.num_items),
-        "ratings": lambda run: format_count(run.provenance.num_ratings),
-        "range of ratings": _rating_range,
-        "split": _split,
-        "seed": lambda run: str(run.seed),
-        "folds done": lambda run: f"{len(run.folds)} of {run.num_folds}",
-        "training cases": lambda run: _each_fold(run, lambda fold: format_count(fold.num_train)),
-        "test cases": lambda run: _each_fold(run, lambda fold: format_count(fold.num_test)),
-        "cold test cases": lambda run: _each_fold(run, lambda fold: format_count(fold.num_cold)),
-        "CPU time per fold": lambda run: _each_fold(run, lambda fold: format_seconds(fold.cpu_seconds)),
-        "wall time per fold": lambda run: _each_fold(run, lambda fold: format_seconds(fold.wall_seconds)),
-        "machine": lambda run: run.provenance.machine,
-        "started": lambda run: run.provenance.started,
-    }
-    rows = [PropertyRow(name, [text(run) for run in runs]) for name, text in wanted.items()]
-    return rows + _version_rows(runs)
-
-
-def _version_rows(runs: Sequence[Run]) -> list[PropertyRow]:
-    names = dict.fromkeys(name for run in runs for name in run.provenance.versions)
-    return [PropertyRow(name, [run.provenance.versions.get(name, ABSENT) for run in runs]) for name in names]
-
-
-def _rating_range(run: Run) -> str:
-    limits = run.provenance.rating_range
-    return ABSENT if limits is None else f"{limits[0]:g} to {limits[1]:g}"
-
-
-def _split(run: Run) -> str:
-    share = f"{run.provenance.test_share:.0%} for the test"
-    meanings: Mapping[str, str] = {
-        "folds": f"random folds, {share}",
-        "random": f"random, {share}",
-        "latest": f"by time, the latest {share}",
-        "leave-one-out": "one rating per user for the test",
-    }
-    return meanings[run.provenance.split]
-
-
-def _each_fold(run: Run, text: Callable[[FoldResult], str]) -> str:
-    values = [text(fold) for fold in run.folds]
-    return ", ".join(values[:1] if len(set(values)) == 1 else values) or ABSENT
-
-
-def digest_rows(runs: Sequence[Run]) -> list[PropertyRow]:
-    """The first digits of the digests of the final arrays, fold by fold."""
-    numbers = sorted({fold.fold for run in runs for fold in run.folds})
-    rows = []
-    for number in numbers:
-        found = [next((fold for fold in run.folds if fold.fold == number), None) for run in runs]
-        rows.append(PropertyRow(f"fold {number}, model", [_digits(fold and fold.model_sha256) for fold in found]))
-        rows.append(
-            PropertyRow(f"fold {number}, clients", [_digits(fold and fold.clients_sha256) for fold in found])
-        )
-    return rows
-
-
-def _digits(digest: str | None) -> str:
-    return digest[:12] if digest else ABSENT

@@ -1,9 +1,11 @@
 """The runtime in one process: threads over cohorts. Frames are counted, not made."""
 
+import ctypes
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from threading import Lock
 from typing import Any, Protocol
@@ -18,7 +20,20 @@ from hushrec.protocol import Answer, Ask, Cohort, Fold, Message, Numbers, Record
 from hushrec.runtime.wire import SEAL_BYTES, frame_bytes
 
 # Replies of a cohort should stay in a core's cache until they are folded.
-_COHORT_BYTES = 2 << 20
+_COHORT_BYTES = 4 << 20
+
+
+# glibc's names for its two limits, from malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Have glibc keep freed buffers: to fault them in again for every cohort costs as much as the work."""
+    libc = ctypes.CDLL(None) if os.name == "posix" else None
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)
+        libc.mallopt(_M_TRIM_THRESHOLD, 256 << 20)
 
 
 class Losses(Protocol):
@@ -65,6 +80,7 @@ class InProcess:
         self._private, self._transcript, self._options = private, transcript, options
         self._reply_bytes = system.reply_bytes(private, config)
         self._inboxes: dict[Role, Fold] = {}
+        _keep_freed_memory()
         self._pool = ThreadPoolExecutor(options.threads) if options.threads > 1 else None
 
     def close(self) -> None:

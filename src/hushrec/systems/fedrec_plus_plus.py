@@ -181,11 +181,14 @@ class Outcome:
         """The state after the round; others are drawn for denoisers that were lost."""
         counted_round = state.counted_round.copy()
         counted_round[self.counted] = round_number
-        kept = np.setdiff1d(state.denoisers, self.lost_denoisers)
-        free = np.setdiff1d(np.arange(len(counted_round), dtype=np.int32), state.denoisers)
-        num_new = min(len(state.denoisers) - len(kept), len(free))
-        new = draws.generator("new-denoisers", round_number).choice(free, num_new, replace=False)
-        return ServerState(item_factors.astype(np.float32), counted_round, np.union1d(kept, new).astype(np.int32))
+        denoisers = state.denoisers
+        if len(self.lost_denoisers):
+            free = np.setdiff1d(np.arange(len(counted_round), dtype=np.int32), denoisers)
+            num_new = min(len(self.lost_denoisers), len(free))
+            new = draws.generator("new-denoisers", round_number).choice(free, num_new, replace=False)
+            kept = np.setdiff1d(denoisers, self.lost_denoisers)
+            denoisers = np.union1d(kept, new).astype(np.int32)
+        return ServerState(item_factors.astype(np.float32), counted_round, denoisers)
 
 
 def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, draws: Draws) -> Round[Outcome]:
@@ -210,7 +213,7 @@ def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, 
     uploads.subtract(noise.total)  # Eq. 5; |U_i| = |U_i ∪ U'_i| - sum of |U'_i| of the denoisers
     if uploads.counts.min() < 0:
         raise HushrecError(f"round {round_number}: some denoiser takes out more than came in; leave it out")
-    return Outcome(uploads, np.union1d(answer.came(ordinary), denoisers), lost_denoisers)
+    return Outcome(uploads, np.concatenate([answer.came(ordinary), denoisers]), lost_denoisers)
 
 
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:

@@ -1,0 +1,11 @@
+"""`make bench`: speed and memory of the engine. Ratios are measured in one run; seconds are this machine's."""
+
+import sys
+
+from benchmarks import engine, scale
+
+if __name__ == "__main__":
+    engine.compare("ml-100k", rho=3, reference_rounds=8)
+    engine.compare("ml-100k", rho=0)
+    engine.compare("ml-1m", rho=3, repeats=1)
+    scale.main(scale.SIZES[:2] if "--small" in sys.argv else scale.SIZES)

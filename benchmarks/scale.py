@@ -1,0 +1,80 @@
+"""Time per round and peak memory on synthetic data: both must grow in step with the ratings."""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+SIZES = [(10_000, 2_000, 1_000_000), (100_000, 20_000, 10_000_000), (1_000_000, 50_000, 100_000_000)]
+NUM_ROUNDS = 8
+
+
+def measure(num_users: int, num_items: int, num_ratings: int) -> None:
+    """Run FedRec++ with rho 3 in this process and print one JSON line."""
+    from hushrec.data import synthetic
+    from hushrec.runtime.in_process import RuntimeOptions
+    from hushrec.runtime.training import Job, run_job
+    from hushrec.settings import build
+    from hushrec.systems import SYSTEMS
+
+    system = SYSTEMS["fedrec++"]
+    small = Job(system, build(system.config, {"num_rounds": 8}), 0, synthetic(50, 40, 500, seed=1))
+    run_job(small, RuntimeOptions(threads=2))
+    data = synthetic(num_users, num_items, num_ratings, seed=1)
+    base = peak_bytes()
+    seconds: list[float] = []
+    started = time.perf_counter()
+
+    def on_round(_progress: object) -> None:
+        seconds.append(time.perf_counter() - started - sum(seconds))
+
+    job = Job(system, build(system.config, {"num_rounds": NUM_ROUNDS}), 0, data)
+    progress = run_job(job, RuntimeOptions(threads=2), on_round=on_round)
+    model = progress.state.item_factors.nbytes + 2 * progress.private.user_factors.nbytes
+    print(
+        json.dumps(
+            {
+                "ratings": len(data),
+                "seconds": float(np.median(seconds[-2:])),
+                "peak": peak_bytes(),
+                "before": base,
+                "ratings_bytes": 12 * len(data),
+                "model_bytes": model,
+            }
+        )
+    )
+
+
+def peak_bytes() -> int:
+    """The most memory this process ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main(sizes: list[tuple[int, int, int]]) -> None:
+    """Measure each size in a process of its own, so that peaks do not mix."""
+    print("FedRec++ rho 3 on synthetic data, two threads")
+    print("     users   items       ratings  s/round  ns/pair   peak GB  peak less model / ratings' own size")
+    for num_users, num_items, num_ratings in sizes:
+        command = [sys.executable, "-m", "benchmarks.scale", str(num_users), str(num_items), str(num_ratings)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"{num_users:>10,}{num_items:>8,}{num_ratings:>14,}  failed: {done.stderr.strip()[-200:]}")
+            continue
+        found = json.loads(done.stdout)
+        nanoseconds = found["seconds"] / (4 * found["ratings"]) * 1e9
+        times = (found["peak"] - found["model_bytes"]) / found["ratings_bytes"]
+        print(
+            f"{num_users:>10,}{num_items:>8,}{found['ratings']:>14,}{found['seconds']:>9.2f}{nanoseconds:>9.0f}"
+            f"{found['peak'] / 1e9:>10.2f}  {times:.2f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4:
+        measure(*(int(word) for word in sys.argv[1:]))
+    else:
+        main(SIZES)

@@ -1,0 +1,382 @@
+"""One HTML page about runs that needs nothing else: no script, no network, no other file."""
+
+import inspect
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hushrec.errors import HushrecError
+from hushrec.experiments.runs import Run
+from hushrec.protocol import Message, System
+from hushrec.report.canvas import to_inline_svg
+from hushrec.report.deviations import Deviation, deviations
+from hushrec.report.figures import bytes_by_message, curves_of, learning_curves
+from hushrec.report.findings import caveats, summary
+from hushrec.report.properties import PropertyRow, digest_rows, provenance_rows, setting_rows
+from hushrec.report.tables import (
+    ABSENT,
+    MetricCell,
+    MetricRow,
+    best_text,
+    format_bytes,
+    format_count,
+    format_metric,
+    format_spread,
+    labels,
+    metric_names,
+    metric_rows,
+    role_rows,
+    short_title,
+    traffic_rows,
+)
+from hushrec.systems import system_named
+
+SECTIONS = {  # id: heading, and name in the list at the top
+    "summary": ("Summary", "Summary"),
+    "accuracy": ("Accuracy", "Accuracy"),
+    "curves": ("Learning curves", "Learning curves"),
+    "bytes": ("Bytes sent", "Bytes sent"),
+    "systems": ("Systems, and what their messages reveal", "What is revealed"),
+    "deviations": ("Departures from the papers", "Departures"),
+    "settings": ("Settings", "Settings"),
+    "provenance": ("Provenance", "Provenance"),
+}
+
+
+class Cell(NamedTuple):
+    """A cell of a table. Texts are not escaped yet."""
+
+    text: str
+    kind: str = ""  # its class in the style sheet
+    below: str = ""  # a smaller line under the text
+
+
+Cells = Sequence[Cell | str]
+
+
+def write_report(runs: Sequence[Run], path: Path) -> Path:
+    """Write the page about these runs; the same runs give the same page."""
+    text = page(runs)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HushrecError(f"{path} cannot be written ({error.strerror}); choose another --out") from None
+    return path
+
+
+def page(runs: Sequence[Run]) -> str:
+    """The page as text."""
+    finished = [run for run in runs if run.folds]
+    if not finished:
+        raise HushrecError("no run has a finished fold to report; finish one with: hushrec run ... --resume")
+    bodies = {
+        "summary": _summary(runs, finished),
+        "accuracy": _accuracy(finished),
+        "curves": _curves(finished),
+        "bytes": _bytes(finished),
+        "systems": _systems(finished),
+        "deviations": _deviations(finished),
+        "settings": _properties(setting_rows(finished), labels(finished)),
+        "provenance": _provenance(finished),
+    }
+    sections = "\n".join(
+        f'<section id="{name}">\n<h2>{escape(SECTIONS[name][0])}</h2>\n{body}\n</section>'
+        for name, body in bodies.items()
+    )
+    links = "".join(f'<a href="#{name}">{escape(title)}</a> ' for name, (_, title) in SECTIONS.items())
+    title = _title(finished)
+    style = files("hushrec.report").joinpath("page.css").read_text(encoding="utf-8")
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"<header>\n<h1>{escape(title)}{_synthetic_tag(finished)}</h1>\n<nav>{links}</nav>\n</header>\n"
+        f"<main>\n{sections}\n</main>\n"
+        "<footer>Made by hushrec. Nothing here names a user or shows a rating.</footer>\n"
+        "</body>\n</html>\n"
+    )
+
+
+def _title(runs: Sequence[Run]) -> str:
+    systems = list(dict.fromkeys(short_title(system_named(run.system)) for run in runs))
+    data = list(dict.fromkeys(run.data for run in runs))
+    return f"{_listed(systems)} on {_listed(data)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _synthetic_tag(runs: Sequence[Run]) -> str:
+    return ' <span class="tag">synthetic data</span>' if any(run.provenance.is_synthetic for run in runs) else ""
+
+
+# --- Pieces of HTML --------------------------------------------------------------------------------------
+
+
+def _row(cells: Cells, num_heads: int = 1, kind: str = "") -> str:
+    """A row; its first cells are headings."""
+    parts = []
+    for place, entry in enumerate(cells):
+        cell = Cell(entry) if isinstance(entry, str) else entry
+        tag = "th" if place < num_heads else "td"
+        text = _prose(cell.text) if cell.kind == "prose" else escape(cell.text)
+        below = f"<small>{escape(cell.below)}</small>" if cell.below else ""
+        parts.append(f"<{tag}{_class(cell.kind)}>{text}{below}</{tag}>")
+    return f"<tr{_class(kind)}>{''.join(parts)}</tr>"
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""
+
+
+def _table(head: Cells, rows: Iterable[str]) -> str:
+    body = "\n".join(rows)
+    columns = _row(head, num_heads=len(head))
+    table = f"<table>\n<thead>{columns}</thead>\n<tbody>\n{body}\n</tbody></table>"
+    return f'<div class="scroll">{table}</div>'
+
+
+def _figure(svg: str, caption: str) -> str:
+    return f"<figure>\n{svg}\n<figcaption>{escape(caption)}</figcaption>\n</figure>"
+
+
+def _text(text: str, kind: str = "") -> str:
+    return f"<p{_class(kind)}>{escape(text)}</p>"
+
+
+def _prose(text: str) -> str:
+    """Text of a docstring or comment, where backquotes mark code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def _number(text: str) -> Cell:
+    return Cell(text, "number")
+
+
+def _name(text: str) -> Cell:
+    return Cell(text, "name")
+
+
+def _properties(rows: Sequence[PropertyRow], names: Sequence[str], kind: str = "") -> str:
+    """A row per property and a column per run; one wide cell where all runs have the same."""
+    has_meanings = any(row.meaning for row in rows)
+    found = []
+    for row in rows:
+        texts, span = (row.values[:1], len(names)) if row.is_shared else (row.values, 1)
+        wide = f' colspan="{span}"' if span > 1 else ""
+        cells = "".join(f"<td{wide}{_class(kind or _kind_of(row))}>{escape(text)}</td>" for text in texts)
+        meaning = f'<td class="soft">{escape(row.meaning)}</td>' if has_meanings else ""
+        found.append(f'<tr><th class="name">{escape(row.name)}</th>{cells}{meaning}</tr>')
+    return _table(["", *names, *(["meaning"] if has_meanings else [])], found)
+
+
+def _kind_of(row: PropertyRow) -> str:
+    return "digest" if "SHA-256" in row.name else ""
+
+
+# --- Sections --------------------------------------------------------------------------------------------
+
+
+def _summary(runs: Sequence[Run], finished: Sequence[Run]) -> str:
+    sentences = "".join(f"<li>{escape(sentence)}</li>\n" for sentence in summary(finished))
+    lines = caveats(runs)
+    warnings = "".join(f"<li>Note: {escape(line)}</li>" for line in lines)
+    extra = f'<ul class="caveats">{warnings}</ul>' if lines else ""
+    return f'<div class="summary"><ul>\n{sentences}</ul>{extra}</div>'
+
+
+def _accuracy(runs: Sequence[Run]) -> str:
+    names, rows = metric_names(runs), metric_rows(runs)
+    if not names:
+        return _text("These runs were fitted on all data, without a test, so there is no accuracy to show.")
+    best = {name: best_text(rows, name) for name in names}
+    head: Cells = ["run", _number("folds"), *(_number(name) for name in names)]
+    body = [
+        _row(
+            [
+                _name(row.label),
+                _number(str(row.num_folds)),
+                *(_metric_cell(row.cells.get(name), best[name]) for name in names),
+            ]
+        )
+        for row in rows
+    ]
+    note = "Mean over the folds, and standard deviation where there are several. Bold: the best value as printed."
+    if any(run.relevant_from is None and any("@" in name for name in run.mean) for run in runs):
+        note += " Ranking metrics count ratings in the upper quarter of the range as relevant."
+    return _table(head, body) + _text(note, "soft") + _published(rows)
+
+
+def _metric_cell(cell: MetricCell | None, best: str | None) -> Cell:
+    if cell is None:
+        return _number(ABSENT)
+    mean = format_metric(cell.mean)
+    below = "" if cell.std is None else f"± {format_metric(cell.std)}"
+    return Cell(mean, "number best" if mean == best else "number", below)
+
+
+def _published(rows: Sequence[MetricRow]) -> str:
+    found = []
+    for row in rows:
+        has_begun = False
+        for name, cell in row.cells.items():
+            if cell.published is not None and cell.difference is not None:
+                verdict = {True: "within", False: "outside", None: ABSENT}[cell.is_within_spread]
+                cells: Cells = [
+                    _name("" if has_begun else row.label),
+                    name,
+                    _number(cell.text),
+                    _number(format_spread(cell.published, cell.published_std)),
+                    _number(f"{cell.difference:+.4f}"),
+                    Cell(verdict, verdict if verdict != ABSENT else ""),
+                    "" if has_begun else row.source or "",
+                ]
+                has_begun = True
+                found.append(_row(cells))
+    title = "<h3>Beside the published values</h3>\n"
+    if not found:
+        return title + _text("No published table that comes with hushrec has a row with these settings and data.")
+    head: Cells = [
+        "run",
+        "metric",
+        _number("ours"),
+        _number("published"),
+        _number("difference"),
+        "spread",
+        "where",
+    ]
+    note = "Spread: whether ours lies within one published standard deviation of the published mean."
+    return title + _table(head, found) + _text(note, "soft")
+
+
+def _curves(runs: Sequence[Run]) -> str:
+    metrics = dict.fromkeys(name for run in runs for name in run.folds[0].curve)
+    drawn: list[str] = []
+    for metric in sorted(metrics, key=lambda name: name != "RMSE"):
+        if curves_of(runs, metric):
+            title = f"{metric} on the test part after every round"
+            svg = to_inline_svg(learning_curves(runs, metric), f"curve-{len(drawn)}", title)
+            drawn.append(
+                _figure(svg, f"{title}: mean over the folds, in a band from the least to the greatest fold.")
+            )
+    note = (
+        "Curves that coincide are drawn in turns of their colours. The number is the value after the last round."
+    )
+    return "\n".join(drawn) + _text(note, "soft") if drawn else _text("These runs kept no learning curves.")
+
+
+def _bytes(runs: Sequence[Run]) -> str:
+    title = "Bytes sent per client and round, by type of message"
+    svg = to_inline_svg(bytes_by_message(runs), "bytes", title)
+    caption = (
+        f"{title}: all bytes of a fold, divided by users and rounds. What clients send comes first in each bar."
+    )
+    roles = []
+    for run, label in zip(runs, labels(runs), strict=True):
+        for place, row in enumerate(role_rows(run)):
+            sizes = (row.sent, row.received, row.sent_per_client_round, row.received_per_client_round)
+            numbers = [_number(format_bytes(size)) for size in sizes]
+            roles.append(_row([_name("" if place else label), row.role, *numbers]))
+    columns = ("send", "get", "send per client and round", "get per client and round")
+    by_role = _table(["run", "role", *map(_number, columns)], roles)
+    return (
+        _figure(svg, caption)
+        + "<h3>By role</h3>\n"
+        + by_role
+        + "<h3>By type of message</h3>\n"
+        + _traffic(runs)
+        + _text(
+            _BYTES_NOTE,
+            "soft",
+        )
+    )
+
+
+_BYTES_NOTE = (
+    "Messages, vectors and bytes of one fold, the mean where there are several. Vectors are those in lists of a "
+    "party's own length. Per client and round: divided by all users and all rounds. 1 KB is 1000 bytes."
+)
+
+
+def _traffic(runs: Sequence[Run]) -> str:
+    columns = ("messages", "vectors", "bytes", "per client and round")
+    body = []
+    for run, label in zip(runs, labels(runs), strict=True):
+        rows = traffic_rows(run)
+        totals = [sum(row.bytes for row in rows), sum(row.per_client_round for row in rows)]
+        cells: Cells = [_name(label), "", "", "", *(_number(format_bytes(total)) for total in totals)]
+        body.append(_row(cells, num_heads=len(cells), kind="group"))
+        for row in rows:
+            vectors = format_count(row.vectors) if row.vectors else ABSENT
+            counts = [_number(format_count(row.messages)), _number(vectors)]
+            sizes = [_number(format_bytes(size)) for size in (row.bytes, row.per_client_round)]
+            body.append(_row([row.type, row.way, *counts, *sizes], num_heads=0))
+    return _table(["message", "way", *map(_number, columns)], body)
+
+
+def _systems(runs: Sequence[Run]) -> str:
+    systems = [system_named(name) for name in dict.fromkeys(run.system for run in runs)]
+    return "\n".join(_system(system) for system in systems)
+
+
+def _system(system: System[Any, Any, Any]) -> str:
+    paper = system.paper
+    citation = f"{paper.authors}: {paper.title}. {paper.venue} {paper.year}."
+    head = ["message", "from", "to", "reveals to its receiver"]
+    rows = [
+        _row([_name(message.__name__), message.sender, message.receiver, Cell(reveals(message), "prose")])
+        for message in system.messages
+    ]
+    threat = threat_model(system)
+    return (
+        f"<h3>{escape(system.title)}</h3>\n"
+        + _text(citation, "soft")
+        + (f"<p><strong>Threat model:</strong> {_prose(threat)}</p>" if threat else "")
+        + _table(head, rows)
+    )
+
+
+def reveals(message: type[Message]) -> str:
+    """What a message tells its receiver, in the words of its docstring."""
+    return _paragraph(inspect.getdoc(message) or "", "Reveals:")
+
+
+def threat_model(system: System[Any, Any, Any]) -> str:
+    """The paragraph about it in the docstring of the system's module."""
+    module = inspect.getmodule(system.config)
+    return _paragraph((module and inspect.getdoc(module)) or "", "Threat model:")
+
+
+def _paragraph(text: str, start: str) -> str:
+    return " ".join(text.partition(start)[2].partition("\n\n")[0].split())
+
+
+def _deviations(runs: Sequence[Run]) -> str:
+    users: dict[Deviation, list[str]] = {}
+    for name in dict.fromkeys(run.system for run in runs):
+        for found in deviations(system_named(name)):
+            users.setdefault(found, []).append(short_title(system_named(name)))
+    if not users:
+        return _text("The code of these systems marks no departure from their papers.")
+    rows = [
+        _row([_name(f"{found.file}:{found.line}"), Cell(found.text, "prose"), ", ".join(systems)])
+        for found, systems in users.items()
+    ]
+    return _table(["in the code", "departure", "systems that use it"], rows)
+
+
+def _provenance(runs: Sequence[Run]) -> str:
+    names = labels(runs)
+    note = "Cold test cases: test ratings whose user or item has no training rating. Lists go fold by fold."
+    return (
+        _properties(provenance_rows(runs), names)
+        + _text(note, "soft")
+        + "<h3>Digests of the final models</h3>\n"
+        + _properties(digest_rows(runs), names, "digest")
+        + _text("First 12 digits of SHA-256 over the arrays. Equal digests: equal to the last bit.", "soft")
+    )

@@ -1,0 +1,103 @@
+"""Settings and provenance of runs, side by side."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from hushrec.experiments.runs import FoldResult, Run
+from hushrec.report.tables import ABSENT, format_count, format_seconds, format_setting
+from hushrec.systems import system_named
+
+
+@dataclass(frozen=True)
+class PropertyRow:
+    """One property of all runs, a text per run."""
+
+    name: str
+    values: list[str]
+    meaning: str = ""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all runs have the same."""
+        return len(set(self.values)) == 1
+
+
+def setting_rows(runs: Sequence[Run]) -> list[PropertyRow]:
+    """Every setting of the systems' configs, those that differ first."""
+    meanings: dict[str, str] = {}
+    for run in runs:
+        helps = {entry.name: entry.metadata.get("help", "") for entry in fields(system_named(run.system).config)}
+        meanings |= {name: helps.get(name, "") for name in run.config if name not in meanings}
+    rows = [
+        PropertyRow(
+            name, [format_setting(run.config[name]) if name in run.config else ABSENT for run in runs], meaning
+        )
+        for name, meaning in meanings.items()
+    ]
+    return sorted(rows, key=lambda row: row.is_shared)
+
+
+def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
+    """What is needed to get the same numbers again."""
+    wanted: dict[str, Callable[[Run], str]] = {
+        "data": lambda run: run.data + (" (synthetic)" if run.provenance.is_synthetic else ""),
+        "data SHA-256": lambda run: run.provenance.data_sha256,
+        "users": lambda run: format_count(run.provenance.num_users),
+        "items": lambda run: format_count(run.provenance.num_items),
+        "ratings": lambda run: format_count(run.provenance.num_ratings),
+        "range of ratings": _rating_range,
+        "split": _split,
+        "seed": lambda run: str(run.seed),
+        "folds done": lambda run: f"{len(run.folds)} of {run.num_folds}",
+        "training cases": lambda run: _each_fold(run, lambda fold: format_count(fold.num_train)),
+        "test cases": lambda run: _each_fold(run, lambda fold: format_count(fold.num_test)),
+        "cold test cases": lambda run: _each_fold(run, lambda fold: format_count(fold.num_cold)),
+        "CPU time per fold": lambda run: _each_fold(run, lambda fold: format_seconds(fold.cpu_seconds)),
+        "wall time per fold": lambda run: _each_fold(run, lambda fold: format_seconds(fold.wall_seconds)),
+        "machine": lambda run: run.provenance.machine,
+        "started": lambda run: run.provenance.started.replace("T", " ").replace("+00:00", " UTC"),
+    }
+    rows = [PropertyRow(name, [text(run) for run in runs]) for name, text in wanted.items()]
+    return rows + _version_rows(runs)
+
+
+def _version_rows(runs: Sequence[Run]) -> list[PropertyRow]:
+    names = dict.fromkeys(name for run in runs for name in run.provenance.versions)
+    return [PropertyRow(name, [run.provenance.versions.get(name, ABSENT) for run in runs]) for name in names]
+
+
+def _rating_range(run: Run) -> str:
+    limits = run.provenance.rating_range
+    return ABSENT if limits is None else f"{limits[0]:g} to {limits[1]:g}"
+
+
+def _split(run: Run) -> str:
+    share = f"{run.provenance.test_share:.0%} for the test"
+    meanings: Mapping[str, str] = {
+        "folds": f"random folds, {share}",
+        "random": f"random, {share}",
+        "latest": f"by time, the latest {share}",
+        "leave-one-out": "one rating per user for the test",
+    }
+    return meanings[run.provenance.split]
+
+
+def _each_fold(run: Run, text: Callable[[FoldResult], str]) -> str:
+    values = [text(fold) for fold in run.folds]
+    return ", ".join(values[:1] if len(set(values)) == 1 else values) or ABSENT
+
+
+def digest_rows(runs: Sequence[Run]) -> list[PropertyRow]:
+    """The first digits of the digests of the final arrays, fold by fold."""
+    folds = [{fold.fold: fold for fold in run.folds} for run in runs]
+    rows = []
+    for number in sorted({number for found in folds for number in found}):
+        models = [found[number].model_sha256 if number in found else None for found in folds]
+        clients = [found[number].clients_sha256 if number in found else None for found in folds]
+        rows.append(PropertyRow(f"fold {number}: driving side", [_digits(digest) for digest in models]))
+        rows.append(PropertyRow(f"fold {number}: clients", [_digits(digest) for digest in clients]))
+    return rows
+
+
+def _digits(digest: str | None) -> str:
+    return digest[:12] if digest else ABSENT

@@ -1,0 +1,104 @@
+import json
+import struct
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import hushrec
+from hushrec.cli.compare import compare, comparison_table
+from hushrec.errors import HushrecError
+from hushrec.experiments.runs import RunSettings, read_run, run, write_run
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.settings import build
+from hushrec.systems import system_named
+
+app = typer.Typer(rich_markup_mode="rich")
+app.command("compare")(compare)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """FedRec without virtual items, with them, and FedRec++."""
+    base = tmp_path_factory.mktemp("runs")
+    data = hushrec.load("synthetic:users=40,items=30,ratings=500")
+    wanted = {"plain": ("fedrec", 0), "noisy": ("fedrec", 2), "denoised": ("fedrec++", 2)}
+    for name, (system_name, rho) in wanted.items():
+        system = system_named(system_name)
+        config = build(system.config, {"num_rounds": 3, "num_factors": 2, "rho": rho})
+        run(system, config, data, RunSettings(num_folds=2), RuntimeOptions(threads=1), base / name)
+    return [str(base / name) for name in wanted]
+
+
+def invoke(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result
+
+
+def test_table_is_aligned_and_marks_equal_models(folders: list[str]) -> None:
+    result = invoke(*folders)
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    assert lines[0].split()[:3] == ["run", "MAE", "RMSE"]
+    assert [line.split("  ")[0] for line in lines[1:]] == ["1", "2", "3"]
+    assert [line.split()[-1] for line in lines[1:]] == ["3", "–", "1"]
+    assert "FedRec++ rho 2" in lines[3]
+    assert all(line.index("±") == lines[1].index("±") for line in lines[1:])
+    assert result.stderr == ""
+
+
+def test_json_has_every_metric(folders: list[str]) -> None:
+    said = json.loads(invoke(*folders, "--json").stdout)
+    plain, noisy, denoised = said["runs"]
+    assert plain["same_model_as"] == ["FedRec++ rho 2"]
+    assert noisy["same_model_as"] == []
+    assert plain["mean"] == denoised["mean"] == read_run(Path(folders[0])).mean
+    assert (
+        denoised["up_bytes_per_client_round"]
+        > noisy["up_bytes_per_client_round"]
+        > plain["up_bytes_per_client_round"]
+    )
+    assert said["notes"] == []
+
+
+def test_narrow_terminals_get_fewer_columns(folders: list[str]) -> None:
+    runs = [read_run(Path(folder)) for folder in folders]
+    wide, narrow = (comparison_table(runs, is_wide) for is_wide in (True, False))
+    assert "NDCG@10" in [column.header for column in wide.columns]
+    assert [column.header for column in narrow.columns] == [
+        "", "run", "MAE", "RMSE", "up", "down", "CPU", "same model as",
+    ]  # fmt: skip
+
+
+def test_pictures(folders: list[str], tmp_path: Path) -> None:
+    png, svg = tmp_path / "new" / "a.png", tmp_path / "a.svg"
+    assert f"picture: {png}" in invoke(*folders, "--picture", str(png)).stderr.replace("\n", "")
+    invoke(*folders, "--picture", str(svg))
+    assert struct.unpack(">II", png.read_bytes()[16:24])[0] > 1000
+    assert ElementTree.fromstring(svg.read_bytes()).tag.endswith("svg")
+
+
+def test_other_pictures_are_refused(folders: list[str]) -> None:
+    with pytest.raises(HushrecError, match=r"ends in \.png or \.svg"):
+        invoke(*folders, "--picture", "a.pdf")
+
+
+def test_unfinished_runs_are_said_on_stderr(folders: list[str], tmp_path: Path) -> None:
+    whole = read_run(Path(folders[1]))
+    for name, count in (("begun", 1), ("empty", 0)):
+        kept = type(whole)(**{**vars(whole), "folds": whole.folds[:count]})
+        write_run(tmp_path / name, kept)
+    result = invoke(folders[0], str(tmp_path / "begun"), str(tmp_path / "empty"))
+    assert len(result.stdout.splitlines()) == 3
+    assert "1 of 2 folds finished" in result.stderr
+    assert "0 of 2 folds finished" in result.stderr
+    with pytest.raises(HushrecError, match="no run has a finished fold to compare"):
+        invoke(str(tmp_path / "empty"))
+
+
+def test_help_has_an_example_on_its_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    shown = [line.strip() for line in invoke("--help").stdout.splitlines()]
+    assert "hushrec compare runs/one runs/two --picture compare.png" in shown

@@ -1,0 +1,148 @@
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError, dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushrec.protocol import (
+    Answer,
+    Collect,
+    Message,
+    Ragged,
+    Recorded,
+    Role,
+    Tally,
+    Transcript,
+    each,
+    ragged,
+    shared,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed(Message):
+    sender, receiver = Role.SERVER, Role.CLIENT
+    table: Any = shared(np.float32, 2)
+    rank: Any = each(np.int32, low=0, high=9)
+    rows: Any = ragged(np.int32, low=0)
+    more: Any = ragged(np.float32, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Empty(Message):
+    sender, receiver = Role.CLIENT, Role.DENOISER
+
+
+def of(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int32)
+
+
+slices = st.lists(st.lists(st.integers(0, 99), max_size=4), max_size=6)
+
+
+def as_ragged(held: list[list[int]]) -> Ragged:
+    starts = np.concatenate([[0], np.cumsum([len(one) for one in held])]).astype(np.int64)
+    return Ragged(starts, np.array([value for one in held for value in one], np.int32))
+
+
+def as_lists(rows: Ragged) -> list[list[int]]:
+    return [rows.values[rows.starts[k] : rows.starts[k + 1]].tolist() for k in range(len(rows))]
+
+
+@given(held=slices, data=st.data())
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_ragged_is_a_list_of_lists(held: list[list[int]], data: st.DataObject) -> None:
+    rows = as_ragged(held)
+    assert len(rows) == len(held)
+    assert rows.lengths.tolist() == [len(one) for one in held]
+    first = data.draw(st.integers(0, len(held)))
+    last = data.draw(st.integers(first, len(held)))
+    assert as_lists(rows.part(first, last)) == held[first:last]
+    assert rows.part(first, last).starts[0] == 0
+    places = data.draw(st.lists(st.integers(0, len(held) - 1), max_size=5)) if held else []
+    assert as_lists(rows.take(np.array(places, np.int64))) == [held[place] for place in places]
+
+
+def mixed() -> Mixed:
+    rows = as_ragged([[1, 2], [], [3]])
+    more = Ragged(np.array([0, 1, 1, 4]), np.arange(8, dtype=np.float32).reshape(4, 2))
+    return Mixed(np.ones((2, 2), np.float32), of(7, 8, 9), rows, more)
+
+
+def test_fields_are_declared() -> None:
+    kinds = {kind.name: kind for kind in Mixed.kinds()}
+    assert list(kinds) == ["table", "rank", "rows", "more"]
+    assert [kind.layout for kind in kinds.values()] == ["shared", "each", "ragged", "ragged"]
+    assert [kind.num_dims for kind in kinds.values()] == [2, 0, 1, 2]
+    assert (kinds["rank"].low, kinds["rank"].high, kinds["rank"].dtype) == (0, 9, np.dtype(np.int32))
+
+
+def test_part_and_take_of_a_message() -> None:
+    part = mixed().part(1, 3)
+    assert (part.rank.tolist(), as_lists(part.rows), part.more.lengths.tolist()) == ([8, 9], [[], [3]], [0, 3])
+    taken = mixed().take(np.array([2, 0]))
+    assert (taken.rank.tolist(), as_lists(taken.rows)) == ([9, 7], [[3], [1, 2]])
+    assert taken.more.values.tolist() == [[2, 3], [4, 5], [6, 7], [0, 1]]
+    assert taken.table.tolist() == [[1, 1], [1, 1]]
+    empty = Empty()
+    assert empty.part(0, 1) is empty
+
+
+def test_messages_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        mixed().rank = of(1)  # type: ignore[misc]
+
+
+def test_rows_are_those_of_the_longest_column() -> None:
+    assert mixed().num_rows == 4
+    assert Empty().num_rows == 0
+
+
+def test_collect_keeps_the_order_of_parties() -> None:
+    collect = Collect()
+    forks = [collect.fork(), collect.fork()]
+    for fork, numbers in ((0, of(6, 7)), (1, of(0, 1)), (0, of(2, 3)), (1, of(4, 5))):
+        forks[fork].add(numbers, f"from {numbers[0]}")
+    for fork in forks:
+        collect.merge(fork)
+    assert [message for _, message in collect.batches] == ["from 0", "from 2", "from 4", "from 6"]
+
+
+def test_answer_tells_who_came() -> None:
+    assert Answer(of(2, 5)).came(of(1, 2, 3, 5)).tolist() == [1, 3]
+    assert Answer().came(of(1, 2)).tolist() == [1, 2]
+
+
+def test_tallies_add_up_by_round_and_type() -> None:
+    transcript = Transcript()
+    transcript.record(Recorded(1, of(0, 1, 2), mixed()), 100)
+    transcript.record(Recorded(1, of(3, 4, 5), mixed()), 50)
+    transcript.record(Recorded(2, of(0), Empty(), of(4)), 7)
+    assert transcript.tallies == {(1, Mixed): Tally(6, 8, 150), (2, Empty): Tally(1, 0, 7)}
+    assert transcript.total(Mixed, Empty) == Tally(7, 8, 157)
+    assert transcript.total() == Tally()
+    assert transcript.sent_bytes() == {"server->client": 150, "client->denoiser": 7}
+    assert transcript.recorded == []
+
+
+def test_roles_see_what_they_sent_or_received() -> None:
+    transcript = Transcript(keep_payloads=True)
+    transcript.record(Recorded(1, of(0, 1, 2), mixed()), 1)
+    transcript.record(Recorded(1, of(0), Empty(), of(1)), 1)
+    seen = {role: [type(one.message) for one in transcript.seen_by(role)] for role in Role}
+    assert seen[Role.SERVER] == [Mixed]
+    assert seen[Role.CLIENT] == [Mixed, Empty]
+    assert seen[Role.DENOISER] == [Empty]
+    assert seen[Role.OBSERVER] == []
+
+
+def test_recording_from_threads_loses_nothing() -> None:
+    transcript = Transcript(keep_payloads=True)
+    with ThreadPoolExecutor(4) as threads:
+        for _ in threads.map(lambda k: transcript.record(Recorded(k % 3, of(k), Empty()), k), range(3000)):
+            pass
+    assert transcript.total(Empty) == Tally(3000, 0, sum(range(3000)))
+    assert len(transcript.recorded) == 3000
