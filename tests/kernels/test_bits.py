@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hushrec.kernels.bits import bit_of, lowest_bit, num_words
 
 
-@numba.njit(cache=True)
+@numba.njit
 def lowest(word):
     return lowest_bit(word)
 

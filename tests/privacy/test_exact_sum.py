@@ -93,12 +93,12 @@ def test_mean_and_to_float_by_hand() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2049.0, -2049.0, 3e38])
 def test_refusal_names_the_sender(bad: float) -> None:
-    """Clients 40, 41 (with no row), 42, 43: the bad number is 42's second row."""
-    message = upload(
-        [(0, [1.0] * 3)], [], [(1, [1.0] * 3), (2, [0.0, bad, 0.0]), (3, [1.0] * 3)], [(0, [1.0] * 3)]
-    )
-    with pytest.raises(DivergedError, match="update of client 42 is not finite or not within ±2048"):
-        ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 4).add(numbers(message, 40), message)
+    """Clients 40, 41 (with no row), 42, 43: the bad number is in one of 42's three rows, and in 43's row too."""
+    for place in range(3):
+        rows = [(item, [0.0, bad, 0.0] if item == place else [1.0] * 3) for item in range(3)]
+        message = upload([(0, [1.0] * 3)], [], rows, [(0, [bad] * 3)])
+        with pytest.raises(DivergedError, match="update of client 42 is not finite or not within ±2048"):
+            ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 4).add(numbers(message, 40), message)
 
 
 @pytest.mark.parametrize("num_summands", [0, 1, 4000, 5000, 1_000_000])

@@ -143,6 +143,12 @@ def test_real_data_is_not_called_synthetic(runs: dict[str, Run]) -> None:
     assert "synthetic" not in Reader(page([real])).text
 
 
+def test_best_is_marked_only_among_the_same_test_sets(runs: dict[str, Run], text: str) -> None:
+    assert 'class="number best"' in text
+    other = replace(runs["noisy"], num_folds=1, folds=runs["noisy"].folds[:1])
+    assert 'class="number best"' not in page([runs["plain"], other])
+
+
 def test_runs_without_test_or_curves(runs: dict[str, Run]) -> None:
     run = runs["plain"]
     fitted = replace(run, num_folds=1, folds=[replace(run.folds[0], metrics={}, curve={})])

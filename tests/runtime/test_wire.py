@@ -68,6 +68,11 @@ def assert_same_message(one: Message, other: Message) -> None:
         assert left.tobytes() == right.tobytes()
 
 
+def columns_of(message: Message) -> list[np.ndarray]:
+    values = [getattr(message, kind.name) for kind in message.kinds()]
+    return [value.values if isinstance(value, Ragged) else value for value in values]
+
+
 def sample(
     message_type: type[Message] = ItemFactors, num_parties: int = 3, seed: int = 0
 ) -> tuple[Message, bytes]:
@@ -79,7 +84,7 @@ def sample(
 @given(num_parties=st.integers(0, 5), seed=st.integers(0, 2**32), round_number=st.integers(0, 2**32 - 1))
 @settings(max_examples=30, deadline=None, derandomize=True)
 def test_round_trip(message_type: type[Message], num_parties: int, seed: int, round_number: int) -> None:
-    """Bit for bit, from bytes at any alignment; as many bytes as counted when each party has a frame of its own."""
+    """Bit for bit, from bytes at any alignment; as many bytes as counted if each party has a frame of its own."""
     draws = np.random.default_rng(seed)
     message = message_of(message_type, num_parties, draws)
     numbers = draws.integers(0, 2**31, num_parties).astype(np.int32)
@@ -90,6 +95,7 @@ def test_round_trip(message_type: type[Message], num_parties: int, seed: int, ro
         assert frame.round_number == round_number
         np.testing.assert_array_equal(frame.numbers, numbers)
         assert_same_message(frame.message, message)
+        assert all(column.flags.aligned for column in columns_of(frame.message))
     parts = [encode(message.part(k, k + 1), round_number, numbers[k : k + 1]) for k in range(num_parties)]
     assert frame_bytes(message, num_parties) == sum(len(part) for part in parts)
 

@@ -127,7 +127,7 @@ def frames(finished: Finished) -> Iterator[tuple[tuple[int, str, int], Recorded,
         names = sent.numbers if sent.addressees is None else sent.addressees
         for place, party in enumerate(sent.numbers):
             own = slice(place, place + 1)
-            one = replace(sent, numbers=sent.numbers[own], message=sent.message.part(place, place + 1))
+            one = sent._replace(numbers=sent.numbers[own], message=sent.message.part(place, place + 1))
             key = (sent.round_number, type(sent.message).__name__, int(party))
             yield key, one, encode(one.message, sent.round_number, names[own])
 

@@ -1,6 +1,7 @@
 """The `hushrec` command."""
 
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -33,9 +34,14 @@ app.command("report", epilog="Example: hushrec report runs/one runs/two --out re
 
 
 def main() -> None:
-    """Run the command line; bad input ends in one line and exit code 2."""
+    """Run the command line."""
+    exits_cleanly(app)
+
+
+def exits_cleanly(command: Callable[[], None]) -> None:
+    """Run a command; bad input ends in one line and exit code 2."""
     try:
-        app()
+        command()
     except HushrecError as error:
         notes().print(f"hushrec: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)

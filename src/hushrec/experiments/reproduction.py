@@ -30,7 +30,7 @@ class Cell:
 
     @property
     def is_within(self) -> bool | None:
-        """Whether ours lies within the published spread; where none is given, within one unit or our own spread."""
+        """Whether ours lies within the published spread, or, where none is given, within one unit or our own."""
         if self.difference is None:
             return None
         spread = max(1.0, self.ours_std) if self.published_std is None else self.published_std

@@ -1,4 +1,4 @@
-# mypy: allow-untyped-defs, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="assignment"
 """Probabilistic matrix factorisation: the maths that PMF, FedRec, FedRec++ and SDCF share.
 
 Symbols: U_u = user_factors[u], V_i = item_factors[i], gamma = learning_rate, lambda = regularization,

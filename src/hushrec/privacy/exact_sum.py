@@ -49,10 +49,7 @@ def _add_rows(width, limit, totals, counts, items, rows):
         add_fixed(totals, np.int64(item), row)
     peaks = np.empty((1, len(width)), np.float32)
     store(peaks, 0, peak)
-    for factor in range(len(width)):
-        if not peaks[0, factor] <= limit:
-            return False
-    return True
+    return np.all(peaks <= limit)
 
 
 @dataclass

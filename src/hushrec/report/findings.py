@@ -134,7 +134,7 @@ def _equal_metrics(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     alike: dict[str, list[int]] = {}
     for place, run in enumerate(runs):
         if run.mean:
-            key = repr((_test_set(run), [fold.metrics for fold in run.folds]))
+            key = repr((test_set(run), [fold.metrics for fold in run.folds]))
             alike.setdefault(key, []).append(place)
     return [
         f"{_listed([names[one] for one in places])} have the same metrics to the last digit, in every fold; they "
@@ -155,7 +155,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _accuracy(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     metric = main_metric(runs)
-    if metric is None or len({_test_set(run) for run in runs}) > 1:
+    if metric is None or len({test_set(run) for run in runs}) > 1:
         return []
     means = {name: run.mean[metric] for name, run in zip(names, runs, strict=True) if metric in run.mean}
     if len(means) < 2:
@@ -204,9 +204,9 @@ def caveats(runs: Sequence[Run]) -> list[str]:
     if len({run.provenance.data_sha256 for run in runs}) > 1:
         found = ", ".join(dict.fromkeys(run.data for run in runs))
         lines.append(f"the runs use different data ({found}): compare accuracy only within the same data")
-    elif len({_test_set(run)[:-1] for run in runs}) > 1:
+    elif len({test_set(run)[:-1] for run in runs}) > 1:
         lines.append("the runs differ in seed or split, so their test sets differ: small gaps mean nothing")
-    elif len({_test_set(run) for run in runs}) > 1:
+    elif len({test_set(run) for run in runs}) > 1:
         lines.append("the runs have different numbers of folds: their means are over different test sets")
     for name, run in zip(labels(runs), runs, strict=True):
         if not run.is_done:
@@ -217,6 +217,7 @@ def caveats(runs: Sequence[Run]) -> list[str]:
     return lines
 
 
-def _test_set(run: Run) -> tuple[object, ...]:
+def test_set(run: Run) -> tuple[object, ...]:
+    """What decides which ratings a run was tested on; the folds come last."""
     kept = run.provenance
     return kept.data_sha256, kept.split, kept.test_share, run.seed, tuple(fold.fold for fold in run.folds)

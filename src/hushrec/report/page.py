@@ -14,7 +14,7 @@ from hushrec.protocol import Message, System
 from hushrec.report.canvas import to_inline_svg
 from hushrec.report.deviations import Deviation, deviations
 from hushrec.report.figures import bytes_by_message, curves_of, learning_curves
-from hushrec.report.findings import caveats, summary
+from hushrec.report.findings import caveats, summary, test_set
 from hushrec.report.properties import PropertyRow, digest_rows, provenance_rows, setting_rows
 from hushrec.report.tables import (
     ABSENT,
@@ -194,7 +194,8 @@ def _accuracy(runs: Sequence[Run]) -> str:
     names, rows = metric_names(runs), metric_rows(runs)
     if not names:
         return _text("These runs were fitted on all data, without a test, so there is no accuracy to show.")
-    best = {name: best_text(rows, name) for name in names}
+    is_fair = len({test_set(run) for run in runs}) == 1
+    best = {name: best_text(rows, name) if is_fair else None for name in names}
     head: Cells = ["run", _number("folds"), *(_number(name) for name in names)]
     body = [
         _row(
@@ -206,7 +207,8 @@ def _accuracy(runs: Sequence[Run]) -> str:
         )
         for row in rows
     ]
-    note = "Mean over the folds, and standard deviation where there are several. Bold: the best value as printed."
+    note = "Mean over the folds, and standard deviation where there are several."
+    note += " Bold: the best value as printed." if is_fair and len(runs) > 1 else ""
     if any(run.relevant_from is None and any("@" in name for name in run.mean) for run in runs):
         note += " Ranking metrics count ratings in the upper quarter of the range as relevant."
     return _table(head, body) + _text(note, "soft") + _published(rows)
@@ -250,7 +252,9 @@ def _published(rows: Sequence[MetricRow]) -> str:
         "spread",
         "where",
     ]
-    note = "Spread: whether ours lies within one published standard deviation of the published mean."
+    note = (
+        "Spread: whether the mean of our folds lies within one published standard deviation of the published mean."
+    )
     return title + _table(head, found) + _text(note, "soft")
 
 

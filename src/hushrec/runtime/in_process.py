@@ -30,7 +30,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 @cache
 def _keep_freed_memory() -> None:
     """Have glibc keep freed buffers: to fault them in again for every cohort costs as much as the work."""
-    libc = ctypes.CDLL(None) if os.name == "posix" else None
+    if os.name != "posix":
+        return
+    libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
         libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)
         libc.mallopt(_M_TRIM_THRESHOLD, 256 << 20)
