@@ -2,7 +2,7 @@ import pytest
 
 from .runs import assert_same, digest, hand_worked, run, some_ratings
 
-GOLDEN = "8c1915a23bc3fe3d86d318ea4d909bf97fcd7c8a377d23c72a65c88b04dff90d"
+GOLDEN = "39c3718763c8a2adbf3e8678c10078d3ba1bb7f77118fb4b8ea9a24aeafa5193"
 
 
 def test_hand_worked_round() -> None:
@@ -30,5 +30,5 @@ def test_ratings_are_handed_over_once() -> None:
 
 
 def test_golden_transcript() -> None:
-    finished = run("pmf", some_ratings(6, 8), num_factors=3, num_rounds=2)
+    finished = run("pmf", some_ratings(6, 20), num_factors=3, num_rounds=2)
     assert digest(finished) == GOLDEN

@@ -12,7 +12,7 @@ from rich.text import Text
 from hushrec.cli.console import note, results
 from hushrec.errors import HushrecError
 from hushrec.experiments.runs import Run, read_run
-from hushrec.report.canvas import to_png, to_svg
+from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.figures import accuracy_against_bytes
 from hushrec.report.findings import caveats, same_as
 from hushrec.report.tables import (
@@ -48,8 +48,7 @@ def compare(
       hushrec run fedrec++ --data synthetic --rho 3 --out runs/two
       hushrec compare runs/one runs/two --picture compare.png
     """
-    if picture is not None and picture.suffix.lower() not in (".png", ".svg"):
-        raise HushrecError(f"--picture {picture}: write a file that ends in .png or .svg")
+    check_picture(picture)
     kept = [read_run(folder) for folder in runs]
     finished = [run for run in kept if run.folds]
     for line in caveats(kept):
@@ -121,11 +120,5 @@ def _draw(runs: Sequence[Run], picture: Path) -> None:
     metric = main_metric(runs)
     if metric is None:
         raise HushrecError("these runs have no accuracy to draw; run with a test part")
-    figure = accuracy_against_bytes(runs, metric)
-    content = to_png(figure) if picture.suffix.lower() == ".png" else to_svg(figure).encode()
-    try:
-        picture.parent.mkdir(parents=True, exist_ok=True)
-        picture.write_bytes(content)
-    except OSError as error:
-        raise HushrecError(f"{picture} cannot be written ({error.strerror}); choose another --picture") from None
+    write_picture(accuracy_against_bytes(runs, metric), picture)
     note(f"picture: {picture}")

@@ -14,6 +14,8 @@ from hushrec.errors import HushrecError
 from hushrec.experiments.published import Row, Table, table_named
 from hushrec.experiments.reproduction import Cell, Reproduced, lossless_pairs, reproduce_row
 from hushrec.experiments.runs import RunSettings
+from hushrec.report.canvas import check_picture, write_picture
+from hushrec.report.reproduced import published_and_ours
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import announce_compilation
 from hushrec.systems import system_named
@@ -29,6 +31,7 @@ def reproduce(
         Path | None, typer.Option(help="Folder to keep the runs in; an interrupted table goes on from it.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Default: all cores. Changes no number.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw ours and published into a PNG or SVG file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Run a published table's experiments and print ours beside the paper's, with spread and verdict."""
@@ -37,12 +40,16 @@ def reproduce(
     if not rows:
         known = ", ".join(dict.fromkeys(row.data for row in chosen.rows))
         raise HushrecError(f"{table} has no row on {data}; it has {known}")
+    check_picture(picture)
     announce_compilation(note)
     options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
     settings = RunSettings(seed=seed, num_folds=folds)
     done = [
         _reproduced(chosen, row, place, len(rows), settings, options, out) for place, row in enumerate(rows, 1)
     ]
+    if picture:
+        write_picture(published_and_ours(chosen, done), picture)
+        note(f"picture: {picture}")
     if as_json:
         print(msgspec.json.encode(_as_json(chosen, done)).decode())
     else:
@@ -59,7 +66,7 @@ def _reproduced(
     out: Path | None,
 ) -> Reproduced:
     interactions = load(row.data, notify=note)
-    folder = out / re.sub(r"[^a-z0-9.]+", "-", f"{row.data} {row.label}".lower()) if out else None
+    folder = out / re.sub(r"[^a-z0-9.+]+", "-", f"{row.data} {row.label}".lower()) if out else None
     num_rounds = table.num_rounds or system_named(row.system).config().num_rounds
     with watching(f"{place}/{num_rows} {row.data} {row.label}", num_rounds, settings.num_folds) as watch:
         return reproduce_row(table, row, interactions, settings, options, folder, watch)

@@ -1,6 +1,5 @@
 """`hushrec systems`: what there is, with paper, roles, messages, and what each message reveals."""
 
-import inspect
 from dataclasses import fields
 from typing import Annotated, Any
 
@@ -9,7 +8,8 @@ import typer
 from rich.table import Table
 
 from hushrec.cli.console import results
-from hushrec.protocol import Message, System
+from hushrec.protocol import System
+from hushrec.report.page import reveals, threat_model
 from hushrec.systems import SYSTEMS, system_named
 
 
@@ -25,11 +25,6 @@ def systems(
         _print_one(chosen[0])
     else:
         _print_all(chosen)
-
-
-def reveals(message: type[Message]) -> str:
-    """What a message tells its receiver."""
-    return (inspect.getdoc(message) or "").removeprefix("Reveals: ")
 
 
 def _roles(system: System[Any, Any, Any]) -> list[str]:
@@ -89,6 +84,5 @@ def _print_one(system: System[Any, Any, Any]) -> None:
     for entry in fields(system.config):
         settings.add_row(entry.name, str(entry.default), entry.metadata["help"])
     out.print(settings)
-    threat = (inspect.getdoc(inspect.getmodule(system.config)) or "").partition("Threat model: ")[2]
     out.print()
-    out.print(f"Threat model: {threat.partition(chr(10) * 2)[0]}", markup=False)
+    out.print(f"Threat model: {threat_model(system)}", markup=False)

@@ -8,6 +8,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushrec.errors import HushrecError
@@ -64,6 +65,22 @@ def new_figure(height_inches: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(WIDTH_INCHES, height_inches), facecolor=PAPER)
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a picture in a format that is not written, before the work is done."""
+    if path is not None and path.suffix.lower() not in (".png", ".svg"):
+        raise HushrecError(f"--picture {path}: write a file that ends in .png or .svg")
+
+
+def write_picture(figure: "Figure", path: Path) -> None:
+    """Write the figure as PNG or SVG, by the ending of the name."""
+    content = to_png(figure) if path.suffix.lower() == ".png" else to_svg(figure).encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise HushrecError(f"{path} cannot be written ({error.strerror}); choose another --picture") from None
 
 
 def to_png(figure: "Figure") -> bytes:

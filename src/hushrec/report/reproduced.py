@@ -1,0 +1,50 @@
+"""The picture of a reproduced table: published and ours, row by row."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hushrec.experiments.published import Table
+from hushrec.experiments.reproduction import Cell, Reproduced
+from hushrec.report.canvas import INK, PALETTE, PAPER, new_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def published_and_ours(table: Table, done: Sequence[Reproduced]) -> "Figure":
+    """A panel per dataset and metric: a dot with its spread for ours, a ring with its spread for the paper's."""
+    datasets = list(dict.fromkeys(entry.row.data for entry in done))
+    with style():
+        tallest = max(sum(entry.row.data == data for entry in done) for data in datasets)
+        figure = new_figure(len(datasets) * (0.24 * tallest + 1.0) + 0.3)
+        grid = figure.subplots(len(datasets), len(table.metrics), squeeze=False)
+        for panels, data in zip(grid, datasets, strict=True):
+            rows = [entry for entry in done if entry.row.data == data]
+            for place, (axes, metric) in enumerate(zip(panels, table.metrics, strict=True)):
+                _draw(axes, rows, metric)
+                axes.set_title(f"{data}: {metric}")
+                axes.set_yticks(range(len(rows)), [row.row.label for row in rows] if place == 0 else [])
+        grid[0][-1].legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=2, borderaxespad=0)
+        figure.subplots_adjust(left=0.16, right=0.985, top=0.9, bottom=0.08, hspace=0.35, wspace=0.06)
+        return figure
+
+
+def _draw(axes: "Axes", rows: Sequence[Reproduced], metric: str) -> None:
+    for place, entry in enumerate(rows):
+        cell = next(cell for cell in entry.cells if cell.metric == metric)
+        _dot(axes, cell, place, is_first=place == 0)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+
+
+def _dot(axes: "Axes", cell: Cell, place: int, is_first: bool) -> None:
+    if cell.published is not None:
+        axes.errorbar(
+            cell.published, place + 0.16, xerr=cell.published_std, fmt="o", markersize=5, color=INK,
+            markerfacecolor=PAPER, elinewidth=1, label="published" if is_first else None,
+        )  # fmt: skip
+    axes.errorbar(
+        cell.ours, place - 0.16, xerr=cell.ours_std, fmt="o", markersize=5, color=PALETTE[0], elinewidth=1,
+        label="hushrec" if is_first else None,
+    )  # fmt: skip
