@@ -98,8 +98,8 @@ def _uniform_rows(key, parties, round_number, low, high, out):
             place = column % BLOCK_WORDS
             if place == 0:
                 chacha_block(key, parties[row], round_number, column // BLOCK_WORDS, words)
-            # 24 bits and a half: strictly inside (0, 1), exact in float32.
-            share = (np.float32(words[place] >> np.uint32(8)) + np.float32(0.5)) * np.float32(2.0**-24)
+            # 23 bits and a half: strictly inside (0, 1), exact in float32.
+            share = (np.float32(words[place] >> np.uint32(9)) + np.float32(0.5)) * np.float32(2.0**-23)
             out[row, column] = low + (high - low) * share
 
 

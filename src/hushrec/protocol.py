@@ -97,7 +97,10 @@ def ragged(dtype: DTypeLike, num_dims: int = 1, low: float | None = None, high: 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """A batch of messages of one type, one per party, in columns. A phone's batch has one."""
+    """A batch of messages of one type, one per party, in columns. A phone's batch has one.
+
+    All ragged fields of a message have the same lengths: they describe the same rows.
+    """
 
     sender: ClassVar[Role]
     receiver: ClassVar[Role]
@@ -127,11 +130,21 @@ class Message:
         return replace(self, **changes) if changes else self
 
     @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Rows of each party in the ragged fields; empty if there are none."""
+        for kind in self.kinds():
+            if kind.layout == "ragged":
+                slices: Ragged = getattr(self, kind.name)
+                return slices.lengths
+        return np.empty(0, np.int64)
+
+    @property
     def num_rows(self) -> int:
-        """Rows of its longest ragged field: how many vectors the batch holds."""
-        return max(
-            (len(getattr(self, kind.name).values) for kind in self.kinds() if kind.layout == "ragged"), default=0
-        )
+        """How many rows the ragged fields of the batch hold."""
+        for kind in self.kinds():
+            if kind.layout == "ragged":
+                return len(getattr(self, kind.name).values)
+        return 0
 
 
 @cache

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import overload, register_model
 
@@ -76,10 +75,9 @@ def _pack(builder: Any, parts: list[Any]) -> Any:
 
 
 def _pointers(context: Any, builder: Any, array_type: Any, array: Any, index: Any, lanes: list[int]) -> list[Any]:
-    """Pointers to the registers' worths of one row of a C-ordered two-dimensional array."""
+    """Pointers to the registers' worths of one row of a C-ordered array with as many columns as the row."""
     struct = context.make_array(array_type)(context, builder, array)
-    num_columns = cgutils.unpack_tuple(builder, struct.shape)[1]
-    start = builder.gep(struct.data, [builder.mul(index, num_columns)])
+    start = builder.gep(struct.data, [builder.mul(index, _INT64(sum(lanes)))])
     element = context.get_data_type(array_type.dtype)
     pointers, offset = [], 0
     for width in lanes:

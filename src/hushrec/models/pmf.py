@@ -124,7 +124,7 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
     mine = np.empty((longest, len(width)), np.float32)
     gram = np.empty((len(width), len(width)), np.float32)
     scratch = np.empty((1, len(width)), np.float32)
-    num_noise = 0
+    num_noise = np.uint64(0)
     one = np.float32(1.0)
     for client in range(rows.size):
         row = rows[client]
@@ -176,18 +176,18 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
             for rank in range(num_rated):
                 errors[rank] = dot(vector, load(mine, rank, width)) - ratings[first + rank]
         probe = vector - local if local_steps > 0 else vector
-        for place in range(listed_starts[client], listed_starts[client + 1]):
+        # Unsigned places spare the check for indices from the end.
+        for place in range(np.uint64(listed_starts[client]), np.uint64(listed_starts[client + 1])):
             item = load(item_factors, np.int64(listed_items[place]), width)
             # Without a branch on what cannot be guessed: a rated item's row of noise is overwritten by the next.
             rank = rated_place[place]
-            is_virtual = np.int64(rank < 0)
             error = dot(probe, item) - offset
             error = error if rank < 0 else errors[max(rank, 0)]
             gradient = error * vector + regularization * item
             store(gradients, place, gradient)
             noise_items[num_noise] = listed_items[place]
             store(noise, num_noise, gradient)
-            num_noise += is_virtual
+            num_noise += np.uint64(rank < 0)
 
 
 def train_kernel_cache() -> str:

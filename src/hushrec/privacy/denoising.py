@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.kernels.rows import add_fixed, load, width_of
-from hushrec.privacy.exact_sum import ExactSum, Gradients
+from hushrec.privacy.exact_sum import ExactSum, Gradients, check_columns, check_rows, row_limit
 from hushrec.protocol import NO_ONE, Numbers, Ragged
 
 # Up to this size each thread keeps sums of its own; above it, one table is shared under a lock.
@@ -95,10 +95,13 @@ def _add_noise(width, sign, slots, starts, items, rows, totals, counts):
     num_items = counts.shape[1]
     for sender in range(slots.size):
         slot = slots[sender]
-        for place in range(starts[sender], starts[sender + 1]):
+        for place in range(np.uint64(starts[sender]), np.uint64(starts[sender + 1])):
             item = items[place]
+            if np.uint64(item) >= np.uint64(num_items):
+                return False
             counts[slot, item] += sign
-            add_fixed(totals, np.int64(slot * num_items + item), np.float32(sign) * load(rows, place, width))
+            add_fixed(totals, slot * num_items + np.int64(item), np.float32(sign) * load(rows, place, width))
+    return True
 
 
 class NoiseSums:
@@ -141,6 +144,7 @@ class NoiseSums:
 
     def release(self, denoisers: Numbers, own: Gradients) -> tuple[Ragged, Ragged, Ragged]:
         """Eq. 9: items, sums of noise less the denoiser's own gradients, and counts less its own ratings."""
+        check_rows(denoisers, own, row_limit(1), self.counts.shape[1])
         slots = self._slots(denoisers)
         is_listed = self.counts[slots] > 0
         is_listed[np.repeat(np.arange(len(denoisers)), own.items.lengths), own.items.values] = True
@@ -155,9 +159,11 @@ class NoiseSums:
         )
 
     def _add(self, sign: int, slots: NDArray[np.int64], message: Gradients) -> None:
+        check_columns(message, self.totals.shape[1])
         width = width_of(self.totals.shape[1])
         items, rows = message.items, message.gradients.values
-        _add_noise(width, sign, slots, items.starts, items.values, rows, self.totals, self.counts)
+        if not _add_noise(width, sign, slots, items.starts, items.values, rows, self.totals, self.counts):
+            raise HushrecError("noise for an item that is not in the catalogue; leave its sender out")
 
     def _slots(self, denoisers: Numbers) -> NDArray[np.int64]:
         """Places of the denoisers' tables; a newcomer gets one."""
@@ -228,6 +234,10 @@ class DenoiserTotal:
     def add(self, _numbers: Numbers, message: Sums) -> None:
         """Add the sums of a batch of denoisers."""
         sums, counts = message.sums.values, message.counts.values
+        items, shape = message.items.values, self.total.totals.shape
+        is_known = len(items) == 0 or (items.min() >= 0 and items.max() < shape[0])
+        if sums.shape != (len(items), shape[1]) or counts.shape != items.shape or not is_known:
+            raise HushrecError("a denoiser's sums do not fit the catalogue; leave it out")
         _add_sums(message.items.values, sums, counts, self.total.totals, self.total.counts)
 
     def merge(self, other: "DenoiserTotal") -> None:

@@ -37,6 +37,31 @@ class Gradients(Protocol):
         ...
 
 
+def row_limit(num_summands: int) -> float:
+    """How large a number may be so that so many of them stay within the range of a sum."""
+    return float(np.nextafter(np.float32(min(FIXED_LIMIT, SUM_RANGE / max(num_summands, 1))), np.float32(0)))
+
+
+def check_columns(message: Gradients, num_factors: int) -> None:
+    """Refuse a message that does not hold one row of the right length per listed item."""
+    shape = (len(message.items.values), num_factors)
+    if message.gradients.values.shape != shape:
+        raise HushrecError(f"gradients of shape {message.gradients.values.shape} came, not {shape}; leave it out")
+
+
+def check_rows(numbers: Numbers, message: Gradients, limit: float, num_items: int) -> None:
+    """Refuse a row that is out of range, and name its sender."""
+    items, rows = message.items, message.gradients.values
+    is_bad = ~(np.abs(rows) <= limit).all(axis=1)
+    is_unknown = (items.values < 0) | (items.values >= num_items)
+    if (is_bad | is_unknown).any():
+        place = int(np.flatnonzero(is_bad | is_unknown)[0])
+        sender = numbers[np.searchsorted(items.starts, place, side="right") - 1]
+        if is_unknown[place]:
+            raise HushrecError(f"client {sender} lists an item that is not in the catalogue; leave it out")
+        raise DivergedError(f"the update of client {sender} is not finite or not within ±{limit:g}")
+
+
 @numba.njit(nogil=True, cache=True)
 def _add_rows(width, limit, totals, counts, items, rows):
     """Add rows to the totals of their items, and tell whether all were within the limit."""
@@ -45,6 +70,8 @@ def _add_rows(width, limit, totals, counts, items, rows):
         row = load(rows, place, width)
         peak = magnitude(peak, row)
         item = items[place]
+        if np.uint64(item) >= np.uint64(counts.size):
+            return False
         counts[item] += 1
         add_fixed(totals, np.int64(item), row)
     peaks = np.empty((1, len(width)), np.float32)
@@ -63,8 +90,7 @@ class ExactSum:
     @classmethod
     def zeros(cls, shape: tuple[int, ...], num_summands: int) -> "ExactSum":
         """An empty sum for at most `num_summands` rows per item."""
-        limit = min(FIXED_LIMIT, SUM_RANGE / max(num_summands, 1))
-        return cls(np.zeros(shape, np.int64), np.zeros(shape[0], np.int64), limit)
+        return cls(np.zeros(shape, np.int64), np.zeros(shape[0], np.int64), row_limit(num_summands))
 
     def fork(self) -> "ExactSum":
         """An empty sum of the same shape."""
@@ -72,12 +98,11 @@ class ExactSum:
 
     def add(self, numbers: Numbers, message: Gradients) -> None:
         """Add every row of a batch. If one is out of range, the sum is spoilt and an error names the sender."""
+        check_columns(message, self.totals.shape[1])
         width = width_of(self.totals.shape[1])
         items, rows = message.items.values, message.gradients.values
         if not _add_rows(width, np.float32(self.limit), self.totals, self.counts, items, rows):
-            place = int(np.flatnonzero(~(np.abs(rows) <= self.limit).all(axis=1))[0])
-            sender = numbers[np.searchsorted(message.items.starts, place, side="right") - 1]
-            raise DivergedError(f"the update of client {sender} is not finite or not within ±{self.limit:g}")
+            check_rows(numbers, message, self.limit, len(self.counts))
 
     def merge(self, other: "ExactSum") -> None:
         """Add another sum over the same items."""

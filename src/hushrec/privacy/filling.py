@@ -39,11 +39,10 @@ def _list_items(clients, rows, numbers, num_virtual, num_items, key, round_numbe
     last_word = ~np.uint64(0) >> np.uint64((64 - num_items) & 63)
     for client in range(rows.size):
         first, last = rated_starts[rows[client]], rated_starts[rows[client] + 1]
-        place = starts[client]
         if num_virtual[client] == 0:
             for rank in range(last - first):
-                items[place + rank] = rated_items[first + rank]
-                rated_place[place + rank] = rank
+                items[starts[client] + rank] = rated_items[first + rank]
+                rated_place[starts[client] + rank] = rank
             continue
         rated[:] = 0
         for entry in range(first, last):
@@ -63,6 +62,7 @@ def _list_items(clients, rows, numbers, num_virtual, num_items, key, round_numbe
             word, bit = item >> np.uint64(6), bit_of(item)
             num_drawn -= np.int64(taken[word] & bit == 0)
             taken[word] |= bit
+        place = np.uint64(starts[client])  # unsigned, to spare the check for indices from the end
         rank = 0
         for word in range(size):
             listed = taken[word]
@@ -77,7 +77,7 @@ def _list_items(clients, rows, numbers, num_virtual, num_items, key, round_numbe
                 is_rated = np.int64((rated[word] >> low) & np.uint64(1))
                 rated_place[place] = (rank + 1) * is_rated - 1
                 rank += is_rated
-                place += 1
+                place += np.uint64(1)
 
 
 class RatedItems(Protocol):

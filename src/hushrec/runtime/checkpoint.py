@@ -7,6 +7,7 @@ with ids and titles, so that a folder can be resumed and used without the datase
 
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
@@ -21,6 +22,11 @@ from hushrec.errors import HushrecError
 from hushrec.protocol import System, Tally, Transcript
 
 Arrays = dict[str, NDArray[Any]]
+
+# All that NumPy and zipfile raise when bytes of an archive are not what they were.
+_DAMAGE = (
+    OSError, ValueError, KeyError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 @dataclass
@@ -59,19 +65,22 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a file that only its owner can read; a reader sees the old one or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read_arrays(path: Path) -> Arrays:
     """The arrays of a file."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        with path.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise HushrecError(f"{path} is missing; run again without --resume to start anew") from None
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError):
+    except _DAMAGE:
         raise HushrecError(f"{path} is damaged; delete its folder and run again") from None
 
 
@@ -98,17 +107,20 @@ def load_progress(path: Path, system: System[Any, Any, Any], start: Progress) ->
     arrays = read_arrays(path)
     try:
         server = {entry.name: arrays[f"server.{entry.name}"] for entry in fields(start.state)}
+        if any(server[name].shape != getattr(start.state, name).shape for name in system.model_arrays):
+            raise ValueError
+        round_number = int(arrays["round_number"])
         for name in system.learned:
             getattr(start.private, name)[:] = arrays[f"private.{name}"]
-        for round_number, kind, *counts in arrays["tallies"].tolist():
-            start.transcript.tallies[round_number, system.messages[kind]] = Tally(*counts)
+        for sent_in, kind, *counts in arrays["tallies"].tolist():
+            start.transcript.tallies[sent_in, system.messages[kind]] = Tally(*counts)
         cpu_seconds, wall_seconds = arrays["seconds"].tolist()
     except (KeyError, ValueError, IndexError):
         raise HushrecError(f"{path} is not of this run; choose another --out") from None
+    state = replace(start.state, **server)
     return Progress(
-        replace(start.state, **server), start.private, start.transcript, int(arrays["round_number"]), cpu_seconds,
-        wall_seconds, arrays.get("curve"),
-    )  # fmt: skip
+        state, start.private, start.transcript, round_number, cpu_seconds, wall_seconds, arrays.get("curve")
+    )
 
 
 def save_train(path: Path, train: Interactions) -> None:
@@ -128,6 +140,8 @@ def save_train(path: Path, train: Interactions) -> None:
 def load_train(path: Path, name: str, data_sha256: str, is_synthetic: bool) -> Interactions:
     """What `save_train` kept; times are not."""
     arrays = read_arrays(path)
+    if not {"starts", "items", "user_ids", "item_ids"} <= arrays.keys():
+        raise HushrecError(f"{path} is not what a run was trained on; delete its folder and run again")
     rows = UserRows(arrays["starts"], arrays["items"], arrays.get("ratings"))
     users = np.repeat(np.arange(len(rows.starts) - 1, dtype=np.int32), np.diff(rows.starts))
     low_high = arrays.get("rating_range")

@@ -72,13 +72,13 @@ def run_job(
             progress.round_number += 1
             progress.cpu_seconds += time.process_time() - cpu
             progress.wall_seconds += time.perf_counter() - wall
+            _check_finite(job, progress)
             if on_round is not None:
                 on_round(progress)
             if checkpoint is not None:
                 save_progress(checkpoint, job.system, progress)
     finally:
         runtime.close()
-    _check_finite(job, progress)
     return progress
 
 

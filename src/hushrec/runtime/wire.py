@@ -3,7 +3,8 @@
 Layout, little-endian, every section padded to 4 bytes:
 - header: magic `HR`, version, zero byte, code of the message type, round number, number of parties;
 - numbers of the parties (int32): senders of a reply, receivers of a request, addressees of mail;
-- per field: `shared`: shape (uint32 each), data; `each`: data; `ragged`: lengths (uint32), further shape, data.
+- if the message has ragged fields: how many rows each party has in them (uint32);
+- per field: `shared`: shape (uint32 each), data; `each`: data; `ragged`: shape of a row (uint32 each), data.
 """
 
 import math
@@ -60,7 +61,7 @@ def _padded(num_bytes: int) -> int:
 
 def frame_bytes(message: Message, num_parties: int) -> int:
     """Bytes of a batch when each party's message travels in a frame of its own."""
-    fixed = _HEADER.size + 4
+    fixed = _HEADER.size + 4 + (4 if _is_ragged(type(message)) else 0)
     total = 0
     for kind in message.kinds():
         value = getattr(message, kind.name)
@@ -69,7 +70,7 @@ def frame_bytes(message: Message, num_parties: int) -> int:
         elif kind.layout == "each":
             fixed += _padded(kind.dtype.itemsize)
         else:
-            fixed += 4 * kind.num_dims
+            fixed += 4 * (kind.num_dims - 1)
             if kind.dtype.itemsize % 4 == 0:
                 total += value.values.nbytes
             else:
@@ -84,12 +85,13 @@ def encode(message: Message, round_number: int, numbers: Numbers) -> bytes:
         _HEADER.pack(_MAGIC, VERSION, 0, code_of(type(message)), round_number, len(numbers))
     ]
     _append(parts, numbers, "<i4")
+    if _is_ragged(type(message)):
+        _append(parts, message.lengths, "<u4")
     for kind in message.kinds():
         value = getattr(message, kind.name)
         if kind.layout == "shared":
             _append(parts, np.array(value.shape), "<u4")
         elif kind.layout == "ragged":
-            _append(parts, value.lengths, "<u4")
             value = value.values
             _append(parts, np.array(value.shape[1:]), "<u4")
         _append(parts, value, kind.dtype.newbyteorder("<"))
@@ -119,21 +121,26 @@ def decode(data: bytes | memoryview, message_types: Iterable[type[Message]]) -> 
     numbers = reader.take(num_parties, np.dtype("<i4"))
     if len(numbers) and numbers.min() < 0:
         raise WireError("the number of a party is below zero")
-    columns = {kind.name: _read_field(reader, kind, num_parties) for kind in known[code].kinds()}
+    starts = np.zeros(num_parties + 1, np.int64)
+    if _is_ragged(known[code]):
+        np.cumsum(reader.take(num_parties, np.dtype("<u4")), out=starts[1:])
+    columns = {kind.name: _read_field(reader, kind, num_parties, starts) for kind in known[code].kinds()}
     if reader.place != len(view):
         raise WireError(f"{len(view) - reader.place} bytes are left over at the end of a frame")
     return Frame(known[code](**columns), round_number, numbers)
 
 
-def _read_field(reader: "_Reader", kind: FieldKind, num_parties: int) -> Any:
+def _is_ragged(message_type: type[Message]) -> bool:
+    return any(kind.layout == "ragged" for kind in message_type.kinds())
+
+
+def _read_field(reader: "_Reader", kind: FieldKind, num_parties: int, starts: NDArray[np.int64]) -> Any:
     if kind.layout == "each":
         return _checked(reader.take(num_parties, kind.dtype), kind)
     if kind.layout == "shared":
         shape = tuple(int(size) for size in reader.take(kind.num_dims, np.dtype("<u4")))
         return _checked(reader.take_shaped(shape, kind.dtype), kind)
-    lengths = reader.take(num_parties, np.dtype("<u4")).astype(np.int64)
     further = tuple(int(size) for size in reader.take(kind.num_dims - 1, np.dtype("<u4")))
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     return Ragged(starts, _checked(reader.take_shaped((int(starts[-1]), *further), kind.dtype), kind))
 
 
@@ -168,4 +175,8 @@ class _Reader:
         return values if values.flags.aligned else values.copy()
 
     def take_shaped(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        return self.take(math.prod(shape), dtype).reshape(shape)
+        values = self.take(math.prod(shape), dtype)
+        try:
+            return values.reshape(shape)
+        except ValueError:
+            raise WireError(f"a field of the impossible shape {shape}") from None

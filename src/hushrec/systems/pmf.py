@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
+from hushrec.errors import HushrecError
 from hushrec.models.pmf import FactorModel, Factors, RatingClients, Step, initial_factors, train_clients
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import list_items
@@ -135,6 +136,8 @@ def _take_over(state: ServerState) -> Round[ServerState]:
     clients = np.arange(len(state.user_factors), dtype=np.int32)
     uploads = Collect()
     yield Ask(clients, HandOver(), uploads)
+    if not uploads.batches:
+        raise HushrecError("no client handed over its ratings; there is nothing to train on")
     num_ratings = np.zeros(len(clients), np.int64)
     for numbers, message in uploads.batches:
         num_ratings[numbers] = message.items.lengths
