@@ -273,9 +273,8 @@ def test_a_run_is_kept_as_it_came_out(data: Interactions, tmp_path: Path) -> Non
     assert timeless(done) == timeless(go(data, num_folds=2))
     assert done.is_done
     files = sorted(str(path.relative_to(tmp_path / "new")) for path in tmp_path.rglob("*.*"))
-    assert files == [
-        "run/fold-1/state.npz", "run/fold-1/train.npz", "run/fold-2/state.npz", "run/fold-2/train.npz", "run/run.json",
-    ]  # fmt: skip
+    kept = [f"run/fold-{fold}/{part}.npz" for fold in (1, 2) for part in ("state", "train")]
+    assert files == [*kept, "run/run.json"]
 
 
 def test_more_folds_are_added_to_a_kept_run(data: Interactions, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from hushrec.errors import HushrecError
 
@@ -67,6 +66,8 @@ def paired_test(a: ArrayLike, b: ArrayLike) -> PairedTest:
         raise HushrecError(f"a has {len(first)} values and b {len(second)}; give both for the same users")
     differences = first - second
     different = differences[differences != 0]
+    from scipy import stats  # here, because it takes longer to import than everything else together
+
     p_value = float(stats.wilcoxon(different).pvalue) if len(different) else 1.0
     return PairedTest(float(differences.mean()), p_value, len(differences), len(different))
 

@@ -200,7 +200,7 @@ def train_clients(
 ) -> ClientGradients:
     """Update U_u of the clients in `rows` in place (Eq. 7) and return the gradients of V (Eq. 3)."""
     num_factors = item_factors.shape[1]
-    num_listed = np.diff(listing.starts)
+    num_listed = listing.starts[1:] - listing.starts[:-1]
     noise_starts = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(num_listed - (clients.starts[rows + 1] - clients.starts[rows]), out=noise_starts[1:])
     out = ClientGradients(

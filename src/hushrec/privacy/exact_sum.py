@@ -116,8 +116,7 @@ class ExactSum:
 
     def to_float(self) -> NDArray[np.float64]:
         """The totals as floating point numbers."""
-        totals: NDArray[np.float64] = np.ldexp(self.totals.astype(np.float64), -FRACTION_BITS)
-        return totals
+        return np.multiply(self.totals, 2.0**-FRACTION_BITS, dtype=np.float64)
 
     def mean(self) -> NDArray[np.float64]:
         """Total over count per item; zero where nothing was added."""

@@ -78,10 +78,10 @@ class InProcess:
         transcript: Transcript,
         options: RuntimeOptions,
     ) -> None:
-        self._system, self._config, self._draws = system, config, draws
-        self._private, self._transcript, self._options = private, transcript, options
+        self.system, self.config, self.draws = system, config, draws
+        self.private, self.transcript, self.options = private, transcript, options
         self._reply_bytes = system.reply_bytes(private, config)
-        self._inboxes: dict[Role, Fold] = {}
+        self.inboxes: dict[Role, Fold] = {}
         _keep_freed_memory()
         self._pool = ThreadPoolExecutor(options.threads) if options.threads > 1 else None
 
@@ -92,7 +92,7 @@ class InProcess:
 
     def run_round(self, state: Any, round_number: int) -> Any:
         """Drive one round of the driving side to its end."""
-        steps = self._system.round(state, round_number, self._config, self._draws)
+        steps = self.system.round(state, round_number, self.config, self.draws)
         try:
             ask = next(steps)
             while True:
@@ -102,13 +102,13 @@ class InProcess:
         except DivergedError as error:
             raise DivergedError(
                 f"round {round_number}: {error}; the training diverges: use a --learning-rate below "
-                f"{self._config.learning_rate:g}"
+                f"{self.config.learning_rate:g}"
             ) from None
 
     def _serve(self, ask: Ask, round_number: int) -> Answer:
         to, request, answer = ask.to, ask.request, Answer()
-        if self._options.losses:
-            is_lost = self._options.losses(round_number, type(request), to)
+        if self.options.losses:
+            is_lost = self.options.losses(round_number, type(request), to)
             if is_lost.any():
                 answer = Answer(to[is_lost])
                 to, request = to[~is_lost], request.take(np.flatnonzero(~is_lost))
@@ -116,18 +116,19 @@ class InProcess:
         if self._pool is None:
             post = service.work(ask.replies, {})
         else:
-            post = service.work_in_threads(self._pool, self._options.threads, ask.replies)
-        self._inboxes.update({mail_type.receiver: inbox for mail_type, inbox in post.items()})
+            post = service.work_in_threads(self._pool, self.options.threads, ask.replies)
+        self.inboxes.update({mail_type.receiver: inbox for mail_type, inbox in post.items()})
         return answer
 
     def cohorts(self, to: Numbers) -> list[tuple[int, int]]:
         """Places of the first and behind the last party of each cohort."""
-        if self._options.cohort_size is not None:
-            cuts = np.arange(0, len(to), self._options.cohort_size)
+        if self.options.cohort_size is not None:
+            cuts = np.arange(0, len(to), self.options.cohort_size)
         else:
             load = np.cumsum(self._reply_bytes[to])
             # Several cohorts per thread, so that threads end at the same time.
-            size = min(_COHORT_BYTES, max(1, int(load[-1]) // (4 * self._options.threads))) if len(to) else 1
+            share = 1 if self.options.threads == 1 else 4 * self.options.threads
+            size = min(_COHORT_BYTES, max(1, int(load[-1]) // share)) if len(to) else 1
             cuts = np.unique(np.searchsorted(load, np.arange(0, int(load[-1]) + 1, size))) if len(to) else load
             cuts = cuts[cuts < len(to)]
         bounds = [*cuts.tolist(), len(to)]
@@ -170,12 +171,12 @@ class _Service:
             return next(self._cohorts, None)
 
     def _serve_cohort(self, first: int, last: int, replies: Fold, post: Post, shared_post: Post | None) -> None:
-        runtime, transcript, round_number = self._runtime, self._runtime._transcript, self._round_number
+        runtime, transcript, round_number = self._runtime, self._runtime.transcript, self._round_number
         numbers, request = self._to[first:last], self._request.part(first, last)
-        inbox = runtime._inboxes.get(type(request).receiver)
-        cohort = Cohort(numbers, numbers.astype(np.int64), runtime._private, round_number, inbox)
+        inbox = runtime.inboxes.get(type(request).receiver)
+        cohort = Cohort(numbers, numbers.astype(np.int64), runtime.private, round_number, inbox)
         transcript.record(Recorded(round_number, numbers, request), frame_bytes(request, len(numbers)))
-        reply = runtime._system.handlers[type(request)](cohort, request, runtime._config, runtime._draws)
+        reply = runtime.system.handlers[type(request)](cohort, request, runtime.config, runtime.draws)
         replies.add(numbers, reply.message)
         size = frame_bytes(reply.message, len(numbers))
         transcript.record(Recorded(round_number, numbers, reply.message), size)
@@ -187,12 +188,12 @@ class _Service:
     def _inbox_for(self, mail_type: type[Message], post: Post, shared_post: Post | None) -> Fold:
         if mail_type not in post:
             runtime = self._runtime
-            open_inbox = runtime._system.inboxes[mail_type]
+            open_inbox = runtime.system.inboxes[mail_type]
             if shared_post is None:
-                post[mail_type] = open_inbox(runtime._private, runtime._config)
+                post[mail_type] = open_inbox(runtime.private, runtime.config)
             else:
                 with self._lock:
                     if mail_type not in shared_post:
-                        shared_post[mail_type] = open_inbox(runtime._private, runtime._config)
+                        shared_post[mail_type] = open_inbox(runtime.private, runtime.config)
                     post[mail_type] = shared_post[mail_type].fork()
         return post[mail_type]
