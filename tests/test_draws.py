@@ -92,23 +92,35 @@ def test_uniform_rows_are_uniform() -> None:
     key, parties = Draws(2).key("uniform"), np.arange(10_000, dtype=np.int32)
     rows = uniform_rows(key, parties, 20, -0.005, 0.005)
     assert rows.dtype == np.float32
-    assert rows.min() >= -0.005
-    assert rows.max() <= 0.005
+    assert rows.min() > np.float32(-0.005)
+    assert rows.max() < np.float32(0.005)
     assert stats.kstest(rows.ravel(), stats.uniform(-0.005, 0.01).cdf).pvalue > 1e-6
     later = uniform_rows(key, parties, 20, -0.005, 0.005, round_number=1)
     for one, other in ((rows[:, 0], rows[:, 17]), (rows[:, 3], later[:, 3]), (rows[1:, 0], rows[:-1, 0])):
         assert abs(np.corrcoef(one, other)[0, 1]) * np.sqrt(len(one)) < 5
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="24 bits and a half do not fit float32: 2^24 - 1 + 1/2 rounds up, so the largest draw is `high` itself",
+def test_uniform_rows_are_the_highest_23_bits_and_a_half() -> None:
+    key, party, round_number = Draws(2).key("uniform"), 77, 3
+    words = np.concatenate([block_of(key, party, round_number, counter) for counter in range(3)])[:40]
+    expected = [((int(word) >> 9) + 0.5) / 2**23 for word in words]
+    row = uniform_rows(key, np.array([party], np.int32), 40, 0.0, 1.0, round_number)
+    assert row[0].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("party", "coordinate", "share"), [(346_320, 10, 1 - 2.0**-24), (2_484_972, 11, 2.0**-24)]
 )
-def test_uniform_rows_stay_strictly_inside() -> None:
-    """Coordinate 10 of this party has the 24 highest bits of its word all set, which one in 16 million has."""
-    row = uniform_rows(Draws(0).key("uniform"), np.array([346_320], np.int32), 16, 0.0, 1.0)
-    assert 0 < row[0, 10] < 1
+def test_uniform_rows_stay_strictly_inside(party: int, coordinate: int, share: float) -> None:
+    """These words have their 23 highest bits all set, or none, which one in 8 million has. Half a step from the
+    ends is (2^23 - 1/2) / 2^23 and 2^-24; both are float32. The first has its 24 highest set, which with 24 bits
+    and a half was rounded to `high` itself.
+    """
+    key, parties = Draws(0).key("uniform"), np.array([party], np.int32)
+    assert uniform_rows(key, parties, 16, 0.0, 1.0)[0, coordinate] == share
+    for high in (0.005, 1.0, 1.9999999, 3e5):
+        assert abs(uniform_rows(key, parties, 16, -high, high)[0, coordinate]) < np.float32(high)
+        assert 0 < uniform_rows(key, parties, 16, 0.0, high)[0, coordinate] < np.float32(high)
 
 
 def test_normal_pairs_are_normal_and_independent() -> None:

@@ -69,7 +69,7 @@ def test_ragged_is_a_list_of_lists(held: list[list[int]], data: st.DataObject) -
 
 def mixed() -> Mixed:
     rows = as_ragged([[1, 2], [], [3]])
-    more = Ragged(np.array([0, 1, 1, 4]), np.arange(8, dtype=np.float32).reshape(4, 2))
+    more = Ragged(rows.starts, np.arange(6, dtype=np.float32).reshape(3, 2))
     return Mixed(np.ones((2, 2), np.float32), of(7, 8, 9), rows, more)
 
 
@@ -83,10 +83,11 @@ def test_fields_are_declared() -> None:
 
 def test_part_and_take_of_a_message() -> None:
     part = mixed().part(1, 3)
-    assert (part.rank.tolist(), as_lists(part.rows), part.more.lengths.tolist()) == ([8, 9], [[], [3]], [0, 3])
+    assert (part.rank.tolist(), as_lists(part.rows), part.more.lengths.tolist()) == ([8, 9], [[], [3]], [0, 1])
+    assert part.more.values.tolist() == [[4, 5]]
     taken = mixed().take(np.array([2, 0]))
     assert (taken.rank.tolist(), as_lists(taken.rows)) == ([9, 7], [[3], [1, 2]])
-    assert taken.more.values.tolist() == [[2, 3], [4, 5], [6, 7], [0, 1]]
+    assert taken.more.values.tolist() == [[4, 5], [0, 1], [2, 3]]
     assert taken.table.tolist() == [[1, 1], [1, 1]]
     empty = Empty()
     assert empty.part(0, 1) is empty
@@ -97,9 +98,14 @@ def test_messages_are_frozen() -> None:
         mixed().rank = of(1)  # type: ignore[misc]
 
 
-def test_rows_are_those_of_the_longest_column() -> None:
-    assert mixed().num_rows == 4
+def test_rows_are_those_of_the_ragged_fields() -> None:
+    """Not those of the shared table, which has two, and not the six of both ragged fields together."""
+    assert mixed().num_rows == 3
+    assert mixed().lengths.tolist() == [2, 0, 1]
+    assert (mixed().part(0, 2).num_rows, mixed().part(0, 2).lengths.tolist()) == (2, [2, 0])
+    assert mixed().take(np.array([2, 0])).lengths.tolist() == [1, 2]
     assert Empty().num_rows == 0
+    assert Empty().lengths.tolist() == []
 
 
 def test_collect_keeps_the_order_of_parties() -> None:
@@ -122,8 +128,8 @@ def test_tallies_add_up_by_round_and_type() -> None:
     transcript.record(Recorded(1, of(0, 1, 2), mixed()), 100)
     transcript.record(Recorded(1, of(3, 4, 5), mixed()), 50)
     transcript.record(Recorded(2, of(0), Empty(), of(4)), 7)
-    assert transcript.tallies == {(1, Mixed): Tally(6, 8, 150), (2, Empty): Tally(1, 0, 7)}
-    assert transcript.total(Mixed, Empty) == Tally(7, 8, 157)
+    assert transcript.tallies == {(1, Mixed): Tally(6, 6, 150), (2, Empty): Tally(1, 0, 7)}
+    assert transcript.total(Mixed, Empty) == Tally(7, 6, 157)
     assert transcript.total() == Tally()
     assert transcript.sent_bytes() == {"server->client": 150, "client->denoiser": 7}
     assert transcript.recorded == []

@@ -98,9 +98,7 @@ def test_describe_takes_duplicates(tmp_path: Path) -> None:
 def test_fetch_of_what_is_not_in_the_catalogue(shop: str) -> None:
     with pytest.raises(HushrecError, match="is no data set of the catalogue; see `hushrec data list`"):
         run("fetch", shop)
-    with pytest.raises(
-        HushrecError, match="steam-200k could not be fetched: there is nowhere to fetch it from"
-    ):
+    with pytest.raises(HushrecError, match="steam-200k could not be fetched: there is nowhere to fetch it from"):
         run("fetch", "steam-200k")
 
 

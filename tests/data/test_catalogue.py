@@ -102,9 +102,7 @@ def test_second_source_steps_in_and_the_cache_serves_afterwards(tiny: Entry, tmp
     assert asked == ["https://example.org/tiny.zip", "pip:tiny==1"]
     assert notes[1] == "no luck with https://example.org/tiny.zip: timed out"
     assert "licence: MIT" in notes[0]
-    assert [str(path.relative_to(cache_folder())) for path in cache_folder().rglob("*.csv")] == [
-        "tiny/tiny.csv"
-    ]
+    assert [str(path.relative_to(cache_folder())) for path in cache_folder().rglob("*.csv")] == ["tiny/tiny.csv"]
     assert len(load("tiny", fetch=never)) == 2
 
 
@@ -181,9 +179,7 @@ def test_options_of_files_do_not_fit_a_known_set(tiny: Entry) -> None:
 
 def test_variable_that_names_no_folder(tiny: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUSHREC_DATA", str(tmp_path / "gone"))
-    with pytest.raises(
-        HushrecError, match=r"HUSHREC_DATA is .*gone, which is no folder; correct it or unset it"
-    ):
+    with pytest.raises(HushrecError, match=r"HUSHREC_DATA is .*gone, which is no folder; correct it or unset it"):
         load("tiny")
 
 
@@ -280,9 +276,7 @@ def test_real_ml_100k_is_the_same_from_every_source(
     parquet = _load_from(entry, real_folder)
     columns = (parquet.user_ids[parquet.users], parquet.item_ids[parquet.items])
     columns += (parquet.ratings.astype(int), parquet.timestamps)
-    lines = "".join(
-        f"{u}\t{i}\t{r}\t{t}\n" for u, i, r, t in zip(*map(np.ndarray.tolist, columns), strict=True)
-    )
+    lines = "".join(f"{u}\t{i}\t{r}\t{t}\n" for u, i, r, t in zip(*map(np.ndarray.tolist, columns), strict=True))
     header = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
     for name, text in (("ml-100k/u.data", lines), ("ml-100k/ml-100k.inter", header + lines)):
         put(tmp_path / name.replace("/", "-"), name, text)

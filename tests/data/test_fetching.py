@@ -113,7 +113,5 @@ def test_pip_without_luck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error
             raise error
 
     monkeypatch.setattr(fetching.subprocess, "run", run)
-    with pytest.raises(
-        HushrecError, match=r"pip could not download made==1; try: pip download --no-deps made==1"
-    ):
+    with pytest.raises(HushrecError, match=r"pip could not download made==1; try: pip download --no-deps made==1"):
         fetch_archive("pip:made==1", tmp_path)

@@ -14,9 +14,7 @@ RECBOLE = RECBOLE_HEADER + "10\t7\t3\t100\n2\t30\t4.5\t200.0\n2\t7\t1\t300\n"
 U_DATA = "10\t7\t3\t100\n2\t30\t4.5\t200\n2\t7\t1\t300\n"
 RATINGS_DAT = "10::7::3::100\n2::30::4.5::200\n2::7::1::300\n"
 RATINGS_CSV = "userId,movieId,rating,timestamp\n10,7,3.0,100\n2,30,4.5,200\n2,7,1.0,300\n"
-SEMICOLONS = (
-    '"User-ID";"ISBN";"Book-Rating";"ts"\n"10";"7";"3";"100"\n"2";"30";"4.5";"200"\n"2";"7";"1";"300"\n'
-)
+SEMICOLONS = '"User-ID";"ISBN";"Book-Rating";"ts"\n"10";"7";"3";"100"\n"2";"30";"4.5";"200"\n"2";"7";"1";"300"\n'
 DATES = (
     "uid,item,score,date,note\r\n10,7,3,1970-01-01T00:01:40,a\r\n"
     '2,30,4.5,1970-01-01 00:03:20,"b,c"\r\n\r\n2,7,1,1970-01-01 00:05:00,\r\n'
@@ -163,8 +161,7 @@ def test_duplicates(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "user,item,rating\n1,x,1\n1,y,5\n\n1,x,4\n")
     fails(
         path,
-        ", line 5: user 1 and item x were there before (1 such rows); "
-        "accept them with --duplicates last|mean",
+        ", line 5: user 1 and item x were there before (1 such rows); accept them with --duplicates last|mean",
     )
     assert read(path, duplicates="last").ratings.tolist() == [5, 4]
     assert read(path, duplicates="mean").ratings.tolist() == [5, 2.5]
@@ -276,9 +273,7 @@ def test_order_that_is_no_number(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "user,item,rating,rank\n1,1,1,1\n1,2,2,b\n")
     fails(path, ", line 3: order is 'b'; expected a whole number", columns=Columns(order="rank"))
     path = write(tmp_path, "b.csv", "user,item,rating,rank\n1,1,1,9999999999\n")
-    fails(
-        path, ", line 2: order is 9999999999; expected a whole number from 0", columns=Columns(order="rank")
-    )
+    fails(path, ", line 2: order is 9999999999; expected a whole number from 0", columns=Columns(order="rank"))
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:

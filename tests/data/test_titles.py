@@ -34,9 +34,7 @@ def test_titles_come_from_the_file_beside(
 
 def test_titles_from_parquet(tmp_path: Path) -> None:
     (tmp_path / "shop.csv").write_text(RATINGS)
-    pa_parquet.write_table(
-        pa.table({"item": [30, 7], "title": ["Lamp", None]}), tmp_path / "shop-items.parquet"
-    )
+    pa_parquet.write_table(pa.table({"item": [30, 7], "title": ["Lamp", None]}), tmp_path / "shop-items.parquet")
     assert read(tmp_path / "shop.csv").titles.tolist() == ["", "Lamp"]
 
 

@@ -73,9 +73,7 @@ def test_equals_sorting(seed: int, num_levels: int, k: int) -> None:
         (np.ones((1, 3)), 1, ([0, 1], [-1]), "score all items"),
     ],
 )
-def test_refuses(
-    scores: np.ndarray, k: int, exclude: tuple[list[int], list[int]] | None, message: str
-) -> None:
+def test_refuses(scores: np.ndarray, k: int, exclude: tuple[list[int], list[int]] | None, message: str) -> None:
     rows = None if exclude is None else (np.array(exclude[0], np.int64), np.array(exclude[1], np.int32))
     with pytest.raises(HushrecError, match=message):
         top_k(scores, k, rows)

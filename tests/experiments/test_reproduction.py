@@ -1,3 +1,4 @@
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hushrec.settings import build
 from hushrec.systems import SYSTEMS
 
 ONE_THREAD = RuntimeOptions(threads=1)
+SHARED = Path("/work/shared/data")
 TINY = {"num_rounds": 3, "num_factors": 5}
 
 
@@ -126,10 +128,10 @@ def test_without_denoisers_vectors_are_the_listed_items(data: Interactions, num_
 
 @pytest.mark.parametrize("num_rounds", [1, 3])
 def test_vectors_with_one_denoiser_follow_the_papers_rules(data: Interactions, num_rounds: int) -> None:
-    """Ordinary: |I_u| + |I'_u| uploaded, |I'_u| sent as noise. Denoiser: all noise received, one sum per item sent.
+    """Ordinary: |I_u| + |I'_u| uploaded, |I'_u| sent as noise. Denoiser: all noise received, a sum per item sent.
 
-    Client: all that is sent, where a sum counts twice (vector and count), over all 80 clients. 79 ordinary clients
-    draw virtual items, so that the denoiser has a sum for every one of the 50 items.
+    Client: all that is sent, where a sum counts twice (vector and count), over all 80 clients. 79 ordinary
+    clients draw virtual items, so that the denoiser has a sum for every one of the 50 items.
     """
     rated, virtual = rated_and_virtual(data)
     train = next(splits_of(data, RunSettings())).train
@@ -219,20 +221,25 @@ def test_an_interrupted_table_goes_on(data: Interactions, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_table_3_on_ml_100k_is_the_papers(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Path("/work/shared/data")
-    if folder.is_dir():
-        monkeypatch.setenv("HUSHREC_DATA", str(folder))
+    """Without denoisers nothing depends on chance: 170 to the unit.
+
+    Else it matters who denoises: |I_u| of 943 users has mean 85 and deviation 81 in training, so the mean over a
+    random half has 2.6 and three times it, the ordinary cost, 8. The row's mean over 5 seeds has 3.5; within 5 %
+    of 256 (12.8) are 3.6 deviations, a false alarm in 3,000. The seeds are fixed.
+    """
+    if "HUSHREC_DATA" not in os.environ and SHARED.is_dir():
+        monkeypatch.setenv("HUSHREC_DATA", str(SHARED))
     try:
         data = hushrec.load("ml-100k", fetch=_no_network)
     except hushrec.HushrecError as error:
         pytest.skip(f"ML-100K is not at hand: {error}")
     table = table_named("fedrec++", "table3")
-    rows = [row for row in table.rows if row.data == "ml-100k" and row.label in ("eta 0", "eta n/2")]
-    for row in rows:
-        done = reproduce_row(table, row, data, RunSettings(num_folds=1), ONE_THREAD, None, None)
+    rows = {row.label: row for row in table.rows if row.data == "ml-100k"}
+    for label, share in (("eta 0", 0.003), ("eta n/2", 0.05)):
+        done = reproduce_row(table, rows[label], data, RunSettings(num_folds=1), ONE_THREAD, None, None)
         for cell in done.cells:
             assert cell.published is not None
-            assert cell.ours == pytest.approx(cell.published, rel=0.01), (row.label, cell.metric)
+            assert cell.ours == pytest.approx(cell.published, rel=share), (label, cell.metric)
 
 
 def _no_network(*_: object) -> None:

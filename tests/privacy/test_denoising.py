@@ -263,14 +263,113 @@ def test_the_server_adds_up_all_denoisers() -> None:
     assert noise.total.counts.tolist() == [2, 6, 0]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=pytest.fail.Exception,
-    reason="release adds the denoiser's own rows without a check of their size",
-)
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e9])
+# --- What is refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2048.0, -2048.0, 1e9])
 def test_a_denoisers_own_gradients_are_refused_like_others(bad: float) -> None:
+    """Denoiser 8's own are in order, 9's are not."""
+    inbox = NoiseSums(NUM_ITEMS, NUM_FACTORS, 2)
+    inbox.add(of(8, 9), message([[(1, [1.0, 1.0, 1.0])]] * 2))
+    own: Held = [[(1, [1.0] * 3), (2, [1.0] * 3)], [(0, [1.0] * 3), (1, [0.0, bad, 0.0])]]
+    with pytest.raises(DivergedError, match="update of client 9 is not finite or not within ±2048"):
+        inbox.release(of(8, 9), message(own))
+
+
+def test_a_denoisers_own_gradients_up_to_the_limit_are_released() -> None:
+    """2048 - 2^-13 is the largest float32 below 2048."""
     inbox = NoiseSums(NUM_ITEMS, NUM_FACTORS, 1)
-    inbox.add(of(0), message([[(1, [1.0, 1.0, 1.0])]]))
-    with pytest.raises(DivergedError):
-        inbox.release(of(0), message([[(1, [0.0, bad, 0.0])]]))
+    inbox.add(of(8), message([[(1, [1.0, 1.0, 1.0])]]))
+    largest = 2048 - 2.0**-13
+    expected = [to_fixed(number) for number in (1 - largest, 1 + largest, 1.0)]
+    assert released(inbox, of(8), [[(1, [largest, -largest, 0.0])]]) == [{1: (expected, 0)}]
+
+
+OUTSIDE = [NUM_ITEMS, -1, -NUM_ITEMS, 2**31 - 1, -(2**31)]
+MISSHAPEN = [(2, 3), (1, 3), (4, 3), (0, 3), (3, 2), (3, 4), (3, 0), (3,), (3, 3, 1)]
+"""Not 3 rows of 3 factors."""
+
+
+def misshapen(shape: tuple[int, ...]) -> Rows:
+    """Items 0, 1 and 2 of one client, with gradients of another shape than theirs."""
+    starts = np.array([0, 3])
+    return Rows(Ragged(starts, of(0, 1, 2)), Ragged(starts, np.ones(shape, np.float32)))
+
+
+def inbox_with_mail() -> NoiseSums:
+    inbox = NoiseSums(NUM_ITEMS, NUM_FACTORS, 1)
+    inbox.add(of(8), message([[(1, [1.0, 1.0, 1.0])]]))
+    return inbox
+
+
+@pytest.mark.parametrize("item", OUTSIDE)
+def test_noise_for_items_outside_the_catalogue_is_refused(item: int) -> None:
+    """In the tables of two denoisers, item 6 of the first would be item 0 of the second."""
+    inbox = NoiseSums(NUM_ITEMS, NUM_FACTORS, 2)
+    inbox.add(of(8, 9), message([[(1, [1.0, 1.0, 1.0])]] * 2))
+    with pytest.raises(HushrecError, match="not of the catalogue"):
+        inbox.add(of(8), message([[(0, [1.0] * 3), (item, [1.0] * 3)]]))
+    assert inbox.counts[1].tolist() == [0, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 2048.0, -1e9])
+def test_noise_that_cannot_be_summed_exactly_is_refused(number: float) -> None:
+    inbox = inbox_with_mail()
+    with pytest.raises(HushrecError, match="noise is not finite, not within"):
+        inbox.add(of(8), message([[(0, [1.0] * 3), (2, [0.0, number, 0.0])]]))
+
+
+@pytest.mark.parametrize("shape", MISSHAPEN)
+def test_noise_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
+    inbox = inbox_with_mail()
+    with pytest.raises(HushrecError, match=r"gradients of shape .* came, not \(3, 3\)"):
+        inbox.add(of(8), misshapen(shape))
+    assert released(inbox, of(8), [[]]) == [{1: ([to_fixed(1.0)] * 3, 1)}]
+
+
+@pytest.mark.parametrize("item", OUTSIDE)
+def test_own_gradients_for_items_outside_the_catalogue_are_refused(item: int) -> None:
+    inbox = inbox_with_mail()
+    with pytest.raises(HushrecError, match=r"^client 8 lists an item that is not in the catalogue") as refused:
+        inbox.release(of(8), message([[(0, [1.0] * 3), (item, [1.0] * 3)]]))
+    assert not isinstance(refused.value, DivergedError)
+    assert inbox.counts.tolist() == [[0, 1, 0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("shape", MISSHAPEN)
+def test_own_gradients_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    inbox = inbox_with_mail()
+    with pytest.raises(HushrecError, match=r"gradients of shape .* came, not \(3, 3\)"):
+        inbox.release(of(8), misshapen(shape))
+    assert released(inbox, of(8), [[]]) == [{1: ([to_fixed(1.0)] * 3, 1)}]
+
+
+def sums_of(items: np.ndarray, shape: tuple[int, ...], num_counts: int) -> Sums:
+    starts = np.array([0, len(items)])
+    sums, counts = np.ones(shape, np.int64), np.ones(num_counts, np.int32)
+    return Sums(Ragged(starts, items), Ragged(starts, sums), Ragged(starts, counts))
+
+
+@pytest.mark.parametrize(
+    "sums",
+    [
+        *(sums_of(of(0, item, 1), (3, 3), 3) for item in OUTSIDE),
+        *(sums_of(of(0, 1, 2), shape, 3) for shape in MISSHAPEN),
+        *(sums_of(of(0, 1, 2), (3, 3), num_counts) for num_counts in (0, 1, 2, 4)),
+        sums_of(of(), (0, 4), 0),
+        sums_of(of(), (1, 3), 0),
+    ],
+)
+def test_sums_that_do_not_fit_the_catalogue_are_refused(sums: Sums) -> None:
+    """Items outside it, other shapes, other numbers of counts; nothing of them is added."""
+    noise = DenoiserTotal(ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 2))
+    with pytest.raises(HushrecError, match="sums do not fit the catalogue"):
+        noise.add(of(8), sums)
+    assert not noise.total.totals.any()
+    assert not noise.total.counts.any()
+
+
+def test_sums_without_rows_add_nothing() -> None:
+    noise = DenoiserTotal(ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 2))
+    noise.add(of(8), sums_of(of(), (0, 3), 0))
+    assert not noise.total.counts.any()

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hushrec.errors import HushrecError
 from hushrec.kernels.rows import FIXED_LIMIT, FRACTION_BITS
-from hushrec.privacy.exact_sum import SUM_RANGE, DivergedError, ExactSum
+from hushrec.privacy.exact_sum import SUM_RANGE, DivergedError, ExactSum, row_limit
 from hushrec.protocol import Ragged
 
 NUM_ITEMS, NUM_FACTORS = 5, 3
@@ -91,7 +92,7 @@ def test_mean_and_to_float_by_hand() -> None:
     assert total.mean().tolist() == [[1.5], [-0.25], [0.0]]
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2049.0, -2049.0, 3e38])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2048.0, -2048.0, 2049.0, 3e38])
 def test_refusal_names_the_sender(bad: float) -> None:
     """Clients 40, 41 (with no row), 42, 43: the bad number is in one of 42's three rows, and in 43's row too."""
     for place in range(3):
@@ -105,8 +106,8 @@ def test_refusal_names_the_sender(bad: float) -> None:
 def test_limit_shrinks_with_the_number_of_summands(num_summands: int) -> None:
     """A row just below the limit is accepted, one just above it is not, and the rows together stay in range."""
     total = ExactSum.zeros((1, 1), num_summands)
-    assert total.limit <= FIXED_LIMIT
-    assert total.limit * num_summands <= SUM_RANGE
+    assert total.limit == row_limit(num_summands) < FIXED_LIMIT
+    assert total.limit * num_summands < SUM_RANGE
     inside = upload([(0, [0.999 * total.limit])])
     total.add(numbers(inside), inside)
     outside = upload([(0, [1.001 * total.limit])])
@@ -114,43 +115,113 @@ def test_limit_shrinks_with_the_number_of_summands(num_summands: int) -> None:
         total.add(numbers(outside), outside)
 
 
-def test_largest_sum_below_the_range() -> None:
-    """4095 rows of 2048 are 2^23 less 2048: the sum is right to the last bit."""
-    total = ExactSum.zeros((1, 1), 4095)
-    message = upload([(0, [2048.0])] * 4095)
+@pytest.mark.parametrize(
+    ("num_summands", "limit"),
+    [
+        (0, 2048 - 2.0**-13),
+        (1, 2048 - 2.0**-13),
+        (4096, 2048 - 2.0**-13),
+        (4097, 2047.5),
+        (8192, 1024 - 2.0**-14),
+        (2**23, 1 - 2.0**-24),
+    ],
+)
+def test_limit_by_hand(num_summands: int, limit: float) -> None:
+    """2^23 / n, up to 2048, less one step of float32: 2^-13 below 2048, 2^-14 below 1024, 2^-24 below 1.
+
+    2^23 / 4097 = 2047.5 + 1/8194 is rounded up to 2047.5 + 2^-13; one step down is 2047.5.
+    """
+    assert row_limit(num_summands) == limit
+
+
+def ends_of(num_summands: int) -> tuple[float, float]:
+    """The largest number that is taken, and the float32 after it, which is not."""
+    limit = np.float32(row_limit(num_summands))
+    assert float(limit) == row_limit(num_summands)
+    return float(limit), float(np.nextafter(limit, np.float32(np.inf)))
+
+
+@pytest.mark.parametrize("num_summands", [4095, 4096, 4097, 4099, 8192, 10_000])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_as_many_rows_as_announced_of_the_largest_size_do_not_wrap(num_summands: int, sign: int) -> None:
+    """Their sum is right to the last bit and, if there are 4096 or more, close to the most that 64 bits hold."""
+    largest, _ = ends_of(num_summands)
+    total = ExactSum.zeros((1, 1), num_summands)
+    message = upload([(0, [sign * largest])] * num_summands)
     total.add(numbers(message), message)
-    assert total.totals.tolist() == [[4095 * 2**51]]
+    assert total.totals.tolist() == [[sign * num_summands * to_fixed(largest)]]
+    assert total.counts.tolist() == [num_summands]
+    assert num_summands < 4096 or num_summands * largest > SUM_RANGE * (1 - 2.0**-21)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the limit is inclusive: 4096 rows of exactly 2048 are 2^63 in fixed point, one more than int64 holds",
-)
-@pytest.mark.parametrize("num_summands", [4096, 8192])
-def test_rows_at_the_limit_do_not_wrap(num_summands: int) -> None:
-    total = ExactSum.zeros((1, 1), num_summands)
-    message = upload([(0, [total.limit])] * num_summands)
-    try:
-        total.add(numbers(message), message)
-    except DivergedError:
-        return
-    assert total.to_float()[0, 0] > 0
+@pytest.mark.parametrize("num_summands", [1, 4096, 4097, 4099, 8192, 10_000])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_step_above_the_limit_is_refused(num_summands: int, sign: int) -> None:
+    _, too_large = ends_of(num_summands)
+    message = upload([(0, [0.0])], [(0, [sign * too_large])])
+    with pytest.raises(DivergedError, match=r"update of client 7 is not finite or not within ±"):
+        ExactSum.zeros((1, 1), num_summands).add(numbers(message, 6), message)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the limit is rounded to float32, here upwards, so the sum can leave the range",
-)
 def test_limit_is_not_rounded_up() -> None:
-    num_summands = next(
-        size for size in range(4097, 9000) if float(np.float32(SUM_RANGE / size)) * size >= SUM_RANGE
+    """Whatever the quotient rounds to, as many rows as announced stay inside, by less than three half steps."""
+    rounded_up = 0
+    for num_summands in range(1, 20_000):
+        quotient = min(Fraction(2**11), Fraction(2**23, num_summands))
+        rounded_up += Fraction(float(np.float32(float(quotient)))) > quotient
+        limit = Fraction(row_limit(num_summands))
+        assert limit < quotient
+        assert limit > quotient * (1 - Fraction(3, 2**23) / 2)
+    assert rounded_up > 1000
+
+
+# --- Messages that do not fit ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", [NUM_ITEMS, -1, -NUM_ITEMS, 2**31 - 1, -(2**31)])
+def test_items_outside_the_catalogue_are_refused_with_their_senders_name(item: int) -> None:
+    """Clients 40, 41 (with no row) and 42, whose second item it is."""
+    message = upload([(NUM_ITEMS - 1, [1.0] * 3)], [], [(0, [1.0] * 3), (item, [1.0] * 3)])
+    total = ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 4)
+    with pytest.raises(HushrecError, match=r"^client 42 lists an item that is not in the catalogue") as refused:
+        total.add(numbers(message, 40), message)
+    assert not isinstance(refused.value, DivergedError)  # another learning rate would not help
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "error"),
+    [
+        ((0, [np.nan] * 3), (NUM_ITEMS, [1.0] * 3), "update of client 40 is not finite"),
+        ((NUM_ITEMS, [1.0] * 3), (0, [np.nan] * 3), "client 40 lists an item"),
+        ((NUM_ITEMS, [np.nan] * 3), (0, [1.0] * 3), "client 40 lists an item"),
+    ],
+)
+def test_the_first_of_two_faults_is_named(
+    first: tuple[int, list[float]], second: tuple[int, list[float]], error: str
+) -> None:
+    message = upload([first], [second])
+    with pytest.raises(HushrecError, match=error):
+        ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 4).add(numbers(message, 40), message)
+
+
+@pytest.mark.parametrize("num_items", [0, 1, 3])
+@pytest.mark.parametrize("shape", [(2, 3), (4, 3), (3, 2), (3, 4), (3, 0), (3,), (3, 3, 1)])
+def test_gradients_of_another_shape_are_refused(num_items: int, shape: tuple[int, ...]) -> None:
+    """Not one row of 3 numbers per listed item. Nothing of it is added."""
+    starts = np.array([0, num_items])
+    message = Upload(
+        Ragged(starts, np.arange(num_items, dtype=np.int32)), Ragged(starts, np.ones(shape, np.float32))
     )
-    total = ExactSum.zeros((1, 1), num_summands)
-    message = upload([(0, [float(np.float32(total.limit))])] * num_summands)
-    try:
+    total = ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 4)
+    with pytest.raises(HushrecError, match=rf"gradients of shape .* came, not \({num_items}, 3\)"):
         total.add(numbers(message), message)
-    except DivergedError:
-        return
-    assert total.to_float()[0, 0] > 0
+    assert not total.totals.any()
+    assert not total.counts.any()
+
+
+def test_a_message_without_rows_adds_nothing() -> None:
+    starts = np.zeros(3, np.int64)
+    message = Upload(Ragged(starts, np.empty(0, np.int32)), Ragged(starts, np.empty((0, 3), np.float32)))
+    total = ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 4)
+    total.add(numbers(message), message)
+    assert not total.counts.any()

@@ -136,7 +136,7 @@ def ask_all(state: Any, _round_number: int, _config: Config, _draws: Draws) -> A
 def run_once(num_parties: int, **options: Any) -> Any:
     runtime = runtime_of(toy(ask_all), np.full(num_parties, 8), **options)
     try:
-        return (*runtime.run_round(num_parties, 3), runtime._transcript)
+        return (*runtime.run_round(num_parties, 3), runtime.transcript)
     finally:
         runtime.close()
 

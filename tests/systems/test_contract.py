@@ -285,10 +285,16 @@ def test_a_round_without_anyone_changes_nothing(name: str) -> None:
     assert (finished.states[4].item_factors != finished.states[3].item_factors).any()
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="_take_over concatenates nothing when nobody hands over")
-def test_pmf_without_anyone_changes_nothing() -> None:
-    finished = small("pmf", losses=lambda _number, _request, to: to >= 0)
-    np.testing.assert_array_equal(finished.states[-1].item_factors, finished.states[0].item_factors)
+def test_pmf_without_anyone_is_refused_in_one_line() -> None:
+    with pytest.raises(HushrecError, match=r"\Ano client handed over its ratings; there is nothing to train on\Z"):
+        small("pmf", losses=lambda _number, _request, to: to >= 0)
+
+
+def test_pmf_is_content_with_one_client() -> None:
+    """All but client 5 are lost: only what it rated moves."""
+    finished, rows = small("pmf", losses=lambda _number, _request, to: to != 5), some_ratings().rows
+    is_moved = (finished.item_factors != finished.states[0].item_factors).any(axis=1)
+    assert np.flatnonzero(is_moved).tolist() == rows.items[rows.starts[5] : rows.starts[6]].tolist()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,7 @@ from hushrec.systems import fedrec
 
 from .runs import HAND_WORKED, assert_same, digest, hand_worked, losing, run, some_ratings
 
-GOLDEN = "1934f36a47825f1640294f676a071764cff78b7d0d900bbe26230c20f8cf8119"
+GOLDEN = "397e85d54ecb0c7a25158f4b1e676ec15e9a0fc97ae371f1f1c54e2e5c93ab3b"
 
 
 def test_hand_worked_round() -> None:

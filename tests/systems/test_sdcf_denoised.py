@@ -13,7 +13,7 @@ from hushrec.systems.sdcf import Config
 from .runs import assert_same, digest, hand_worked, losing, run, some_ratings
 from .test_sdcf import TELL_ALL, TINY
 
-GOLDEN = "62d295c06709a5687f2aff191bdd068c2e96b4fa611bf402a9cdb678d44736b1"
+GOLDEN = "034ddc8524757ab4045cb0e5337c7229fcea9d083ba61d63d84f72529eb59d91"
 TELL_RATED = {"flip": 0.0, "report_if_set": 1.0, "report_if_unset": 0.0, "temperature": 0.0}
 
 

@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.kernels.rows import add_fixed, load, width_of
-from hushrec.privacy.exact_sum import ExactSum, Gradients, check_columns, check_rows, row_limit
+from hushrec.kernels.rows import add_fixed, load, magnitude, width_of, zeros
+from hushrec.privacy.exact_sum import (
+    DivergedError,
+    ExactSum,
+    Gradients,
+    check_columns,
+    check_rows,
+    is_within,
+    row_limit,
+)
 from hushrec.protocol import NO_ONE, Numbers, Ragged
 
 # Up to this size each thread keeps sums of its own; above it, one table is shared under a lock.
@@ -91,17 +99,21 @@ def assign(participants: Numbers, denoisers: Numbers, round_number: int, draws: 
 
 
 @numba.njit(nogil=True, cache=True)
-def _add_noise(width, sign, slots, starts, items, rows, totals, counts):
+def _add_noise(width, limit, sign, slots, starts, items, rows, totals, counts):
+    """Add rows to the tables of their slots, and tell whether all were within the limit."""
     num_items = counts.shape[1]
+    peak = zeros(width)
     for sender in range(slots.size):
         slot = slots[sender]
         for place in range(np.uint64(starts[sender]), np.uint64(starts[sender + 1])):
             item = items[place]
             if np.uint64(item) >= np.uint64(num_items):
                 return False
+            row = load(rows, place, width)
+            peak = magnitude(peak, row)
             counts[slot, item] += sign
-            add_fixed(totals, slot * num_items + np.int64(item), np.float32(sign) * load(rows, place, width))
-    return True
+            add_fixed(totals, slot * num_items + np.int64(item), np.float32(sign) * row)
+    return is_within(peak, limit, width)
 
 
 class NoiseSums:
@@ -113,6 +125,7 @@ class NoiseSums:
         self.denoisers = NO_ONE  # in order of arrival: the slots
         self._slot_of = np.empty(0, np.int64)  # by number of client, or -1
         self._num_denoisers = num_denoisers
+        self._limit = row_limit(1)
         self._lock = Lock()
 
     def fork(self) -> "NoiseSums":
@@ -144,7 +157,8 @@ class NoiseSums:
 
     def release(self, denoisers: Numbers, own: Gradients) -> tuple[Ragged, Ragged, Ragged]:
         """Eq. 9: items, sums of noise less the denoiser's own gradients, and counts less its own ratings."""
-        check_rows(denoisers, own, row_limit(1), self.counts.shape[1])
+        check_columns(own, self.totals.shape[1])
+        check_rows(denoisers, own, self._limit, self.counts.shape[1])
         slots = self._slots(denoisers)
         is_listed = self.counts[slots] > 0
         is_listed[np.repeat(np.arange(len(denoisers)), own.items.lengths), own.items.values] = True
@@ -162,8 +176,9 @@ class NoiseSums:
         check_columns(message, self.totals.shape[1])
         width = width_of(self.totals.shape[1])
         items, rows = message.items, message.gradients.values
-        if not _add_noise(width, sign, slots, items.starts, items.values, rows, self.totals, self.counts):
-            raise HushrecError("noise for an item that is not in the catalogue; leave its sender out")
+        limit = np.float32(self._limit)
+        if not _add_noise(width, limit, sign, slots, items.starts, items.values, rows, self.totals, self.counts):
+            raise DivergedError(f"noise is not finite, not within ±{self._limit:g} or not of the catalogue")
 
     def _slots(self, denoisers: Numbers) -> NDArray[np.int64]:
         """Places of the denoisers' tables; a newcomer gets one."""

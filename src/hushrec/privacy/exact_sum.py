@@ -63,6 +63,14 @@ def check_rows(numbers: Numbers, message: Gradients, limit: float, num_items: in
 
 
 @numba.njit(nogil=True, cache=True)
+def is_within(peak, limit, width):
+    """Whether every number of a row of magnitudes is finite and at most the limit."""
+    peaks = np.empty((1, len(width)), np.float32)
+    store(peaks, 0, peak)
+    return np.all(peaks <= limit)
+
+
+@numba.njit(nogil=True, cache=True)
 def _add_rows(width, limit, totals, counts, items, rows):
     """Add rows to the totals of their items, and tell whether all were within the limit."""
     peak = zeros(width)
@@ -74,9 +82,7 @@ def _add_rows(width, limit, totals, counts, items, rows):
             return False
         counts[item] += 1
         add_fixed(totals, np.int64(item), row)
-    peaks = np.empty((1, len(width)), np.float32)
-    store(peaks, 0, peak)
-    return np.all(peaks <= limit)
+    return is_within(peak, limit, width)
 
 
 @dataclass

@@ -86,7 +86,7 @@ def encode(message: Message, round_number: int, numbers: Numbers) -> bytes:
     ]
     _append(parts, numbers, "<i4")
     if _is_ragged(type(message)):
-        _append(parts, message.lengths, "<u4")
+        _append(parts, _common_lengths(message), "<u4")
     for kind in message.kinds():
         value = getattr(message, kind.name)
         if kind.layout == "shared":
@@ -96,6 +96,13 @@ def encode(message: Message, round_number: int, numbers: Numbers) -> bytes:
             _append(parts, np.array(value.shape[1:]), "<u4")
         _append(parts, value, kind.dtype.newbyteorder("<"))
     return b"".join(parts)
+
+
+def _common_lengths(message: Message) -> NDArray[np.int64]:
+    for kind in message.kinds():
+        if kind.layout == "ragged" and not np.array_equal(getattr(message, kind.name).lengths, message.lengths):
+            raise WireError(f"{kind.name} has other lengths than the columns before it")
+    return message.lengths
 
 
 def _append(parts: list[bytes | memoryview], values: NDArray[Any], dtype: str | np.dtype[Any]) -> None:
