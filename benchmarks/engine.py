@@ -57,14 +57,14 @@ def compare(name: str, rho: int, num_rounds: int = 100, repeats: int = 3, refere
     bare, _ = best(lambda: bare_run(rows, items, users, config, key, num_rounds), repeats)
     _, two = best(lambda: engine_run(rows, data, config, system, 2, num_rounds), repeats)
     print(f"  engine, one thread     {engine:8.2f} s of CPU")
-    print(f"  bare fused loop        {bare:8.2f} s of CPU; the engine takes {engine / bare:.2f} times as long")
+    print(f"  bare fused loop        {bare:8.2f} s of CPU; the engine takes {engine / bare:.2f} times it")
     print(f"  engine, two threads    {two:8.2f} s of wall time; {wall / two:.2f} times as fast as one")
     if reference_rounds:
-        short = replace(config, num_rounds=reference_rounds)
+        short = replace(config, num_rounds=reference_rounds, predict_after=-1)
         before = time.process_time()
         reference_run(rows, data.num_users, data.num_items, short, draws)
         slow = (time.process_time() - before) / reference_rounds
-        fast, _ = best(lambda: engine_run(rows, data, config, system, 1, reference_rounds), repeats)
+        fast, _ = best(lambda: engine_run(rows, data, short, system, 1, reference_rounds), repeats)
         fast /= reference_rounds
         print(
             f"  NumPy, client by client{slow:8.3f} s of CPU per round; the engine is {slow / fast:.0f} times as fast"

@@ -1,12 +1,13 @@
 """FedRec++ as Algorithms 1 and 2 of its paper say it, in plain NumPy: one loop iteration per client.
 
 What the compiled engine is measured against, for speed in the benchmarks and for equality in the tests. It shares
-with the library only what is drawn at random: initial vectors, participants, denoisers and virtual items. All
-arithmetic is in float64.
+with the library only what decides the result and is drawn at random: initial vectors, participants, denoisers.
+Clients compute in float64 and send float32; sums are exact, in 64-bit fixed point.
 
 Symbols: as in `hushrec.systems.fedrec_plus_plus`; e_ui has the sign of the gradient.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,20 +17,9 @@ from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.models.pmf import initial_factors
 from hushrec.privacy.denoising import assign, draw_denoisers, draw_participants
-from hushrec.privacy.filling import list_items
 from hushrec.systems.fedrec_plus_plus import Config
 
 Vector = NDArray[np.float64]
-Gradients = dict[int, Vector]  # by item
-
-
-@dataclass
-class Catalogue:
-    """One client's rated items, as `list_items` wants them."""
-
-    starts: NDArray[np.int64]
-    items: NDArray[np.int32]
-    num_items: int
 
 
 @dataclass
@@ -41,12 +31,15 @@ class Client:
     ratings: Vector
     user_factors: Vector
 
-    def virtual_items(self, num_items: int, rho: int, draws: Draws, drawn_in: int) -> list[int]:
-        """I'_u (Algorithm 2, line 2)."""
-        catalogue = Catalogue(np.array([0, len(self.items)]), self.items, num_items)
-        number = np.array([self.number], np.int32)
-        listing = list_items(catalogue, np.zeros(1, np.int64), number, rho, draws.key("virtual-items"), drawn_in)
-        return [int(item) for item in listing.items[listing.rated_place < 0]]
+
+DrawItems = Callable[[Client, int, int, Draws, int], NDArray[np.int32]]
+
+
+def draw_virtual_items(client: Client, num_items: int, rho: int, draws: Draws, drawn_in: int) -> NDArray[np.int32]:
+    """I'_u (Algorithm 2, line 2)."""
+    unrated = np.setdiff1d(np.arange(num_items, dtype=np.int32), client.items)
+    generator = draws.generator(f"virtual-items-of-{client.number}", drawn_in)
+    return generator.choice(unrated, min(rho * len(client.items), len(unrated)), replace=False)
 
 
 @dataclass(frozen=True)
@@ -62,56 +55,67 @@ class Training:
 
 def user_gradient(user: Vector, items: Vector, ratings: Vector, regularization: float) -> Vector:
     """Eq. 7: the mean of e_ui V_i + lambda U_u over the items."""
-    total = np.zeros_like(user)
-    for item, rating in zip(items, ratings, strict=True):
-        total += (user @ item - rating) * item + regularization * user
-    return total / len(ratings)
-
-
-def item_gradient(user: Vector, item: Vector, rating: float, regularization: float) -> Vector:
-    """Eq. 3, for a true or a virtual rating."""
-    gradient: Vector = (user @ item - rating) * user + regularization * item
+    errors = items @ user - ratings
+    gradient: Vector = errors @ items / len(ratings) + regularization * user
     return gradient
 
 
-def virtual_ratings(client: Client, item_factors: Vector, virtual: list[int], training: Training) -> list[float]:
+@dataclass
+class Gradients:
+    """Gradients of V of one client: a row per item."""
+
+    items: NDArray[np.int32]
+    rows: Vector
+
+
+def item_gradients(
+    user: Vector, item_factors: Vector, items: NDArray[np.int32], ratings: Vector, regularization: float
+) -> Gradients:
+    """Eq. 3, for true or virtual ratings."""
+    mine = item_factors[items]
+    return Gradients(items, np.outer(mine @ user - ratings, user) + regularization * mine)
+
+
+def virtual_ratings(
+    client: Client, item_factors: Vector, virtual: NDArray[np.int32], training: Training
+) -> Vector:
     """Eq. 1: the client's mean rating, or predictions of U'_u (Algorithm 2, lines 3-4)."""
     if training.local_steps == 0:
-        return [float(client.ratings.mean())] * len(virtual)
-    local = client.user_factors.copy()
+        return np.full(len(virtual), client.ratings.mean())
+    local, mine = client.user_factors, item_factors[client.items]
     for _ in range(training.local_steps):
-        gradient = user_gradient(local, item_factors[client.items], client.ratings, training.regularization)
+        gradient = user_gradient(local, mine, client.ratings, training.regularization)
         local = local - training.learning_rate * gradient
-    return [float(local @ item_factors[item]) for item in virtual]
+    guessed: Vector = item_factors[virtual] @ local
+    return guessed
 
 
 def train_client(
-    client: Client, item_factors: Vector, virtual: list[int], training: Training
+    client: Client, item_factors: Vector, virtual: NDArray[np.int32], training: Training
 ) -> tuple[Gradients, Gradients]:
     """Algorithm 2, lines 3-12: update U_u; return the gradients of rated and of virtual items."""
     if not len(client.items):
-        return {}, {}
+        nothing = Gradients(client.items, np.empty((0, item_factors.shape[1])))
+        return nothing, nothing
     regularization, before = training.regularization, client.user_factors
     guessed = virtual_ratings(client, item_factors, virtual, training)
     learned, targets = client.items, client.ratings
     if training.learns_virtual:
-        learned, targets = np.append(learned, virtual).astype(np.int32), np.append(targets, guessed)
+        learned, targets = np.append(learned, virtual), np.append(targets, guessed)
     gradient = user_gradient(before, item_factors[learned], targets, regularization)
     client.user_factors = before - training.learning_rate * gradient
     user = client.user_factors if training.is_sequential else before
-    rated = {
-        int(item): item_gradient(user, item_factors[item], rating, regularization)
-        for item, rating in zip(client.items, client.ratings, strict=True)
-    }
-    noise = {
-        item: item_gradient(user, item_factors[item], rating, regularization)
-        for item, rating in zip(virtual, guessed, strict=True)
-    }
-    return rated, noise
+    rated = item_gradients(user, item_factors, client.items, client.ratings, regularization)
+    return rated, item_gradients(user, item_factors, virtual, guessed, regularization)
 
 
 def reference_run(
-    rows: UserRows, num_users: int, num_items: int, config: Config, draws: Draws
+    rows: UserRows,
+    num_users: int,
+    num_items: int,
+    config: Config,
+    draws: Draws,
+    draw_items: DrawItems = draw_virtual_items,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """User factors and item factors after all rounds."""
     clients = enrol(rows, num_users, config.num_factors, draws)
@@ -128,7 +132,9 @@ def reference_run(
             config.local_steps if is_predicted else 0,
             is_sequential=config.update == "sequential",
         )
-        item_factors = server_round(clients, item_factors, denoisers, round_number, config, training, draws)
+        item_factors = server_round(
+            clients, item_factors, denoisers, round_number, config, training, draws, draw_items
+        )
         learning_rate *= config.decay  # line 20
     return np.array([client.user_factors for client in clients]), item_factors
 
@@ -153,32 +159,35 @@ def server_round(
     config: Config,
     training: Training,
     draws: Draws,
+    draw_items: DrawItems,
 ) -> Vector:
     """Algorithm 1, lines 4-19; V afterwards."""
     participants = draw_participants(len(clients), config.participation, denoisers, round_number, draws)
     assignment = assign(participants, denoisers, round_number, draws)
-    total, counts = np.zeros_like(item_factors), np.zeros(len(item_factors))
+    total, counts = np.zeros(item_factors.shape, np.int64), np.zeros(len(item_factors), np.int64)
     collected = {int(number): (np.zeros_like(total), np.zeros_like(counts)) for number in assignment.denoisers}
     drawn_in = round_number if config.resample == "every-round" else 0
     for number, denoiser in zip(assignment.ordinary, assignment.denoiser_of, strict=True):  # lines 4-10, Eq. 4
-        virtual = clients[number].virtual_items(len(item_factors), config.rho, draws, drawn_in)
+        virtual = draw_items(clients[number], len(item_factors), config.rho, draws, drawn_in)
         rated, noise = train_client(clients[number], item_factors, virtual, training)
-        add(total, counts, {**rated, **noise}, 1)
+        add(total, counts, rated, 1)
+        add(total, counts, noise, 1)
         if denoiser >= 0:
             add(*collected[int(denoiser)], noise, 1)  # Eq. 8
     for number, (noise_total, noise_counts) in collected.items():  # lines 11-14
-        own, _ = train_client(clients[number], item_factors, [], training)
+        own, _ = train_client(clients[number], item_factors, np.empty(0, np.int32), training)
         add(noise_total, noise_counts, own, -1)  # Eq. 9
         total -= noise_total  # Eq. 5
         counts -= noise_counts  # line 17
     is_rated = counts > 0
     moved = item_factors.copy()
-    moved[is_rated] -= training.learning_rate * total[is_rated] / counts[is_rated, None]  # Eq. 6
+    mean = total[is_rated] * 2.0**-40 / counts[is_rated, None]
+    moved[is_rated] -= training.learning_rate * mean  # Eq. 6
     return moved
 
 
-def add(total: Vector, counts: Vector, gradients: Gradients, sign: int) -> None:
-    """Add or take out one client's gradients."""
-    for item, gradient in gradients.items():
-        total[item] += sign * gradient
-        counts[item] += sign
+def add(total: NDArray[np.int64], counts: NDArray[np.int64], gradients: Gradients, sign: int) -> None:
+    """Add or take out one client's gradients; it lists an item once."""
+    sent = gradients.rows.astype(np.float32).astype(np.float64)
+    total[gradients.items] += sign * np.rint(sent * 2.0**40).astype(np.int64)
+    counts[gradients.items] += sign

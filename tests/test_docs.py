@@ -56,16 +56,21 @@ def command_lines(block: Block) -> Iterator[str]:
 
 
 def parse(line: str) -> None:
-    """Refuse verbs and options that do not exist, and values of the wrong type."""
+    """Refuse verbs and options that do not exist, what is missing, and values of the wrong type."""
+    command, words = lead(line)
+    if not hasattr(command, "commands") and not {"--help", "-h"} & set(words):
+        command.make_context("hushrec", words)
+
+
+def lead(line: str) -> tuple[Any, list[str]]:
+    """The command that a line's verbs lead to, and the words that follow."""
     words = shlex.split(line)
     words = words[next(place for place, word in enumerate(words) if Path(word).name == "hushrec") + 1 :]
     command = ROOT
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         assert words[0] in command.commands, f"no command {words[0]!r}"
         command = command.commands[words.pop(0)]
-    if {"--help", "-h"} & set(words) or not words:
-        return
-    command.make_context("hushrec", words)
+    return command, words
 
 
 ALL_BLOCKS = [
@@ -132,6 +137,16 @@ def test_wrong_commands_are_refused(line: str) -> None:
 @pytest.mark.parametrize(("where", "line"), COMMANDS, ids=[f"{where} {line}" for where, line in COMMANDS])
 def test_commands_of_the_pages_exist(where: str, line: str) -> None:
     parse(line)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_commands_in_sentences_exist(path: Path) -> None:
+    """They may be parts only, as `hushrec run --resume`: verbs and options must be there."""
+    for line in re.findall(r"(?<!`)`(hushrec [^`]+)`(?!`)", path.read_text(encoding="utf-8")):
+        command, words = lead(line.replace("...", "").replace(" SYSTEM", ""))
+        leaves = list(command.commands.values()) if hasattr(command, "commands") else [command]
+        known = {flag for leaf in leaves for entry in leaf.params for flag in entry.opts} | {"-h"}
+        assert {word for word in words if word.startswith("-")} <= known, line
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: f"{block.page}:{block.line}")

@@ -402,7 +402,6 @@ def test_a_description_that_is_no_text_is_refused(data: Interactions, tmp_path: 
         read_run(tmp_path / "run")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # see test_checkpoint
 def test_a_damaged_checkpoint_is_refused_in_one_line(data: Interactions, tmp_path: Path) -> None:
     stopped_in_fold_two(data, tmp_path / "run")
     path = tmp_path / "run" / "fold-2" / "state.npz"

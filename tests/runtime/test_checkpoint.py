@@ -6,6 +6,7 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,6 @@ ARRAYS = {
     "two": np.array(["a", "bcd"]),
     "none": np.empty(0, np.int64),
 }
-
-# NumPy leaves a file that is no zip open until it is collected; one test below is about that.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
@@ -98,7 +96,6 @@ def test_objects_are_refused_and_the_old_file_stays(path: Path) -> None:
     assert set(read_arrays(path)) == {"kept"}
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: a write that fails leaves its temporary file behind")
 def test_a_write_that_fails_leaves_no_temporary_file(path: Path) -> None:
     with pytest.raises(ValueError, match="Object arrays"):
         write_arrays(path, {"one": np.array([object()])})
@@ -133,7 +130,6 @@ def test_foreign_files_are_refused_in_one_line(tmp_path: Path, write: Callable[[
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: np.load gives an array, no archive: TypeError", raises=TypeError)
 def test_a_single_array_is_refused_in_one_line(tmp_path: Path) -> None:
     with (tmp_path / "file.npz").open("wb") as file:
         np.save(file, np.zeros(3))
@@ -165,23 +161,24 @@ def test_a_changed_number_is_noticed(path: Path) -> None:
             read_arrays(path)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="BUG: flags of the zip directory raise RuntimeError and NotImplementedError",
-    raises=(RuntimeError, NotImplementedError),
-)
-def test_a_changed_directory_is_refused(path: Path) -> None:
-    """Bytes 6..11 of an entry of the central directory: version needed, flags and method."""
+def test_a_changed_byte_anywhere_is_refused_or_changes_nothing(path: Path) -> None:
+    """Some bytes of a zip say nothing; one says how many arrays there are, so that some may be missing."""
     write_arrays(path, ARRAYS)
     whole = path.read_bytes()
-    place = whole.index(b"PK\x01\x02")
-    for changed in range(place + 6, place + 12):
-        path.write_bytes(whole[:changed] + bytes([whole[changed] ^ 0x61]) + whole[changed + 1 :])
-        with pytest.raises(HushrecError, match="damaged"):
-            read_arrays(path)
+    refusals: list[str] = []
+    for changed, flip in product(range(len(whole)), (0x01, 0x60)):
+        path.write_bytes(whole[:changed] + bytes([whole[changed] ^ flip]) + whole[changed + 1 :])
+        try:
+            found = read_arrays(path)
+        except HushrecError as error:
+            refusals.append(str(error))
+            continue
+        assert set(found) <= set(ARRAYS)
+        assert digest(found) == digest({name: ARRAYS[name] for name in found})
+    assert set(refusals) == {f"{path} is damaged; delete its folder and run again"}
+    assert len(refusals) > len(whole)
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: read_arrays leaves a damaged file open; open it with `with` instead")
 def test_a_damaged_file_is_closed(tmp_path: Path) -> None:
     (tmp_path / "file.npz").write_bytes(b"PK\x03\x04 and no more")
     gc.collect()
@@ -295,7 +292,6 @@ def test_a_file_without_some_array_is_not_of_this_run(path: Path, missing: str) 
         load_progress(path, job.system, job.start())
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: round_number is read outside the try: KeyError", raises=KeyError)
 def test_a_file_without_a_round_number_is_not_of_this_run(path: Path) -> None:
     job = job_of("fedrec")
     save_progress(path, job.system, job.start())
@@ -313,7 +309,6 @@ def test_a_run_with_other_users_or_another_system_is_not_of_this_run(path: Path)
             load_progress(path, other.system, other.start())
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: shapes of the server's arrays are not compared with the start's")
 def test_a_run_with_other_items_is_not_of_this_run(path: Path) -> None:
     job = job_of("fedrec")
     save_progress(path, job.system, job.start())
@@ -354,7 +349,6 @@ def test_train_without_ratings_and_titles_round_trips(path: Path) -> None:
     np.testing.assert_array_equal(found.users, data.users)
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: a file without the right arrays is a KeyError", raises=KeyError)
 def test_a_foreign_archive_is_not_what_was_trained_on(path: Path) -> None:
     write_arrays(path, ARRAYS)
     with pytest.raises(HushrecError, match=r"file\.npz is"):

@@ -1,8 +1,10 @@
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.reference import reference_run
+from benchmarks.reference import Client, reference_run
+from numpy.typing import NDArray
 
 from hushrec import settings
 from hushrec.draws import Draws
@@ -10,6 +12,7 @@ from hushrec.errors import HushrecError
 from hushrec.kernels.rows import FRACTION_BITS
 from hushrec.privacy import denoising
 from hushrec.privacy.exact_sum import DivergedError
+from hushrec.privacy.filling import list_items
 from hushrec.protocol import Role
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec_plus_plus import Config, DenoiserFactors, DenoisingSums, ItemFactors, Noise
@@ -109,6 +112,23 @@ def test_without_denoisers_the_noise_stays_in() -> None:
     assert not noisy.sent(Noise)
 
 
+@dataclass
+class RatedItems:
+    starts: NDArray[np.int64]
+    items: NDArray[np.int32]
+    num_items: int
+
+
+def as_the_library_draws(
+    client: Client, num_items: int, rho: int, draws: Draws, drawn_in: int
+) -> NDArray[np.int32]:
+    """Without denoisers the result depends on the virtual items, so the reference must get the same ones."""
+    rated = RatedItems(np.array([0, len(client.items)]), client.items, num_items)
+    number, key = np.array([client.number], np.int32), draws.key("virtual-items")
+    listing = list_items(rated, np.zeros(1, np.int64), number, rho, key, drawn_in)
+    return listing.items[listing.rated_place < 0]
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -129,7 +149,7 @@ def test_equals_the_plain_reference(values: dict[str, Any]) -> None:
     finished = run("fedrec++", ratings, **values)
     config = settings.build(Config, {"num_factors": 5, **values})
     user_factors, item_factors = reference_run(
-        ratings.rows, ratings.num_users, ratings.num_items, config, Draws(0)
+        ratings.rows, ratings.num_users, ratings.num_items, config, Draws(0), as_the_library_draws
     )
     assert np.abs(user_factors @ item_factors.T).max() > 2
     np.testing.assert_allclose(finished.user_factors, user_factors, rtol=1e-3, atol=2e-4)
