@@ -66,6 +66,4 @@ def compare(name: str, rho: int, num_rounds: int = 100, repeats: int = 3, refere
         slow = (time.process_time() - before) / reference_rounds
         fast, _ = best(lambda: engine_run(rows, data, short, system, 1, reference_rounds), repeats)
         fast /= reference_rounds
-        print(
-            f"  NumPy, client by client{slow:8.3f} s of CPU per round; the engine is {slow / fast:.0f} times as fast"
-        )
+        print(f"  NumPy, client by client{slow:8.3f} s per round; the engine is {slow / fast:.0f} times as fast")
