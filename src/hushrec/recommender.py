@@ -56,8 +56,9 @@ class Recommender:
     def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float32]:
         """Predicted ratings of (user, item) pairs, given by the ids of the source."""
         job, scorer = self._model()
-        pairs = np.broadcast_arrays(np.atleast_1d(users), np.atleast_1d(items))
-        return scorer.predict(job.train.user_numbers(pairs[0]), job.train.item_numbers(pairs[1]))
+        of_users, of_items = np.broadcast_arrays(np.atleast_1d(users), np.atleast_1d(items))
+        numbers = job.train.user_numbers(of_users.ravel()), job.train.item_numbers(of_items.ravel())
+        return scorer.predict(*numbers).reshape(of_users.shape)
 
     def recommend(
         self, users: ArrayLike, k: int = 10, exclude_seen: bool = True, min_raters: int = MIN_RATERS
@@ -81,6 +82,8 @@ class Recommender:
         job, scorer = self._model()
         rated = job.train.item_numbers(items)
         given = np.atleast_1d(np.asarray(ratings, np.float32))
+        if not len(rated):
+            raise HushrecError("a newcomer without ratings cannot be told anything; give at least one")
         if len(given) != len(rated):
             raise HushrecError(f"{len(rated)} items and {len(given)} ratings; give one rating per item")
         seen = Ragged(np.array([0, len(rated)]), rated) if exclude_seen else None
@@ -89,7 +92,7 @@ class Recommender:
     def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
         """MAE, RMSE and ranking metrics on ratings that were not trained on."""
         job, scorer = self._model()
-        return evaluate(scorer, job.train, test, tuple(at))
+        return evaluate(scorer, job.train, test.renumbered_as(job.train), tuple(at))
 
     def save(self, path: str | Path) -> None:
         """Keep the fitted model as a run's folder, for `hushrec.load_run` and the command line."""

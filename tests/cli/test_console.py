@@ -75,14 +75,12 @@ def test_progress_goes_to_stderr_only(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: where stderr is no terminal, the progress bar leaves an empty line")
 def test_progress_leaves_nothing_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with watching("fedrec", 3, 2) as watch:
         watch(progress_of(1, 1))
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: folds finished before a resume do not count; the bar ends half-way")
 def test_progress_counts_folds_that_were_finished_before() -> None:
     with watching("fedrec", 3, 2) as watch:
         watch(progress_of(2, 3))

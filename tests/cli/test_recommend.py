@@ -101,9 +101,6 @@ def test_bad_files_of_newcomers_are_refused(folder: Path, tmp_path: Path, conten
         invoke(folder, "--newcomer", str(file))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="BUG: the help promises a file with item and rating columns; read wants a user"
-)
 def test_a_newcomers_file_needs_no_user(folder: Path, tmp_path: Path) -> None:
     """Said by the error of `recommend RUN` without a user: --newcomer FILE with item and rating columns."""
     file = tmp_path / "mine.csv"
@@ -142,9 +139,6 @@ def test_ids_of_the_source_go_in_and_come_out(tmp_path: Path) -> None:
     assert all(line.split()[1].startswith("sku/") for line in shown[1:])
 
 
-@pytest.mark.xfail(
-    strict=True, reason="BUG: titles and ids are taken for Rich markup: brackets are lost or an error"
-)
 @pytest.mark.parametrize("title", ["[rec] (2007)", "a [/b] title"])
 def test_titles_are_printed_as_they_are(title: str, capsys: pytest.CaptureFixture[str]) -> None:
     print_recommendations([Recommendation(1, 4.5, title)])

@@ -74,7 +74,6 @@ def test_ours_stand_beside_the_published(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: on a terminal of 80 columns numbers are cut to 0.7…")
 def test_no_number_is_cut_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hushrec.cli.reproduce, "results", lambda: Console(highlight=False, width=80))
     assert "…" not in invoke().stdout

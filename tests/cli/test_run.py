@@ -99,7 +99,6 @@ def test_published_numbers_stand_beside_ours(
     assert len(lines[4].split()) == 3  # the paper has no ranking metrics
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: the name of the data is taken for Rich markup and loses its brackets")
 def test_names_of_files_are_printed_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "ratings[red].csv"
     write_ratings(path)

@@ -191,7 +191,6 @@ def test_other_runs_find_none(run: Run) -> None:
     assert published_for(run) is None
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: numbers of 5-fold cross-validation are shown beside any other split")
 @pytest.mark.parametrize("split", ["random", "latest", "leave-one-out"])
 def test_a_run_with_another_split_finds_none(split: str) -> None:
     assert published_for(run_of("fedrec", "ml-100k", split, rho=0)) is None

@@ -182,7 +182,6 @@ def test_one_bit_in_one_fold_of_one_side_is_a_loss(data: Interactions) -> None:
     assert lossless_pairs([plain, elsewhere]) == []
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: a row of a system without `participation`: KeyError", raises=KeyError)
 def test_other_systems_may_be_in_the_table(data: Interactions) -> None:
     table = table_of(row_of("plain", "fedrec", rho=0), row_of("central", "pmf"))
     assert lossless_pairs(reproduced(table, data, num_folds=1)) == []

@@ -360,7 +360,6 @@ def test_an_empty_folder_is_used(data: Interactions, tmp_path: Path) -> None:
     assert read_run(tmp_path).is_done
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: iterdir of a file: NotADirectoryError", raises=NotADirectoryError)
 def test_a_file_in_place_of_the_folder_is_refused(data: Interactions, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
     with pytest.raises(HushrecError, match="run"):
@@ -391,9 +390,6 @@ def test_a_damaged_description_is_refused_in_one_line(
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="BUG: bytes that are no UTF-8: UnicodeDecodeError", raises=UnicodeDecodeError
-)
 def test_a_description_that_is_no_text_is_refused(data: Interactions, tmp_path: Path) -> None:
     go(data, tmp_path / "run")
     path = tmp_path / "run" / "run.json"
@@ -487,10 +483,6 @@ def test_a_run_of_a_system_that_is_no_more_is_refused(data: Interactions, tmp_pa
         load_fold(tmp_path / "run")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="BUG: a model saved without a split passes for a finished fold 1 when its folder is resumed",
-)
 def test_a_saved_model_is_not_resumed_as_a_fold(data: Interactions, tmp_path: Path) -> None:
     hushrec.FedRec(num_rounds=4, num_factors=5).fit(data).save(tmp_path / "model")
     try:

@@ -203,9 +203,6 @@ def test_divergence_in_the_last_round_is_refused() -> None:
         run_job(job, ONE_THREAD)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="BUG: the curve's metrics see NaN before the check does; the round is not named"
-)
 @pytest.mark.parametrize("name", ["pmf", "fedrec", "fedrec++"])
 def test_divergence_within_one_round_is_refused_with_the_round(name: str) -> None:
     job = job_of(name, learning_rate=1e38)

@@ -14,6 +14,8 @@ from hushrec.cli.reproduce import reproduce
 from hushrec.cli.systems import systems
 from hushrec.errors import HushrecError
 
+_INTERRUPTED = 130  # what Typer makes of Ctrl-C
+
 app = typer.Typer(
     name="hushrec",
     help="Federated recommender systems: run them, reproduce their papers, compare them, use them.",
@@ -35,21 +37,38 @@ app.command("report", epilog="Example: hushrec report runs/one runs/two --out re
 
 def main() -> None:
     """Run the command line."""
-    exits_cleanly(app)
+    exits_cleanly(lambda: app(standalone_mode=False))
 
 
-def exits_cleanly(command: Callable[[], None]) -> None:
+def exits_cleanly(command: Callable[[], int | None]) -> None:
     """Run a command; bad input ends in one line and exit code 2."""
     try:
-        command()
+        exit_code = command() or 0
     except HushrecError as error:
-        notes().print(f"hushrec: {error}", style="red", markup=False, soft_wrap=True)
-        sys.exit(2)
+        exit_code = _told(str(error))
+    except typer.TyperException as error:
+        exit_code = _told(_in_one_line(error))
     except KeyboardInterrupt:
-        notes().print("hushrec: interrupted; a run with --out goes on with --resume", markup=False, soft_wrap=True)
-        sys.exit(130)
+        exit_code = _INTERRUPTED
     except BrokenPipeError:
-        sys.exit(141)
+        exit_code = 141
+    if exit_code == _INTERRUPTED:
+        _told("interrupted; a run with --out goes on with --resume")
+    sys.exit(exit_code)
+
+
+def _in_one_line(error: typer.TyperException) -> str:
+    """What Typer would say in a box."""
+    text = " ".join(error.format_message().split()) if hasattr(error, "format_message") else str(error)
+    context = getattr(error, "ctx", None)
+    return f"{text.rstrip('.')}; see {context.command_path if context else 'hushrec'} --help" if text else ""
+
+
+def _told(text: str) -> int:
+    """Say it, if there is something to say, and return the exit code of bad input."""
+    if text:
+        notes().print(f"hushrec: {text}", style="red", markup=False, soft_wrap=True)
+    return 2
 
 
 if __name__ == "__main__":

@@ -39,19 +39,17 @@ def watching(label: str, num_rounds: int, num_folds: int) -> Iterator[Watch]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=notes(), transient=True) as progress:
+    console = notes()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(
             label, total=num_rounds * num_folds, round_number=0, num_rounds=num_rounds, metric="", sent="0 B"
         )
-        folds_seen: list[int] = []
 
         def watch(now: FoldProgress) -> None:
-            if now.fold not in folds_seen:
-                folds_seen.append(now.fold)
             name = "RMSE" if "RMSE" in now.metrics else next(iter(now.metrics))
             progress.update(
                 task,
-                completed=(len(folds_seen) - 1) * num_rounds + now.round_number,
+                completed=(now.fold - 1) * num_rounds + now.round_number,
                 description=f"{label} fold {now.fold}/{now.num_folds}" if now.num_folds > 1 else label,
                 round_number=now.round_number,
                 metric=f"{name} {now.metrics[name]:.4f}",

@@ -6,9 +6,10 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from hushrec.cli.console import note, results
-from hushrec.data import read
+from hushrec.data import Columns, Interactions, read
 from hushrec.errors import HushrecError
 from hushrec.recommender import MIN_RATERS, Recommendation, load_run
 
@@ -32,7 +33,7 @@ def recommend(
     if user is not None:
         found = model.recommend([user], k, not include_seen, min_raters)[0]
     elif newcomer is not None:
-        ratings = read(newcomer)
+        ratings = _ratings_of(newcomer)
         if ratings.num_users != 1:
             raise HushrecError(f"{newcomer} holds {ratings.num_users} users; a newcomer's file holds one")
         if ratings.ratings is None:
@@ -47,6 +48,14 @@ def recommend(
     note("computed by the client's side: the user's vector and ratings stay with it")
 
 
+def _ratings_of(newcomer: Path) -> Interactions:
+    """The newcomer's ratings; a column for the user may be there or not."""
+    try:
+        return read(newcomer)
+    except HushrecError:
+        return read(newcomer, columns=Columns(user=""))
+
+
 def print_recommendations(found: list[Recommendation]) -> None:
     """A ranked table."""
     table = Table(box=None, pad_edge=False)
@@ -55,5 +64,5 @@ def print_recommendations(found: list[Recommendation]) -> None:
     table.add_column("score", justify="right")
     table.add_column("title")
     for place, entry in enumerate(found, 1):
-        table.add_row(str(place), str(entry.item), f"{entry.score:.2f}", entry.title)
+        table.add_row(str(place), Text(str(entry.item)), f"{entry.score:.2f}", Text(entry.title))
     results().print(table)

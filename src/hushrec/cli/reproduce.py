@@ -77,10 +77,10 @@ def _print(table: Table, done: list[Reproduced]) -> None:
     out.print(f"{table.title}\n{table.paper}", markup=False)
     grid = RichTable(box=None, pad_edge=False)
     for heading in ("data", "row"):
-        grid.add_column(heading, no_wrap=True)
+        grid.add_column(heading, overflow="fold")
     for metric in table.metrics:
         for heading in (f"{metric} ours", "published", "within"):
-            grid.add_column(heading, justify="right", no_wrap=True)
+            grid.add_column(heading, justify="right", overflow="fold")
     for entry in done:
         cells = [text for cell in entry.cells for text in _texts(table, cell)]
         grid.add_row(entry.row.data, entry.row.label, *cells)

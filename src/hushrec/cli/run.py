@@ -87,7 +87,8 @@ def print_run(done: Run) -> None:
     """Metrics, with the published ones beside, and bytes."""
     out, published = results(), published_for(done)
     label = " on synthetic data" if done.provenance.is_synthetic else ""
-    out.print(f"{done.system} on {done.data}{label}, seed {done.seed}, {len(done.folds)} fold(s)")
+    heading = f"{done.system} on {done.data}{label}, seed {done.seed}, {len(done.folds)} fold(s)"
+    out.print(heading, markup=False)
     table = Table(box=None, pad_edge=False)
     for heading in ("metric", "mean", "std", *(("published", "std") if published else ())):
         table.add_column(heading, justify="left" if heading == "metric" else "right")

@@ -110,6 +110,19 @@ class Interactions:
         """The numbers of many items."""
         return _numbers_of(self.item_ids, original_ids, "item", self.name)
 
+    def renumbered_as(self, other: "Interactions") -> "Interactions":
+        """The same rows with the numbers that another set gives to the same ids."""
+        if np.array_equal(self.user_ids, other.user_ids) and np.array_equal(self.item_ids, other.item_ids):
+            return self
+        return replace(
+            self,
+            users=other.user_numbers(self.user_ids[self.users]),
+            items=other.item_numbers(self.item_ids[self.items]),
+            user_ids=other.user_ids,
+            item_ids=other.item_ids,
+            titles=other.titles,
+        )
+
 
 def _numbers_of(ids: Ids, original_ids: npt.ArrayLike, what: str, name: str) -> npt.NDArray[np.int32]:
     wanted = np.atleast_1d(np.asarray(original_ids))
@@ -126,7 +139,9 @@ def _number_of(ids: Ids, original_id: str | int, what: str, name: str) -> int:
     if ids.dtype.kind == "i":
         try:
             wanted = int(original_id)
-        except ValueError:
+        except (ValueError, OverflowError):
+            wanted = None
+        if isinstance(original_id, float) and wanted != original_id:
             wanted = None
         if wanted is not None and not -(2**63) <= int(wanted) < 2**63:
             wanted = None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 
@@ -97,7 +98,10 @@ def read_draft(
 
 def _draft(path: Path, table: pa.Table, rating_range: tuple[float, float] | None) -> Interactions:
     present = set(table.column_names)
-    users, user_ids = ids_of(table["user"], "user")
+    if "user" in present:
+        users, user_ids = ids_of(table["user"], "user")
+    else:  # told not to read it: all rows are one user's
+        users, user_ids = np.zeros(table.num_rows, np.int32), np.zeros(1, np.int64)
     items, item_ids = ids_of(table["item"], "item")
     return Interactions(
         users=users,
@@ -166,7 +170,7 @@ def _choose(path: Path, names: Sequence[str], columns: Columns, implicit: bool) 
             raise HushrecError(f"{path}: no column {name!r}; the columns are: {', '.join(names)}")
         if name and not (role == "rating" and implicit):
             chosen[role] = name
-        elif role in ("user", "item"):
+        elif role == "item" or (role == "user" and columns.user != ""):
             raise HushrecError(
                 f"{path}: no {role} column among: {', '.join(names)}; name it with --columns {role}=NAME"
             )

@@ -80,7 +80,9 @@ class Published:
 
 
 def published_for(run: Run) -> Published | None:
-    """The published row with the same system, data and settings, if there is one."""
+    """The published row with the same system, data and settings, if there is one and the split is its own."""
+    if run.provenance.split != "folds":
+        return None
     for table, row in _accuracy_rows():
         if (row.system, row.data) == (run.system, run.data) and row.published:
             config = build(system_named(row.system).config, row.settings(run.provenance.num_users))

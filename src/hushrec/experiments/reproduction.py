@@ -137,18 +137,17 @@ _COMMUNICATION: dict[str, Callable[[FoldResult], float]] = {
 
 def lossless_pairs(rows: Sequence[Reproduced]) -> list[tuple[Reproduced, Reproduced, bool]]:
     """FedRec++ rows with the FedRec rho 0 row of the same data and participation: whether all bits are equal."""
-    pairs = []
-    for reference in rows:
-        if reference.row.system != "fedrec" or reference.run.config["rho"] != 0:
-            continue
-        for other in rows:
-            same = (other.row.data, other.run.config["participation"]) == (
-                reference.row.data,
-                reference.run.config["participation"],
-            )
-            if same and other.row.system == "fedrec++":
-                pairs.append((reference, other, _digests(reference.run) == _digests(other.run)))
-    return pairs
+    return [
+        (reference, other, _digests(reference.run) == _digests(other.run))
+        for reference in rows
+        if reference.row.system == "fedrec" and reference.run.config["rho"] == 0
+        for other in rows
+        if other.row.system == "fedrec++" and _circumstances(other) == _circumstances(reference)
+    ]
+
+
+def _circumstances(entry: Reproduced) -> tuple[str, float]:
+    return entry.row.data, entry.run.config["participation"]
 
 
 def _digests(done: Run) -> list[tuple[str, str | None]]:

@@ -32,11 +32,12 @@ from hushrec.runtime.checkpoint import (
     save_train,
 )
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, run_job
+from hushrec.runtime.training import Job, diverged, run_job
 from hushrec.settings import build, to_dict
 from hushrec.systems import system_named
 
 NUM_FOLDS = 5
+_TEMPORARY = ".run.json."
 SplitKind = Literal["folds", "random", "latest", "leave-one-out"]
 
 
@@ -232,7 +233,10 @@ def _run_fold(
     num_rounds = job.config.num_rounds
 
     def on_round(progress: Progress) -> None:
-        metrics = _rating_metrics(job.scorer(progress), split.test)
+        try:
+            metrics = _rating_metrics(job.scorer(progress), split.test)
+        except HushrecError as error:
+            raise diverged(job, progress, str(error)) from None
         row = np.array([list(metrics.values())])
         progress.curve = row if progress.curve is None else np.concatenate([progress.curve, row])
         if watch:
@@ -319,8 +323,11 @@ def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
 
 def _open(folder: Path, planned: Run, resume: bool) -> Run:
     """The run to go on with: the planned one, or the one in the folder if it is the same."""
+    if folder.exists() and not folder.is_dir():
+        raise HushrecError(f"{folder} is a file; choose a folder for --out")
     if not (folder / "run.json").exists():
-        if folder.exists() and any(folder.iterdir()):
+        # A run that was killed while it wrote its first file leaves only that behind.
+        if folder.exists() and not all(path.name.startswith(_TEMPORARY) for path in folder.iterdir()):
             raise HushrecError(f"{folder} holds something that is not a run; choose an empty or new --out")
         write_run(folder, planned)
         return planned
@@ -331,6 +338,8 @@ def _open(folder: Path, planned: Run, resume: bool) -> Run:
         _check_same(folder, name, getattr(kept, name), getattr(planned, name))
     for name in ("data_sha256", "split", "test_share"):
         _check_same(folder, name, getattr(kept.provenance, name), getattr(planned.provenance, name))
+    if any(fold.num_test == 0 for fold in kept.folds):
+        raise HushrecError(f"{folder} holds a model that was fitted to all ratings; choose another --out")
     return replace(kept, num_folds=planned.num_folds, folds=kept.folds[: planned.num_folds])
 
 
@@ -345,7 +354,7 @@ def _check_same(folder: Path, name: str, kept: object, planned: object) -> None:
 def write_run(folder: Path, kept: Run) -> None:
     """Write `run.json` at once."""
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".run.json.{os.getpid()}"
+    temporary = folder / f"{_TEMPORARY}{os.getpid()}"
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1))
     os.replace(temporary, folder / "run.json")
 
@@ -357,12 +366,14 @@ def read_run(folder: Path) -> Run:
         raise HushrecError(f"{folder} is not a run; make one with: hushrec run ... --out {folder}")
     try:
         return msgspec.json.decode(path.read_bytes(), type=Run)
-    except (msgspec.MsgspecError, OSError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
         raise HushrecError(f"{path} is damaged ({error}); delete its folder and run again") from None
 
 
 def save_fitted(folder: Path, job: Job, progress: Progress) -> None:
     """Keep a model that was fitted without a split, as the only fold of a run without test metrics."""
+    if (folder / "run.json").exists() and any(fold.num_test for fold in read_run(folder).folds):
+        raise HushrecError(f"{folder} holds a run with test metrics; save to another folder")
     plan = _plan(job.system, job.config, job.train, RunSettings(seed=job.seed))
     save_train(folder / "fold-1" / "train.npz", job.train)
     save_progress(folder / "fold-1" / "state.npz", job.system, progress)

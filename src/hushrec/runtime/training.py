@@ -12,6 +12,7 @@ from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import pmf
+from hushrec.privacy.exact_sum import DivergedError
 from hushrec.protocol import Scorer, System, Transcript
 from hushrec.runtime.checkpoint import Progress, load_progress, save_progress
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
@@ -68,7 +69,8 @@ def run_job(
     try:
         while progress.round_number < job.config.num_rounds:
             cpu, wall = time.process_time(), time.perf_counter()
-            progress.state = runtime.run_round(progress.state, progress.round_number + 1)
+            with np.errstate(all="ignore"):  # what overflows is not finite, and refused below
+                progress.state = runtime.run_round(progress.state, progress.round_number + 1)
             progress.round_number += 1
             progress.cpu_seconds += time.process_time() - cpu
             progress.wall_seconds += time.perf_counter() - wall
@@ -86,7 +88,12 @@ def _check_finite(job: Job, progress: Progress) -> None:
     arrays = [getattr(progress.state, name) for name in job.system.model_arrays]
     arrays += [getattr(progress.private, name) for name in job.system.private_arrays]
     if not all(np.isfinite(array).all() for array in arrays):
-        raise HushrecError(
-            f"round {progress.round_number}: the model is not finite; the training diverges: use a "
-            f"--learning-rate below {job.config.learning_rate:g}"
-        )
+        raise diverged(job, progress, "the model is not finite")
+
+
+def diverged(job: Job, progress: Progress, symptom: str) -> DivergedError:
+    """What to say when a round's result cannot be used."""
+    return DivergedError(
+        f"round {progress.round_number}: {symptom}; the training diverges: use a --learning-rate below "
+        f"{job.config.learning_rate:g}"
+    )
