@@ -16,7 +16,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-install: $(VENV)/.installed  ## make the virtual environment and install hushrec in it
+# Numba's cache does not notice a change in a module that a kernel calls; so all of it goes when one changes.
+$(VENV)/.kernels: $(VENV)/.installed $(shell find src/hushrec/kernels src/hushrec/privacy src/hushrec/models -name '*.py') src/hushrec/draws.py
+	@find src benchmarks -name '*.nb[ic]' -delete
+	@touch $@
+
+install: $(VENV)/.installed $(VENV)/.kernels  ## make the virtual environment and install hushrec in it
 
 demo: install  ## the main job on ML-100K: accuracy, bytes, recommendations, a report
 	$(BIN)/python -m hushrec.cli.demo demo

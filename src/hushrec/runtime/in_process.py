@@ -2,8 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -21,6 +20,8 @@ from hushrec.runtime.wire import SEAL_BYTES, frame_bytes
 
 # Replies of a cohort should stay in a core's cache until they are folded.
 _COHORT_BYTES = 4 << 20
+# Below this, threads wait for each other longer than they work.
+_THREADS_BYTES = 8 << 20
 
 
 # glibc's names for its two limits, from malloc.h
@@ -83,7 +84,7 @@ class InProcess:
         self._reply_bytes = system.reply_bytes(private, config)
         self.inboxes: dict[Role, Fold] = {}
         _keep_freed_memory()
-        self._pool = ThreadPoolExecutor(options.threads) if options.threads > 1 else None
+        self._pool = ThreadPoolExecutor(options.threads - 1) if options.threads > 1 else None
 
     def close(self) -> None:
         """End the threads."""
@@ -112,24 +113,28 @@ class InProcess:
             if is_lost.any():
                 answer = Answer(to[is_lost])
                 to, request = to[~is_lost], request.take(np.flatnonzero(~is_lost))
-        service = _Service(self, to, request, round_number)
-        if self._pool is None:
+        cohorts = self.cohorts(to)
+        service = _Service(self, to, request, round_number, cohorts)
+        if self._pool is None or len(cohorts) < self.options.threads:
             post = service.work(ask.replies, {})
         else:
-            post = service.work_in_threads(self._pool, self.options.threads, ask.replies)
+            post = service.work_in_threads(self._pool, self.options.threads - 1, ask.replies)
         self.inboxes.update({mail_type.receiver: inbox for mail_type, inbox in post.items()})
         return answer
 
     def cohorts(self, to: Numbers) -> list[tuple[int, int]]:
         """Places of the first and behind the last party of each cohort."""
+        if not len(to):
+            return []
         if self.options.cohort_size is not None:
             cuts = np.arange(0, len(to), self.options.cohort_size)
         else:
             load = np.cumsum(self._reply_bytes[to])
-            # Several cohorts per thread, so that threads end at the same time.
-            share = 1 if self.options.threads == 1 else 4 * self.options.threads
-            size = min(_COHORT_BYTES, max(1, int(load[-1]) // share)) if len(to) else 1
-            cuts = np.unique(np.searchsorted(load, np.arange(0, int(load[-1]) + 1, size))) if len(to) else load
+            total = int(load[-1])
+            # Several cohorts per thread, so that threads end at the same time; one where that is not worth it.
+            is_shared = self.options.threads > 1 and total > _THREADS_BYTES
+            size = min(_COHORT_BYTES, total // (4 * self.options.threads)) if is_shared else _COHORT_BYTES
+            cuts = np.unique(np.searchsorted(load, np.arange(0, total + 1, max(size, 1))))
             cuts = cuts[cuts < len(to)]
         bounds = [*cuts.tolist(), len(to)]
         return [(first, last) for first, last in pairwise(bounds) if last > first]
@@ -141,21 +146,28 @@ Post = dict[type[Message], Fold]
 class _Service:
     """One ask on its way through the cohorts."""
 
-    def __init__(self, runtime: InProcess, to: Numbers, request: Message, round_number: int) -> None:
+    def __init__(
+        self, runtime: InProcess, to: Numbers, request: Message, round_number: int, cohorts: list[tuple[int, int]]
+    ) -> None:
         self._runtime, self._to, self._request, self._round_number = runtime, to, request, round_number
-        self._cohorts: Iterator[tuple[int, int]] = iter(runtime.cohorts(to))
+        self._cohorts = iter(cohorts)
         self._lock = Lock()
 
-    def work_in_threads(self, pool: ThreadPoolExecutor, threads: int, replies: Fold) -> Post:
-        """Work with a fold per thread; merge them at the end."""
-        forks = [replies.fork() for _ in range(threads)]
-        posts: list[Post] = [{} for _ in range(threads)]
+    def work_in_threads(self, pool: ThreadPoolExecutor, num_helpers: int, replies: Fold) -> Post:
+        """Work here and in helping threads, with a fold per thread; merge them at the end."""
         shared_post: Post = {}
-        workers = [pool.submit(self.work, *own, shared_post) for own in zip(forks, posts, strict=True)]
-        for worker in workers:
-            worker.result()
-        for fork, post in zip(forks, posts, strict=True):
+        own = [(replies.fork(), Post()) for _ in range(num_helpers)]
+        helpers = [pool.submit(self.work, fork, post, shared_post) for fork, post in own]
+        here: Post = {}
+        try:
+            self.work(replies, here, shared_post)
+        finally:
+            wait(helpers)
+        for helper in helpers:
+            helper.result()
+        for fork, _ in own:
             replies.merge(fork)
+        for post in (here, *(post for _, post in own)):
             for mail_type, inbox in post.items():
                 shared_post[mail_type].merge(inbox)
         return shared_post
