@@ -92,7 +92,7 @@ def test_unknown_settings_are_refused_with_a_hint() -> None:
         hushrec.FedRec(denoisers=3)
     with pytest.raises(hushrec.HushrecError, match="bad setting"):
         hushrec.FedRec(rho="three")
-    with pytest.raises(hushrec.HushrecError, match="--rho -1 is below zero"):
+    with pytest.raises(hushrec.HushrecError, match="--rho -1 is not within 0 to"):
         hushrec.FedRec(rho=-1)
 
 
@@ -161,7 +161,10 @@ def test_predictions_stay_within_the_range(split: Any) -> None:
     ("user", "item", "told"), [(0, 1, "no user '0'"), (81, 1, "no user '81'"), (1, "x", "no item 'x'")]
 )
 def test_unknown_ids_are_refused(model: Recommender, user: Any, item: Any, told: str) -> None:
-    with pytest.raises(hushrec.HushrecError, match=rf"{told} in synthetic; .* ids look like 1 \.\.\. \d+"):
+    with pytest.raises(
+        hushrec.HushrecError,
+        match=rf"{told} in synthetic; (item ids look like 1 \.\.\. \d+|its 80 user ids are numbers)",
+    ):
         model.predict([1, user], [1, item])
 
 
@@ -310,7 +313,7 @@ def test_string_ids_go_in_and_come_out(shop: Interactions, data: Interactions) -
     np.testing.assert_array_equal(by_name.predict(users, items), by_number.predict([1, 80], [50, 4]))
     names = [entry.item for entry in by_name.recommend("user-07", k=5)[0]]
     assert names == [f"Ünit {entry.item - 1:02}" for entry in by_number.recommend(8, k=5)[0]]
-    with pytest.raises(hushrec.HushrecError, match=r"no user 'user-99' in shop\.csv; user ids look like user-00"):
+    with pytest.raises(hushrec.HushrecError, match=r"no user 'user-99' in shop\.csv; its \d+ user ids are texts$"):
         by_name.recommend("user-99")
     with pytest.raises(hushrec.HushrecError, match="no user 'user-000'"):
         by_name.predict("user-000", items)

@@ -240,7 +240,7 @@ class Cohort(Generic[Private]):
     rows: NDArray[np.int64]  # where they are in the arrays of `private`
     private: Private  # handlers change only the rows of the cohort
     round_number: int
-    inbox: Fold | None = None  # mail that came for the receiver's role in this round
+    inboxes: Mapping[type[Message], Fold] = field(default_factory=dict)  # mail of this round, by type
 
 
 Handler = Callable[[Cohort[Any], Any, Any, Draws], Reply]
@@ -287,7 +287,7 @@ class System(Generic[Config, Server, Private]):
     handlers: Mapping[type[Message], Handler]  # by type of request
     model: Callable[..., Scorer]  # (state, private, config, rating_range)
     reply_bytes: Callable[..., NDArray[np.int64]]  # (private, config): of each party, for the size of cohorts
-    inboxes: Mapping[type[Message], Callable[..., Fold]] = field(default_factory=dict)  # (state, config)
+    inboxes: Mapping[type[Message], Callable[..., Fold]] = field(default_factory=dict)  # (private, config)
     learned: tuple[str, ...] = ()  # the fields of Private that training changes: what a checkpoint holds
     model_arrays: tuple[str, ...] = ()  # the fields of Server that are its result
     private_arrays: tuple[str, ...] = ()  # the fields of Private that are each party's own result
@@ -352,5 +352,14 @@ class Transcript:
         return ways
 
     def seen_by(self, role: Role) -> list[Recorded]:
-        """All that a role sent or received in the clear, for attacks; mail between others is sealed to it."""
-        return [sent for sent in self.recorded if role in (type(sent.message).sender, type(sent.message).receiver)]
+        """All that a role sent or received in the clear, for attacks.
+
+        Mail between others is sealed to it; mail to it does not tell who sent it.
+        """
+        seen = []
+        for sent in self.recorded:
+            if role == type(sent.message).receiver and sent.addressees is not None:
+                seen.append(sent._replace(numbers=NO_ONE))
+            elif role in (type(sent.message).sender, type(sent.message).receiver):
+                seen.append(sent)
+        return seen

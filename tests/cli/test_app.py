@@ -156,7 +156,10 @@ def ends(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 BAD_VALUES = {
     "unknown data": (["run", "pmf", "--data", "nosuch"], "nosuch is neither a file nor a known data set"),
     "no such file": (["run", "pmf", "--data", "./nosuch.csv"], "nosuch.csv"),
-    "negative rho": (["run", "fedrec", "--data", DATA, "--rho", "-1"], "--rho -1 is below zero; use 0 to 3"),
+    "negative rho": (
+        ["run", "fedrec", "--data", DATA, "--rho", "-1"],
+        "--rho -1 is not within 0 to 10000; the paper uses 0 to 3",
+    ),
     "resume without out": (["run", "fedrec", "--data", DATA, "--resume"], "--resume needs --out"),
     "no list length": (["run", "fedrec", "--data", DATA, "--at", "x"], "--at 'x' is not a list of lengths"),
     "list of no length": (["run", "fedrec", "--data", DATA, "--at", "0"], "--at takes list lengths of at least 1"),

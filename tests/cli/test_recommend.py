@@ -50,7 +50,7 @@ def test_a_list_is_the_models(folder: Path) -> None:
     assert lines[1:] == [
         [str(place), str(entry.item), f"{entry.score:.2f}"] for place, entry in enumerate(expected, 1)
     ]
-    assert result.stderr == "computed by the client's side: the user's vector and ratings stay with it\n"
+    assert result.stderr == "computed on this machine from the client's own vector; nothing was sent\n"
 
 
 def test_json_is_all_there_is(folder: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_newcomers_file_needs_no_user(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--user", "999"], "no user '999' in synthetic; user ids look like 1 ... 80"),
+        (["--user", "999"], "no user '999' in synthetic; its 80 user ids are numbers"),
         (["--user", "ann"], "no user 'ann' in synthetic"),
         (["--user", "1", "--fold", "3"], "has no finished fold 3"),
         (["--user", "1", "-k", "0"], "a list of 0 items is too short"),

@@ -67,7 +67,7 @@ def test_tables_have_every_metric_and_every_way(name: str) -> None:
     assert lines[1].split() == ["metric", "mean", "std"]
     shown = {line.split()[0]: line.split()[1:] for line in lines[2:] if line}
     for metric, value in done.mean.items():
-        assert shown[metric] == [f"{value:.4f}", "0.0000"]
+        assert shown[metric] == [f"{value:.4f}", "–"]
     for way in done.folds[0].sent_bytes:
         assert shown[way][-4:] == ["per", "client", "and", "round"]
     assert done.folds[0].model_sha256[:16] in result.stdout
@@ -94,7 +94,7 @@ def test_published_numbers_stand_beside_ours(
     print_run(done)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["metric", "mean", "std", "published", "std"]
-    assert lines[2].split() == ["MAE", f"{done.mean['MAE']:.4f}", "0.0000", "0.7418", "0.0048"]
+    assert lines[2].split() == ["MAE", f"{done.mean['MAE']:.4f}", "–", "0.7418", "0.0048"]
     assert lines[3].split()[-2:] == ["0.9424", "0.0064"]
     assert len(lines[4].split()) == 3  # the paper has no ranking metrics
 

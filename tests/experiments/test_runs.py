@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hushrec
-from hushrec.data import Interactions
+from hushrec.data import Interactions, k_folds
 from hushrec.errors import HushrecError
 from hushrec.experiments.runs import (
     FoldProgress,
@@ -23,6 +23,7 @@ from hushrec.experiments.runs import (
     splits_of,
     write_run,
 )
+from hushrec.runtime.checkpoint import save_train
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import SYSTEMS
@@ -253,9 +254,18 @@ def test_relevant_from_of_a_run_reaches_its_metrics(data: Interactions) -> None:
     assert default["MAE"] == five["MAE"]
 
 
-def test_a_split_with_nothing_relevant_is_refused(data: Interactions) -> None:
-    with pytest.raises(HushrecError, match="no user has a relevant test item; lower relevant_from"):
-        go(data, relevant_from=5.5)
+def test_a_split_with_nothing_relevant_has_no_ranking_metrics(data: Interactions) -> None:
+    assert sorted(go(data, relevant_from=5.5).mean) == ["MAE", "RMSE"]
+
+
+def test_other_training_rows_of_the_same_data_are_refused(data: Interactions, tmp_path: Path) -> None:
+    """The digest leaves out the order of rows, which a split by time may depend on."""
+    go(data, folder=tmp_path / "run")
+    other = next(k_folds(data, 5, 1)).train
+    save_train(tmp_path / "run" / "fold-1" / "train.npz", other)
+    write_run(tmp_path / "run", replace(read_run(tmp_path / "run"), folds=[]))
+    with pytest.raises(HushrecError, match="was trained on other rows of synthetic; choose another --out"):
+        go(data, folder=tmp_path / "run", resume=True)
 
 
 # --- Folders -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushrec.kernels.bits import bit_of, lowest_bit, num_words
+from hushrec.kernels.bits import bit_of, lowest_bit
 
 
 @numba.njit
@@ -23,10 +23,3 @@ def test_lowest_bit(word: int, shift: int) -> None:
 @pytest.mark.parametrize("item", [0, 1, 62, 63, 64, 127, 128, 2**31 - 1])
 def test_bit_of_an_item(item: int) -> None:
     assert int(bit_of(item)) == 1 << (item % 64)
-
-
-@pytest.mark.parametrize(
-    ("num_items", "expected"), [(0, 0), (1, 1), (63, 1), (64, 1), (65, 2), (128, 2), (129, 3)]
-)
-def test_num_words(num_items: int, expected: int) -> None:
-    assert num_words(num_items) == expected

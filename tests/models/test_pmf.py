@@ -7,6 +7,7 @@ from benchmarks import reference
 from hushrec.data.interactions import UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
+from hushrec.errors import HushrecError
 from hushrec.models.pmf import FactorModel, RatingClients, Step, initial_factors, train_clients
 from hushrec.privacy.filling import list_items
 
@@ -163,6 +164,7 @@ def three_clients() -> RatingClients:
     clients.previous_user_factors[:] = [[10], [20], [30]]
     clients.user_factors[:] = [[11], [21], [31]]
     clients.updated_round[:] = 4
+    clients.previous_round[:] = [3, 0, 3]
     return clients
 
 
@@ -175,6 +177,13 @@ def test_settle_undoes_what_did_not_count() -> None:
         clients.settle(np.array([0, 2]), np.array([4, 3], np.int32))
         assert clients.user_factors.ravel().tolist() == [11, 21, 30]
         assert clients.updated_round.tolist() == [4, 4, 3]
+
+
+def test_vectors_of_other_rounds_are_refused() -> None:
+    """Client 1 has the vectors of rounds 0 and 4; neither is that of round 2, which was counted."""
+    clients = three_clients()
+    with pytest.raises(HushrecError, match="holds the vectors of other rounds than were counted"):
+        clients.settle(np.array([1]), np.array([2], np.int32))
 
 
 def test_settled_factors_change_nothing() -> None:

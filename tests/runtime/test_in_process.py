@@ -95,8 +95,9 @@ def answer_number(cohort: Cohort[Any], request: Question, _config: Config, _draw
 
 
 def open_letters(cohort: Cohort[Any], _request: Open, _config: Config, _draws: Draws) -> Reply:
-    assert isinstance(cohort.inbox, Letters)
-    return Reply(Content(np.array([cohort.inbox.sums.get(number, 0) for number in cohort.numbers.tolist()])))
+    inbox = cohort.inboxes[Letter]
+    assert isinstance(inbox, Letters)
+    return Reply(Content(np.array([inbox.sums.get(number, 0) for number in cohort.numbers.tolist()])))
 
 
 def toy(round_of: Callable[..., Any], handlers: dict[type[Message], Any] | None = None) -> System[Any, Any, Any]:

@@ -114,7 +114,7 @@ def test_lost_clients_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"rho": -1}, "--rho -1 is below zero"),
+        ({"rho": -1}, "--rho -1 is not within 0 to"),
         ({"filling": "none"}, "--filling none lists no virtual items; add --rho 0"),
         ({"participation": 0.0}, "--participation 0.0 is not in"),
         ({"participation": 1.1}, "--participation 1.1 is not in"),

@@ -7,6 +7,7 @@ from benchmarks.reference import Client, reference_run
 from numpy.typing import NDArray
 
 from hushrec import settings
+from hushrec.data import synthetic
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.kernels.rows import FRACTION_BITS
@@ -14,7 +15,9 @@ from hushrec.privacy import denoising
 from hushrec.privacy.exact_sum import DivergedError
 from hushrec.privacy.filling import list_items
 from hushrec.protocol import Role
-from hushrec.systems import fedrec
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import Job, run_job
+from hushrec.systems import SYSTEMS, fedrec
 from hushrec.systems.fedrec_plus_plus import Config, DenoiserFactors, DenoisingSums, ItemFactors, Noise
 
 from .runs import Finished, assert_same, digest, hand_worked, losing, run, some_ratings, table
@@ -351,3 +354,23 @@ def test_golden_transcript() -> None:
         "fedrec++", some_ratings(6, 20), num_factors=3, num_rounds=2, rho=1, predict_after=0, local_steps=2
     )
     assert digest(finished) == GOLDEN
+
+
+def test_lossless_where_the_local_steps_explode() -> None:
+    """With these data U' leaves every bound at the default settings; what it predicts must not matter."""
+    data = synthetic(num_users=200, num_items=100, num_ratings=5000)
+    jobs = [
+        Job(SYSTEMS["fedrec++"], settings.build(Config, {"rho": rho, "num_rounds": 12}), 0, data)
+        for rho in (0, 1, 3)
+    ]
+    finished = [run_job(job, RuntimeOptions(threads=1)) for job in jobs]
+    for other in finished[1:]:
+        np.testing.assert_array_equal(other.state.item_factors, finished[0].state.item_factors)
+        np.testing.assert_array_equal(other.private.user_factors, finished[0].private.user_factors)
+
+
+def test_one_participant_is_too_few_for_a_denoiser() -> None:
+    """Two are drawn instead, so that the model learns."""
+    ratings = some_ratings()
+    finished = run("fedrec++", ratings, denoisers=1, participation=0.01, num_rounds=3)
+    assert finished.sent(ItemFactors)

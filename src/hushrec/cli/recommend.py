@@ -45,14 +45,16 @@ def recommend(
         print(msgspec.json.encode(found).decode())
         return
     print_recommendations(found)
-    note("computed by the client's side: the user's vector and ratings stay with it")
+    note("computed on this machine from the client's own vector; nothing was sent")
 
 
 def _ratings_of(newcomer: Path) -> Interactions:
     """The newcomer's ratings; a column for the user may be there or not."""
     try:
         return read(newcomer)
-    except HushrecError:
+    except HushrecError as error:
+        if "no user column" not in str(error):
+            raise
         return read(newcomer, columns=Columns(user=""))
 
 

@@ -93,7 +93,7 @@ def print_run(done: Run) -> None:
     for heading in ("metric", "mean", "std", *(("published", "std") if published else ())):
         table.add_column(heading, justify="left" if heading == "metric" else "right")
     for name, value in done.mean.items():
-        cells = [name, f"{value:.4f}", f"{done.std[name]:.4f}"]
+        cells = [name, f"{value:.4f}", f"{done.std[name]:.4f}" if len(done.folds) > 1 else "–"]
         if published and name in published.values:
             cells += [f"{number:.4f}" for number in published.values[name]]
         table.add_row(*cells)

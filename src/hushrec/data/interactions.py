@@ -149,7 +149,11 @@ def _number_of(ids: Ids, original_id: str | int, what: str, name: str) -> int:
         place = int(np.searchsorted(ids, wanted))
         if place < ids.size and ids[place] == wanted:
             return place
-    looks = f"{what} ids look like {ids[0]} ... {ids[-1]}" if ids.size else f"there are no {what}s"
+    kind = "numbers" if ids.dtype.kind == "i" else "texts"
+    if what == "user":  # other people's ids are private
+        looks = f"its {ids.size:,} user ids are {kind}"
+    else:
+        looks = f"item ids look like {ids[0]} ... {ids[-1]}" if ids.size else "there are no items"
     raise HushrecError(f"no {what} {str(original_id)!r} in {name}; {looks}")
 
 

@@ -136,18 +136,29 @@ _COMMUNICATION: dict[str, Callable[[FoldResult], float]] = {
 
 
 def lossless_pairs(rows: Sequence[Reproduced]) -> list[tuple[Reproduced, Reproduced, bool]]:
-    """FedRec++ rows with the FedRec rho 0 row of the same data and participation: whether all bits are equal."""
+    """Rows that must be equal, and whether all their bits are.
+
+    FedRec++ with every client equals FedRec with rho 0. With fewer, FedRec++ makes sure that a denoiser takes
+    part, so its rows equal each other.
+    """
     return [
         (reference, other, _digests(reference.run) == _digests(other.run))
-        for reference in rows
-        if reference.row.system == "fedrec" and reference.run.config["rho"] == 0
         for other in rows
-        if other.row.system == "fedrec++" and _circumstances(other) == _circumstances(reference)
+        if other.row.system == "fedrec++"
+        for reference in rows[: rows.index(other)]
+        if _circumstances(other) == _circumstances(reference) and _is_reference(reference)
     ]
 
 
 def _circumstances(entry: Reproduced) -> tuple[str, float]:
-    return entry.row.data, entry.run.config["participation"]
+    return entry.row.data, entry.run.config.get("participation", 1.0)
+
+
+def _is_reference(entry: Reproduced) -> bool:
+    rho, participation = entry.run.config.get("rho"), entry.run.config.get("participation")
+    if participation == 1.0:
+        return entry.row.system == "fedrec" and rho == 0
+    return entry.row.system == "fedrec++" and rho == 1
 
 
 def _digests(done: Run) -> list[tuple[str, str | None]]:

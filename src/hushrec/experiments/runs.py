@@ -19,7 +19,7 @@ import numpy as np
 
 from hushrec.data import Interactions, Split, k_folds, latest_share, leave_one_out, random_share
 from hushrec.errors import HushrecError
-from hushrec.evaluation import ranking_metrics, rating_metrics
+from hushrec.evaluation import evaluated_users, ranking_metrics, rating_metrics
 from hushrec.protocol import Scorer, System
 from hushrec.runtime.checkpoint import (
     Progress,
@@ -121,7 +121,8 @@ class Run:
     def _values(self) -> dict[str, list[float]]:
         if not self.folds:
             return {}
-        return {name: [fold.metrics[name] for fold in self.folds] for name in self.folds[0].metrics}
+        names = [name for name in self.folds[0].metrics if all(name in fold.metrics for fold in self.folds)]
+        return {name: [fold.metrics[name] for fold in self.folds] for name in names}
 
     def summary(self) -> dict[str, Any]:
         """The object that `run --json` prints; its names are a contract."""
@@ -228,7 +229,9 @@ def _plan(system: System[Any, Any, Any], config: Any, data: Interactions, settin
 def _run_fold(
     job: Job, split: Split, plan: Run, options: RuntimeOptions, folder: Path | None, watch: Watch | None
 ) -> FoldResult:
-    if folder and not (folder / "train.npz").exists():
+    if folder and (folder / "train.npz").exists():
+        _check_same_train(folder, split.train)
+    elif folder:
         save_train(folder / "train.npz", split.train)
     num_rounds = job.config.num_rounds
 
@@ -247,6 +250,19 @@ def _run_fold(
     return _fold_result(split.fold, job, progress, split.test, plan)
 
 
+def _check_same_train(folder: Path, train: Interactions) -> None:
+    """Refuse to go on with other ratings than a fold began with: some of its test could be among them."""
+    kept = load_train(folder / "train.npz", train.name, train.sha256, train.is_synthetic)
+    columns = zip((kept.users, kept.items, kept.ratings), _by_user(train), strict=True)
+    if not all(np.array_equal(one, other) for one, other in columns if one is not None and other is not None):
+        raise HushrecError(f"{folder} was trained on other rows of {train.name}; choose another --out")
+
+
+def _by_user(train: Interactions) -> tuple[np.ndarray[Any, Any] | None, ...]:
+    rows = train.by_user()
+    return np.repeat(np.arange(train.num_users, dtype=np.int32), np.diff(rows.starts)), rows.items, rows.ratings
+
+
 def _rating_metrics(scorer: Scorer, test: Interactions) -> dict[str, float]:
     assert test.ratings is not None
     return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
@@ -259,12 +275,17 @@ def evaluate(
     at: tuple[int, ...],
     relevant_from: float | None = None,
 ) -> dict[str, float]:
-    """Rating and ranking metrics. Relevant are ratings from `relevant_from` on, by default the upper quarter."""
+    """Rating metrics and, if some test rating is relevant, ranking metrics.
+
+    Relevant are ratings from `relevant_from` on, by default the upper quarter of the range.
+    """
     if relevant_from is None and test.rating_range is not None:
         low, high = test.rating_range
         relevant_from = low + 0.75 * (high - low)
-    ranking = ranking_metrics(scorer.score, train.by_user(), test.by_user(), at, relevant_from)
-    return _rating_metrics(scorer, test) | ranking
+    metrics, rows = _rating_metrics(scorer, test), test.by_user()
+    if len(evaluated_users(rows, relevant_from)):
+        metrics |= ranking_metrics(scorer.score, train.by_user(), rows, at, relevant_from)
+    return metrics
 
 
 def _fold_result(fold: int, job: Job, progress: Progress, test: Interactions | None, plan: Run) -> FoldResult:
@@ -336,7 +357,7 @@ def _open(folder: Path, planned: Run, resume: bool) -> Run:
     kept = read_run(folder)
     for name in ("system", "data", "seed", "config", "at", "relevant_from"):
         _check_same(folder, name, getattr(kept, name), getattr(planned, name))
-    for name in ("data_sha256", "split", "test_share"):
+    for name in ("data_sha256", "rating_range", "split", "test_share"):
         _check_same(folder, name, getattr(kept.provenance, name), getattr(planned.provenance, name))
     if any(fold.num_test == 0 for fold in kept.folds):
         raise HushrecError(f"{folder} holds a model that was fitted to all ratings; choose another --out")

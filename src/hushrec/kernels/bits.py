@@ -10,8 +10,6 @@ from numba import types
 
 from hushrec.kernels.untyped import intrinsic
 
-WORD_BITS = 64
-
 
 @intrinsic
 def lowest_bit(_typing: Any, word: Any) -> Any:
@@ -21,11 +19,6 @@ def lowest_bit(_typing: Any, word: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.uint64(types.uint64), generate
-
-
-def num_words(num_items: int) -> int:
-    """Words that hold a set of items."""
-    return -(-num_items // WORD_BITS)
 
 
 @numba.njit(nogil=True, cache=True)

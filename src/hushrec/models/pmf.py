@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws, uniform_rows
+from hushrec.errors import HushrecError
 from hushrec.kernels.rows import dot, load, store, width_of, zeros
 from hushrec.privacy.filling import Listing
 
@@ -38,8 +39,9 @@ class RatingClients:
     ratings: NDArray[np.float32]
     num_items: int  # of the whole catalogue
     user_factors: Factors
+    updated_round: NDArray[np.int32]  # of `user_factors`
     previous_user_factors: Factors
-    updated_round: NDArray[np.int32]
+    previous_round: NDArray[np.int32]  # of `previous_user_factors`
 
     @classmethod
     def enrol(
@@ -48,10 +50,20 @@ class RatingClients:
         """Clients at the start of a run; `numbers` says who they are in the whole federation."""
         assert rows.ratings is not None, "explicit feedback only"
         user_factors = initial_factors("user-factors", numbers, num_factors, draws)
-        updated_round = np.zeros(len(numbers), np.int32)
-        return cls(
-            rows.starts, rows.items, rows.ratings, num_items, user_factors, user_factors.copy(), updated_round
-        )
+        return cls.at_start(rows.starts, rows.items, rows.ratings, num_items, user_factors)
+
+    @classmethod
+    def at_start(
+        cls,
+        starts: NDArray[np.int64],
+        items: NDArray[np.int32],
+        ratings: NDArray[np.float32],
+        num_items: int,
+        user_factors: Factors,
+    ) -> "RatingClients":
+        """Clients with these vectors before any update."""
+        rounds = np.zeros(len(user_factors), np.int32)
+        return cls(starts, items, ratings, num_items, user_factors, rounds, user_factors.copy(), rounds.copy())
 
     def num_ratings(self) -> NDArray[np.int64]:
         """Ratings of each client."""
@@ -63,8 +75,15 @@ class RatingClients:
         if not is_undone.any():
             return
         undone = rows[is_undone]
+        if (self.previous_round[undone] != counted_round[is_undone]).any():
+            raise HushrecError("a client holds the vectors of other rounds than were counted; enrol it anew")
         self.user_factors[undone] = self.previous_user_factors[undone]
-        self.updated_round[undone] = counted_round[is_undone]
+        self.updated_round[undone] = self.previous_round[undone]
+
+    def updated(self, rows: NDArray[np.int64], round_number: int) -> None:
+        """Note that these clients made the update of a round."""
+        self.previous_round[rows] = self.updated_round[rows]
+        self.updated_round[rows] = round_number
 
     def settled_factors(self, counted_round: NDArray[np.int32]) -> Factors:
         """Every client's vector with the updates that counted; changes nothing."""
@@ -134,20 +153,21 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
         if num_rated == 0:
             continue
         # Eq. 7: the gradient of U_u over the rated items
-        total, mean_rating = zeros(width), np.float32(0.0)
+        total, mean_rating, squares = zeros(width), np.float32(0.0), np.float32(0.0)
         for rank in range(num_rated):
             item = load(item_factors, np.int64(items[first + rank]), width)
             store(mine, rank, item)
             error = dot(start, item) - ratings[first + rank]
             errors[rank] = error
             mean_rating += ratings[first + rank]
+            squares += ratings[first + rank] * ratings[first + rank]
             total = total + error * item
         share = one / np.float32(num_rated)
         mean_rating *= share
         moved = start - learning_rate * (share * total + regularization * start)
         # Eq. 1: virtual ratings are the client's mean, or predictions of U', trained locally by Eq. 7.
         # The first local step is the step just made.
-        local = moved
+        local, is_predicted = moved, local_steps > 0
         if local_steps > 1:
             weighted = zeros(width)
             for rank in range(num_rated):
@@ -159,10 +179,17 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
                 for factor in range(len(width)):
                     local_total = local_total + scratch[0, factor] * load(gram, factor, width)
                 local = local - learning_rate * (share * (local_total - weighted) + regularization * local)
+            # DEVIATION: where the local steps explode, the virtual ratings of this round are the client's mean.
+            store(scratch, 0, local)
+            local_total = zeros(width)
+            for factor in range(len(width)):
+                local_total = local_total + scratch[0, factor] * load(gram, factor, width)
+            loss = dot(local, local_total) - np.float32(2.0) * dot(local, weighted) + squares
+            is_predicted = loss <= np.float32(100.0) * squares
         # U_u V_i - U'_u V_i is computed as (U_u - U'_u) V_i
-        offset = np.float32(0.0) if local_steps > 0 else mean_rating
+        offset = np.float32(0.0) if is_predicted else mean_rating
         if learns_virtual:
-            probe = start - local if local_steps > 0 else start
+            probe = start - local if is_predicted else start
             for place in range(listed_starts[client], listed_starts[client + 1]):
                 if rated_place[place] < 0:
                     item = load(item_factors, np.int64(listed_items[place]), width)
@@ -175,7 +202,7 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
         if is_sequential:
             for rank in range(num_rated):
                 errors[rank] = dot(vector, load(mine, rank, width)) - ratings[first + rank]
-        probe = vector - local if local_steps > 0 else vector
+        probe = vector - local if is_predicted else vector
         # Unsigned places spare the check for indices from the end.
         for place in range(np.uint64(listed_starts[client]), np.uint64(listed_starts[client + 1])):
             item = load(item_factors, np.int64(listed_items[place]), width)

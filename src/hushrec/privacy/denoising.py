@@ -1,8 +1,10 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 """Denoisers: clients that collect the noise of others and send the server only its sum.
 
-Guarantee: the server sees sums of noise mixed with the denoiser's own gradients; a denoiser sees noise without
-its sender's name. Not protected: server and denoiser together can match noise with uploads.
+Guarantee: none in the sense of differential privacy. The server sees sums of noise less the denoiser's own
+gradients; a denoiser sees noise without its sender's name. Not protected: a count below zero names an item that
+the denoiser rated; with few clients per denoiser their noise can be told apart; server and denoiser together can
+match noise with uploads.
 """
 
 from dataclasses import dataclass
@@ -53,7 +55,9 @@ def draw_participants(
     if participation >= 1:
         return np.arange(num_clients, dtype=np.int32)
     generator = draws.generator("participants", round_number)
-    size = max(1, round(participation * num_clients))
+    # A denoiser needs another client to hide behind.
+    least = 2 if len(denoisers) else 1
+    size = min(num_clients, max(least, round(participation * num_clients)))
     chosen = generator.choice(num_clients, size, replace=False)
     if len(denoisers) and not np.isin(chosen, denoisers).any():
         chosen[0] = generator.choice(denoisers)
@@ -162,15 +166,13 @@ class NoiseSums:
         slots = self._slots(denoisers)
         is_listed = self.counts[slots] > 0
         is_listed[np.repeat(np.arange(len(denoisers)), own.items.lengths), own.items.values] = True
-        self._add(-1, slots, own)
         rows, items = np.nonzero(is_listed)
         starts = np.searchsorted(rows, np.arange(len(denoisers) + 1))
+        self._add(-1, slots, own)
         sums = self.totals[slots[rows] * self.counts.shape[1] + items]
-        return (
-            Ragged(starts, items.astype(np.int32)),
-            Ragged(starts, sums),
-            Ragged(starts, self.counts[slots[rows], items]),
-        )
+        counts = self.counts[slots[rows], items]
+        self._add(1, slots, own)  # so that it can be asked for again
+        return Ragged(starts, items.astype(np.int32)), Ragged(starts, sums), Ragged(starts, counts)
 
     def _add(self, sign: int, slots: NDArray[np.int64], message: Gradients) -> None:
         check_columns(message, self.totals.shape[1])
@@ -200,7 +202,7 @@ class NoiseSums:
         old, num_items = self.counts.shape
         if num_denoisers <= old:
             return
-        size = min(max(num_denoisers, 2 * old), max(num_denoisers, self._num_denoisers))
+        size = max(num_denoisers, self._num_denoisers)
         counts = np.zeros((size, num_items), np.int32)
         counts[:old] = self.counts
         totals = np.zeros((size * num_items, self.totals.shape[1]), np.int64)

@@ -1,8 +1,8 @@
 # mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="assignment"
 """Virtual items: unrated items that a client lists among its rated ones, so that the server cannot tell them.
 
-Guarantee: none in the sense of differential privacy. One upload hides the rated items among (1 + rho) times as
-many; drawn anew every round, the virtual ones can be told by intersecting a client's uploads over rounds.
+Guarantee: none in the sense of differential privacy. A list hides the rated items among (1 + rho) times as many;
+what is sent along with the list may tell them apart, and lists drawn anew every round can be intersected.
 """
 
 from typing import NamedTuple, Protocol

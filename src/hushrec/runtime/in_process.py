@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.privacy.exact_sum import DivergedError
-from hushrec.protocol import Answer, Ask, Cohort, Fold, Message, Numbers, Recorded, Role, System, Transcript
+from hushrec.protocol import Answer, Ask, Cohort, Fold, Message, Numbers, Recorded, System, Transcript
 from hushrec.runtime.wire import SEAL_BYTES, frame_bytes
 
 # Replies of a cohort should stay in a core's cache until they are folded.
@@ -53,7 +53,7 @@ def _cpu_count() -> int:
 
 @dataclass(frozen=True)
 class RuntimeOptions:
-    """What cannot change a number."""
+    """What cannot change a number (but for `losses`, with which tests take parties away)."""
 
     threads: int = field(default_factory=_cpu_count)
     cohort_size: int | None = None  # clients; None: as many as stay in cache
@@ -82,7 +82,7 @@ class InProcess:
         self.system, self.config, self.draws = system, config, draws
         self.private, self.transcript, self.options = private, transcript, options
         self._reply_bytes = system.reply_bytes(private, config)
-        self.inboxes: dict[Role, Fold] = {}
+        self.inboxes: dict[type[Message], Fold] = {}
         _keep_freed_memory()
         self._pool = ThreadPoolExecutor(options.threads - 1) if options.threads > 1 else None
 
@@ -93,6 +93,7 @@ class InProcess:
 
     def run_round(self, state: Any, round_number: int) -> Any:
         """Drive one round of the driving side to its end."""
+        self.inboxes.clear()
         steps = self.system.round(state, round_number, self.config, self.draws)
         try:
             ask = next(steps)
@@ -119,7 +120,7 @@ class InProcess:
             post = service.work(ask.replies, {})
         else:
             post = service.work_in_threads(self._pool, self.options.threads - 1, ask.replies)
-        self.inboxes.update({mail_type.receiver: inbox for mail_type, inbox in post.items()})
+        self.inboxes.update(post)
         return answer
 
     def cohorts(self, to: Numbers) -> list[tuple[int, int]]:
@@ -185,8 +186,8 @@ class _Service:
     def _serve_cohort(self, first: int, last: int, replies: Fold, post: Post, shared_post: Post | None) -> None:
         runtime, transcript, round_number = self._runtime, self._runtime.transcript, self._round_number
         numbers, request = self._to[first:last], self._request.part(first, last)
-        inbox = runtime.inboxes.get(type(request).receiver)
-        cohort = Cohort(numbers, numbers.astype(np.int64), runtime.private, round_number, inbox)
+        rows = numbers.astype(np.int64)
+        cohort = Cohort(numbers, rows, runtime.private, round_number, runtime.inboxes)
         transcript.record(Recorded(round_number, numbers, request), frame_bytes(request, len(numbers)))
         reply = runtime.system.handlers[type(request)](cohort, request, runtime.config, runtime.draws)
         replies.add(numbers, reply.message)

@@ -10,9 +10,10 @@ The round:
 4. It uploads the gradient of V_i for every listed item (Eq. 3).
 5. The server moves V_i by the mean of the gradients that came for it (Eq. 2).
 
-Threat model: the server is honest but curious. One upload hides which items are rated, not how they were rated:
-gradients of two rounds can give U_u and the ratings. Uploads of several rounds with `resample every-round` give
-the rated items by intersection. Nothing is protected from a client's own device.
+Threat model: the server is honest but curious. A *list* of items hides which of them are rated; the gradients with
+it do not hide well: each is e_ui U_u + lambda V_i, so one upload gives all errors up to a common factor, and those
+of virtual items stand out (measured on ML-100K with rho 3: precision 1.0 while virtual ratings are the mean). Two
+rounds can give U_u and the ratings. With `resample every-round`, intersecting uploads gives the rated items too.
 
 Symbols: U = user_factors, V = item_factors, I_u = rated items, I'_u = virtual items, t = rounds done,
 T = num_rounds, T_predict = predict_after, T_local = local_steps, gamma = learning_rate,
@@ -58,6 +59,8 @@ from hushrec.protocol import (
 )
 from hushrec.settings import check, setting
 
+MOST_RHO = 10_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -81,12 +84,12 @@ class Config:
     )
 
     def __post_init__(self) -> None:
-        check(self.rho >= 0, f"--rho {self.rho} is below zero; use 0 to 3 as in the paper")
+        check(0 <= self.rho <= MOST_RHO, f"--rho {self.rho} is not within 0 to {MOST_RHO}; the paper uses 0 to 3")
         check(self.filling != "none" or self.rho == 0, "--filling none lists no virtual items; add --rho 0")
         check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
         check(self.num_factors > 0, "--num-factors must be at least 1")
         check(self.num_rounds > 0, "--num-rounds must be at least 1")
-        check(self.learning_rate > 0, "--learning-rate must be above 0")
+        check(0 < self.learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
         check(0 < self.decay <= 1, "--decay must be in (0, 1]")
         check(self.regularization >= 0, "--regularization must not be below 0")
         check(self.local_steps > 0, "--local-steps must be at least 1")
@@ -226,7 +229,7 @@ def train(
     key = draws.key("virtual-items")
     listing = list_items(clients, cohort.rows, cohort.numbers, rho, key, drawn_in)
     trained = train_clients(clients, cohort.rows, item_factors, listing, step)
-    clients.updated_round[cohort.rows] = cohort.round_number
+    clients.updated(cohort.rows, cohort.round_number)
     return listing, trained
 
 
@@ -282,7 +285,7 @@ SYSTEM = System(
     handlers={ItemFactors: client_update, Settle: client_settle},
     model=model,
     reply_bytes=upload_bytes,
-    learned=("user_factors", "previous_user_factors", "updated_round"),
+    learned=("user_factors", "updated_round", "previous_user_factors", "previous_round"),
     model_arrays=("item_factors",),
     private_arrays=("user_factors",),
 )

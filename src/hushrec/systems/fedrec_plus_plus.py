@@ -14,9 +14,11 @@ The round (Algorithms 1 and 2):
 If a denoiser is lost, the server begins the round again without it and without the clients assigned to it: what
 they did in this round does not count, so no noise stays in V. The others answer with the same numbers again.
 
-Threat model: the server is honest but curious; denoisers too, and they do not collude with it. One upload hides
-which items are rated, not how. Not protected: server and denoiser together know a client's virtual items;
-uploads of several rounds with `resample every-round` give the rated items by intersection.
+Threat model: the server is honest but curious; denoisers too, and they do not collude with it. What FedRec's
+uploads give away (see `fedrec`) these give away too. A denoiser's sums hide its own gradients only among much
+noise: a count below zero names an item that it rated, and with one client per denoiser (eta = n/2) the counts give
+that client's rated items as well; use few denoisers. Server and denoiser together know a client's virtual items.
+If a round begins again and a client was lost in between, the two sums of its denoiser differ by its noise.
 
 Symbols: U = user_factors, V = item_factors, I_u = rated items, I'_u = virtual items, eta = denoisers,
 c = participation times the number of clients, t = rounds done, T = num_rounds,
@@ -97,6 +99,11 @@ class DenoisedConfig(Protocol):
         ...
 
     @property
+    def num_factors(self) -> int:
+        """Length of the vectors."""
+        ...
+
+    @property
     def participation(self) -> float:
         """Share of clients that take part in a round."""
         ...
@@ -132,7 +139,7 @@ class DenoiserFactors(Message):
 
 @dataclass(frozen=True)
 class DenoisingSums(Message):
-    """Reveals: sums of noise less the denoiser's own gradients, and how many clients each sum stands for."""
+    """Reveals: sums of noise less the denoiser's own gradients, and counts; one below zero is an item it rated."""
 
     sender, receiver = Role.DENOISER, Role.SERVER
     items: Ragged = ragged(np.int32, low=0)
@@ -149,7 +156,7 @@ class ServerState:
     denoisers: Numbers
 
 
-def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+def init(num_clients: int, num_items: int, config: DenoisedConfig, draws: Draws) -> ServerState:
     """The server before the first round."""
     check_denoisers(config.denoisers, num_clients)
     start = fedrec.init(num_clients, num_items, config, draws)
@@ -243,11 +250,11 @@ def denoiser_update(
 
 
 def released(cohort: Cohort[RatingClients], listing: Listing, trained: ClientGradients) -> Reply:
-    """Eq. 9, refused by a denoiser that has nothing to hide its own gradients behind."""
-    assert isinstance(cohort.inbox, NoiseSums)
-    if not cohort.inbox.has_mail(cohort.numbers).all():
+    """Eq. 9, refused by a denoiser to whom no client sent anything."""
+    inbox = cohort.inboxes.get(Noise)
+    if not isinstance(inbox, NoiseSums) or not inbox.has_mail(cohort.numbers).all():
         raise HushrecError("a denoiser got no noise and would show its own gradients; ask it after its clients")
-    items, sums, counts = cohort.inbox.release(cohort.numbers, upload(listing, trained))
+    items, sums, counts = inbox.release(cohort.numbers, upload(listing, trained))
     return Reply(DenoisingSums(items, sums, counts))
 
 

@@ -56,7 +56,7 @@ class Config:
     def __post_init__(self) -> None:
         check(self.num_factors > 0, "--num-factors must be at least 1")
         check(self.num_rounds > 0, "--num-rounds must be at least 1")
-        check(self.learning_rate > 0, "--learning-rate must be above 0")
+        check(0 < self.learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
         check(0 < self.decay <= 1, "--decay must be in (0, 1]")
         check(self.regularization >= 0, "--regularization must not be below 0")
 
@@ -116,10 +116,8 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     learning_rate = config.learning_rate_in(round_number)
     step = Step(np.float32(learning_rate), np.float32(config.regularization), 0, False, False)
     user_factors = state.user_factors.copy()
-    users = RatingClients(
-        state.starts, state.items, state.ratings, len(state.item_factors), user_factors, user_factors.copy(),
-        np.zeros(len(user_factors), np.int32),
-    )  # fmt: skip
+    num_items = len(state.item_factors)
+    users = RatingClients.at_start(state.starts, state.items, state.ratings, num_items, user_factors)
     total = ExactSum.zeros(state.item_factors.shape, num_summands=len(user_factors))
     for first in range(0, len(user_factors), _BLOCK_USERS):
         rows = np.arange(first, min(first + _BLOCK_USERS, len(user_factors)))

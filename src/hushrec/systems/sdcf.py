@@ -71,7 +71,7 @@ class Config:
         check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
         check(self.num_factors > 0, "--num-factors must be at least 1")
         check(self.num_rounds > 0, "--num-rounds must be at least 1")
-        check(self.learning_rate > 0, "--learning-rate must be above 0")
+        check(0 < self.learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
         check(0 < self.decay <= 1, "--decay must be in (0, 1]")
 
     def learning_rate_in(self, round_number: int) -> float:
@@ -126,7 +126,7 @@ def train(
         listing = list_items(clients, rows, numbers, 0, draws.key("virtual-items"), 0)
     step = config.step(cohort.round_number, draws)
     trained = train_clients(clients, rows, numbers, item_factors, listing, step)
-    clients.updated_round[rows] = cohort.round_number
+    clients.updated(rows, cohort.round_number)
     return listing, trained
 
 

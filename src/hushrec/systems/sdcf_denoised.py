@@ -5,7 +5,8 @@ owner, so they can go to a denoiser like FedRec++'s noise.
 
 The round: as FedRec++, with SDCF's choice of items and SDCF's gradients. The Langevin noise on rated items stays.
 
-Threat model: as FedRec++; the Langevin noise on rated items is as in SDCF.
+Threat model: as FedRec++; the Langevin noise on rated items is as in SDCF. A denoiser lists all its rated items,
+without randomised response.
 
 Symbols: as in `sdcf` and `fedrec_plus_plus`.
 """
@@ -14,7 +15,6 @@ from dataclasses import dataclass
 
 from hushrec.draws import Draws
 from hushrec.models.pmf import RatingClients
-from hushrec.privacy.denoising import check_denoisers, draw_denoisers
 from hushrec.protocol import Cohort, Reply, Round, System
 from hushrec.settings import check, setting
 from hushrec.systems import fedrec, sdcf
@@ -31,14 +31,6 @@ class Config(sdcf.Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.denoisers >= 0, "--denoisers must not be below 0")
-
-
-def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
-    """The server before the first round."""
-    check_denoisers(config.denoisers, num_clients)
-    start = fedrec.init(num_clients, num_items, config, draws)
-    denoisers = draw_denoisers(config.denoisers, num_clients, draws)
-    return ServerState(start.item_factors, start.counted_round, denoisers)
 
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
@@ -71,7 +63,7 @@ SYSTEM = System(
     paper=plus_plus.PAPER,
     config=Config,
     messages=plus_plus.SYSTEM.messages,
-    init=init,
+    init=plus_plus.init,
     enrol=fedrec.enrol,
     round=server_round,
     handlers={
