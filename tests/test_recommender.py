@@ -7,7 +7,8 @@ import pytest
 
 import hushrec
 from hushrec.data import Interactions
-from hushrec.experiments.runs import RunSettings, read_run, run
+from hushrec.experiments.record import read_run
+from hushrec.experiments.runs import RunSettings, run
 from hushrec.recommender import RECOMMENDERS, Recommendation, Recommender
 from hushrec.runtime.checkpoint import digest
 from hushrec.systems import SYSTEMS

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import hushrec
 from hushrec.cli.app import app, exits_cleanly
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import RunSettings, read_run, run
+from hushrec.experiments.record import read_run
+from hushrec.experiments.runs import RunSettings, run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import SYSTEMS

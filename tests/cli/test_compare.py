@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 import hushrec
 from hushrec.cli.compare import compare, comparison_table
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import RunSettings, read_run, run, write_run
+from hushrec.experiments.record import read_run, write_run
+from hushrec.experiments.runs import RunSettings, run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import system_named

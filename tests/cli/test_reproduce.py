@@ -13,7 +13,7 @@ from hushrec.cli.app import app
 from hushrec.errors import HushrecError
 from hushrec.experiments import runs
 from hushrec.experiments.published import Row, Table
-from hushrec.experiments.runs import read_run
+from hushrec.experiments.record import read_run
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 TINY = {"num_rounds": 3, "num_factors": 5}

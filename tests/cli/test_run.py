@@ -14,7 +14,8 @@ from hushrec.cli.app import app
 from hushrec.cli.run import print_run
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Published
-from hushrec.experiments.runs import Run, RunSettings, read_run, run
+from hushrec.experiments.record import Run, read_run
+from hushrec.experiments.runs import RunSettings, run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import SYSTEMS

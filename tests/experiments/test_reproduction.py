@@ -9,8 +9,9 @@ import pytest
 import hushrec
 from hushrec.data import Interactions
 from hushrec.experiments.published import Row, Table, table_named
+from hushrec.experiments.record import read_run
 from hushrec.experiments.reproduction import Cell, Reproduced, lossless_pairs, reproduce_row
-from hushrec.experiments.runs import FoldProgress, RunSettings, read_run, splits_of
+from hushrec.experiments.runs import FoldProgress, RunSettings, splits_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
 from hushrec.settings import build

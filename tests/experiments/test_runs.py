@@ -12,17 +12,8 @@ import pytest
 import hushrec
 from hushrec.data import Interactions, k_folds
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import (
-    FoldProgress,
-    Run,
-    RunSettings,
-    evaluate,
-    load_fold,
-    read_run,
-    run,
-    splits_of,
-    write_run,
-)
+from hushrec.experiments.record import Run, read_run, write_run
+from hushrec.experiments.runs import FoldProgress, RunSettings, evaluate, load_fold, run, splits_of
 from hushrec.runtime.checkpoint import save_train
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build

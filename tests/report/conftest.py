@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 import hushrec
-from hushrec.experiments.runs import Run, RunSettings, run
+from hushrec.experiments.record import Run
+from hushrec.experiments.runs import RunSettings, run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import system_named

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import Run
+from hushrec.experiments.record import Run
 from hushrec.report.canvas import to_inline_svg, to_png, to_svg
 from hushrec.report.figures import (
     Box,

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from hushrec.experiments.runs import Run
+from hushrec.experiments.record import Run
 from hushrec.report.findings import caveats, likeness, same_as, summary
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from hushrec.errors import HushrecError
 from hushrec.experiments import published
-from hushrec.experiments.runs import Run
+from hushrec.experiments.record import Run
 from hushrec.protocol import Role
 from hushrec.report.page import SECTIONS, page, reveals, threat_model, write_report
 from hushrec.systems import SYSTEMS

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from hushrec.experiments import published
-from hushrec.experiments.runs import Run
+from hushrec.experiments.record import Run
 from hushrec.report.properties import digest_rows, provenance_rows, setting_rows
 from hushrec.report.tables import (
     MetricCell,

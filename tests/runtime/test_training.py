@@ -15,7 +15,8 @@ import pytest
 
 import hushrec
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import RunSettings, read_run, run
+from hushrec.experiments.record import read_run
+from hushrec.experiments.runs import RunSettings, run
 from hushrec.runtime.checkpoint import Progress, digest, load_progress, model_arrays, private_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, announce_compilation, run_job

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hushrec.cli.console import note, results
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import Run, read_run
+from hushrec.experiments.record import Run, read_run
 from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.figures import accuracy_against_bytes
 from hushrec.report.findings import caveats, same_as

@@ -15,7 +15,8 @@ from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
 from hushrec.data import load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import published_for
-from hushrec.experiments.runs import Run, RunSettings, SplitKind, run
+from hushrec.experiments.record import Run, SplitKind
+from hushrec.experiments.runs import RunSettings, run
 from hushrec.protocol import System
 from hushrec.report.tables import format_bytes
 from hushrec.runtime.in_process import RuntimeOptions

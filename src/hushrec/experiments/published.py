@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import NUM_FOLDS, Run
+from hushrec.experiments.record import Run
+from hushrec.experiments.runs import NUM_FOLDS
 from hushrec.settings import build, to_dict
 from hushrec.systems import system_named
 

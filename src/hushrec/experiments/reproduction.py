@@ -7,7 +7,8 @@ from pathlib import Path
 
 from hushrec.data import Interactions
 from hushrec.experiments.published import Row, Table
-from hushrec.experiments.runs import FoldResult, Run, RunSettings, Watch, run
+from hushrec.experiments.record import FoldResult, Run
+from hushrec.experiments.runs import RunSettings, Watch, run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import system_named

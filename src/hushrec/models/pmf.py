@@ -131,6 +131,34 @@ def _gram(width, rows, num_rows, out):
 
 
 @numba.njit(nogil=True, cache=True)
+def _local_vector(width, moved, mine, ratings, squares, step, gram, scratch):
+    """U' (Eq. 7, T_local steps, of which `moved` is the first), and whether its predictions can be used."""
+    share = np.float32(1.0) / np.float32(ratings.size)
+    weighted = zeros(width)
+    for rank in range(ratings.size):
+        weighted = weighted + ratings[rank] * load(mine, rank, width)
+    _gram(width, mine, ratings.size, gram)
+    local, total = moved, _times(width, gram, moved, scratch)
+    for _ in range(step.local_steps - 1):
+        gradient = share * (total - weighted) + step.regularization * local
+        local = local - step.learning_rate * gradient
+        total = _times(width, gram, local, scratch)
+    # DEVIATION: where the local steps explode, the virtual ratings of this round are the client's mean.
+    loss = dot(local, total) - np.float32(2.0) * dot(local, weighted) + squares
+    return local, loss <= np.float32(100.0) * squares
+
+
+@numba.njit(nogil=True, cache=True)
+def _times(width, matrix, row, scratch):
+    """A matrix times a row."""
+    store(scratch, 0, row)
+    total = zeros(width)
+    for factor in range(len(width)):
+        total = total + scratch[0, factor] * load(matrix, factor, width)
+    return total
+
+
+@numba.njit(nogil=True, cache=True)
 def _train(width, rated, rows, user_factors, previous, item_factors, listing, step, out):
     starts, items, ratings = rated
     learning_rate, regularization, local_steps, learns_virtual, is_sequential = step
@@ -166,26 +194,10 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
         mean_rating *= share
         moved = start - learning_rate * (share * total + regularization * start)
         # Eq. 1: virtual ratings are the client's mean, or predictions of U', trained locally by Eq. 7.
-        # The first local step is the step just made.
         local, is_predicted = moved, local_steps > 0
         if local_steps > 1:
-            weighted = zeros(width)
-            for rank in range(num_rated):
-                weighted = weighted + ratings[first + rank] * load(mine, rank, width)
-            _gram(width, mine, num_rated, gram)
-            for _ in range(local_steps - 1):
-                store(scratch, 0, local)
-                local_total = zeros(width)
-                for factor in range(len(width)):
-                    local_total = local_total + scratch[0, factor] * load(gram, factor, width)
-                local = local - learning_rate * (share * (local_total - weighted) + regularization * local)
-            # DEVIATION: where the local steps explode, the virtual ratings of this round are the client's mean.
-            store(scratch, 0, local)
-            local_total = zeros(width)
-            for factor in range(len(width)):
-                local_total = local_total + scratch[0, factor] * load(gram, factor, width)
-            loss = dot(local, local_total) - np.float32(2.0) * dot(local, weighted) + squares
-            is_predicted = loss <= np.float32(100.0) * squares
+            mine_rated = ratings[first : first + num_rated]
+            local, is_predicted = _local_vector(width, moved, mine, mine_rated, squares, step, gram, scratch)
         # U_u V_i - U'_u V_i is computed as (U_u - U'_u) V_i
         offset = np.float32(0.0) if is_predicted else mean_rating
         if learns_virtual:

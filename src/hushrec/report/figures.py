@@ -7,7 +7,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import Run
+from hushrec.experiments.record import Run
 from hushrec.report.canvas import PALETTE, PAPER, WIDTH_INCHES, new_figure, style
 from hushrec.report.tables import TrafficRow, format_bytes, is_error, labels, traffic_rows, up_and_down
 

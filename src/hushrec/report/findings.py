@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from hushrec.experiments.runs import Run
+from hushrec.experiments.record import Run
 from hushrec.report.tables import (
     DRIVING_ROLES,
     MetricRow,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import Run
+from hushrec.experiments.record import Run
 from hushrec.protocol import Message, System
 from hushrec.report.canvas import to_inline_svg
 from hushrec.report.deviations import Deviation, deviations

@@ -6,7 +6,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from hushrec.experiments.published import published_for
-from hushrec.experiments.runs import FoldResult, Run
+from hushrec.experiments.record import FoldResult, Run
 from hushrec.protocol import Role, System
 from hushrec.systems import system_named
 

@@ -1,0 +1,169 @@
+"""What a run is on disk: `run.json`, which `Run` describes, written at once or not at all."""
+
+import os
+import statistics
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from hushrec.errors import HushrecError
+
+SplitKind = Literal["folds", "random", "latest", "leave-one-out"]
+_TEMPORARY = ".run.json."
+
+
+@dataclass(frozen=True)
+class MessageCount:
+    """How much of one type of message a fold sent."""
+
+    type: str
+    sender: str
+    receiver: str
+    messages: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    """What came out of one fold."""
+
+    fold: int
+    metrics: dict[str, float]
+    model_sha256: str
+    clients_sha256: str | None
+    cpu_seconds: float
+    wall_seconds: float
+    sent_bytes: dict[str, int]
+    num_rounds: int
+    num_train: int
+    num_test: int
+    num_cold: int  # test ratings whose user or item has no training rating
+    messages: list[MessageCount]
+    curve: dict[str, list[float]]  # of the test metrics, a value per round
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What is needed to get the same numbers again."""
+
+    data_sha256: str
+    is_synthetic: bool
+    num_users: int
+    num_items: int
+    num_ratings: int
+    rating_range: tuple[float, float] | None
+    split: SplitKind
+    test_share: float
+    versions: dict[str, str]
+    machine: str
+    started: str  # ISO time
+
+
+@dataclass(frozen=True)
+class Run:
+    """A whole run, as `run.json` keeps it."""
+
+    system: str
+    data: str
+    seed: int
+    config: dict[str, Any]
+    provenance: Provenance
+    num_folds: int
+    at: tuple[int, ...] = (10,)
+    relevant_from: float | None = None
+    folds: list[FoldResult] = field(default_factory=list)
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Mean of every metric over the folds."""
+        return {name: statistics.fmean(values) for name, values in self._values().items()}
+
+    @property
+    def std(self) -> dict[str, float]:
+        """Population standard deviation of every metric over the folds."""
+        return {name: statistics.pstdev(values) for name, values in self._values().items()}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all folds are there."""
+        return len(self.folds) == self.num_folds
+
+    def _values(self) -> dict[str, list[float]]:
+        if not self.folds:
+            return {}
+        names = [name for name in self.folds[0].metrics if all(name in fold.metrics for fold in self.folds)]
+        return {name: [fold.metrics[name] for fold in self.folds] for name in names}
+
+    def summary(self) -> dict[str, Any]:
+        """The object that `run --json` prints; its names are a contract."""
+        names = (
+            "fold",
+            "metrics",
+            "model_sha256",
+            "clients_sha256",
+            "cpu_seconds",
+            "wall_seconds",
+            "sent_bytes",
+        )
+        folds = [{name: value for name, value in asdict(fold).items() if name in names} for fold in self.folds]
+        return {
+            "system": self.system,
+            "data": self.data,
+            "seed": self.seed,
+            "config": self.config,
+            "folds": [{k: v for k, v in fold.items() if v is not None} for fold in folds],
+            "mean": self.mean,
+            "std": self.std,
+        }
+
+
+def open_run(folder: Path, planned: Run, resume: bool) -> Run:
+    """The run to go on with: the planned one, or the one in the folder if it is the same."""
+    if folder.exists() and not folder.is_dir():
+        raise HushrecError(f"{folder} is a file; choose a folder for --out")
+    if not (folder / "run.json").exists():
+        # A run that was killed while it wrote its first file leaves only that behind.
+        if folder.exists() and not all(path.name.startswith(_TEMPORARY) for path in folder.iterdir()):
+            raise HushrecError(f"{folder} holds something that is not a run; choose an empty or new --out")
+        write_run(folder, planned)
+        return planned
+    if not resume:
+        raise HushrecError(f"{folder} holds a run already; add --resume to go on with it, or choose another --out")
+    kept = read_run(folder)
+    for name in ("system", "data", "seed", "config", "at", "relevant_from"):
+        _check_same(folder, name, getattr(kept, name), getattr(planned, name))
+    for name in ("data_sha256", "rating_range", "split", "test_share"):
+        _check_same(folder, name, getattr(kept.provenance, name), getattr(planned.provenance, name))
+    if any(fold.num_test == 0 for fold in kept.folds):
+        raise HushrecError(f"{folder} holds a model that was fitted to all ratings; choose another --out")
+    return replace(kept, num_folds=planned.num_folds, folds=kept.folds[: planned.num_folds])
+
+
+def _check_same(folder: Path, name: str, kept: object, planned: object) -> None:
+    if isinstance(kept, dict) and isinstance(planned, dict):
+        for key in planned:
+            _check_same(folder, key, kept.get(key), planned[key])
+    elif kept != planned:
+        raise HushrecError(f"{folder} holds a run with {name} {kept}, not {planned}; choose another --out")
+
+
+def write_run(folder: Path, kept: Run) -> None:
+    """Write `run.json` at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f"{_TEMPORARY}{os.getpid()}"
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1))
+    os.replace(temporary, folder / "run.json")
+
+
+def read_run(folder: Path) -> Run:
+    """The run that a folder holds."""
+    path = folder / "run.json"
+    if not path.exists():
+        raise HushrecError(f"{folder} is not a run; make one with: hushrec run ... --out {folder}")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Run)
+    except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
+        raise HushrecError(f"{path} is damaged ({error}); delete its folder and run again") from None
