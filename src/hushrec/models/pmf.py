@@ -131,13 +131,14 @@ def _gram(width, rows, num_rows, out):
 
 
 @numba.njit(nogil=True, cache=True)
-def _local_vector(width, moved, mine, ratings, squares, step, gram, scratch):
+def _local_vector(width, moved, rated_by, squares, step, gram, scratch):
     """U' (Eq. 7, T_local steps, of which `moved` is the first), and whether its predictions can be used."""
-    share = np.float32(1.0) / np.float32(ratings.size)
+    mine, ratings, first, num_rated = rated_by
+    share = np.float32(1.0) / np.float32(num_rated)
     weighted = zeros(width)
-    for rank in range(ratings.size):
-        weighted = weighted + ratings[rank] * load(mine, rank, width)
-    _gram(width, mine, ratings.size, gram)
+    for rank in range(num_rated):
+        weighted = weighted + ratings[first + rank] * load(mine, rank, width)
+    _gram(width, mine, num_rated, gram)
     local, total = moved, _times(width, gram, moved, scratch)
     for _ in range(step.local_steps - 1):
         gradient = share * (total - weighted) + step.regularization * local
@@ -148,7 +149,7 @@ def _local_vector(width, moved, mine, ratings, squares, step, gram, scratch):
     return local, loss <= np.float32(100.0) * squares
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, inline="always")
 def _times(width, matrix, row, scratch):
     """A matrix times a row."""
     store(scratch, 0, row)
@@ -196,8 +197,8 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
         # Eq. 1: virtual ratings are the client's mean, or predictions of U', trained locally by Eq. 7.
         local, is_predicted = moved, local_steps > 0
         if local_steps > 1:
-            mine_rated = ratings[first : first + num_rated]
-            local, is_predicted = _local_vector(width, moved, mine, mine_rated, squares, step, gram, scratch)
+            rated_by = (mine, ratings, first, num_rated)
+            local, is_predicted = _local_vector(width, moved, rated_by, squares, step, gram, scratch)
         # U_u V_i - U'_u V_i is computed as (U_u - U'_u) V_i
         offset = np.float32(0.0) if is_predicted else mean_rating
         if learns_virtual:
