@@ -29,19 +29,19 @@ def engine_run(rows, data, config, system, threads: int, num_rounds: int):
     return private.user_factors, state.item_factors
 
 
-def best(work: Callable[[], object], repeats: int) -> tuple[float, float]:
-    """Least CPU and wall seconds of some repeats, after one to warm up."""
-    work()
-    cpu, wall = [], []
-    for _ in range(repeats):
-        before = time.process_time(), time.perf_counter()
-        work()
-        cpu.append(time.process_time() - before[0])
-        wall.append(time.perf_counter() - before[1])
-    return min(cpu), min(wall)
+def best(repeats: int, *works: Callable[[], object]) -> list[tuple[float, float]]:
+    """Least CPU and wall seconds of each, run in turns so that a slow moment of the machine hits all alike."""
+    times: list[list[tuple[float, float]]] = [[] for _ in works]
+    for _ in range(repeats + 1):
+        for work, kept in zip(works, times, strict=True):
+            before = time.process_time(), time.perf_counter()
+            work()
+            kept.append((time.process_time() - before[0], time.perf_counter() - before[1]))
+    # The first turn warms up.
+    return [(min(cpu for cpu, _ in kept[1:]), min(wall for _, wall in kept[1:])) for kept in times]
 
 
-def compare(name: str, rho: int, num_rounds: int = 100, repeats: int = 3, reference_rounds: int = 0) -> None:
+def compare(name: str, rho: int, num_rounds: int = 100, repeats: int = 6, reference_rounds: int = 0) -> None:
     """Print the engine's time on one dataset beside the others'."""
     data = hushrec.load(name)
     rows = next(hushrec.k_folds(data)).train.by_user()
@@ -53,9 +53,12 @@ def compare(name: str, rho: int, num_rounds: int = 100, repeats: int = 3, refere
     users = system.enrol(numbers, rows, data.num_items, config, draws).user_factors.copy()
     key = draws.key("virtual-items")
     print(f"{system.name} rho {rho} on {name}, {num_rounds} rounds")
-    engine, wall = best(lambda: engine_run(rows, data, config, system, 1, num_rounds), repeats)
-    bare, _ = best(lambda: bare_run(rows, items, users, config, key, num_rounds), repeats)
-    _, two = best(lambda: engine_run(rows, data, config, system, 2, num_rounds), repeats)
+    (engine, wall), (bare, _), (_, two) = best(
+        repeats,
+        lambda: engine_run(rows, data, config, system, 1, num_rounds),
+        lambda: bare_run(rows, items, users, config, key, num_rounds),
+        lambda: engine_run(rows, data, config, system, 2, num_rounds),
+    )
     print(f"  engine, one thread     {engine:8.2f} s of CPU")
     print(f"  bare fused loop        {bare:8.2f} s of CPU; the engine takes {engine / bare:.2f} times it")
     print(f"  engine, two threads    {two:8.2f} s of wall time; {wall / two:.2f} times as fast as one")
@@ -64,6 +67,6 @@ def compare(name: str, rho: int, num_rounds: int = 100, repeats: int = 3, refere
         before = time.process_time()
         reference_run(rows, data.num_users, data.num_items, short, draws)
         slow = (time.process_time() - before) / reference_rounds
-        fast, _ = best(lambda: engine_run(rows, data, short, system, 1, reference_rounds), repeats)
+        [(fast, _)] = best(repeats, lambda: engine_run(rows, data, short, system, 1, reference_rounds))
         fast /= reference_rounds
         print(f"  NumPy, client by client{slow:8.3f} s per round; the engine is {slow / fast:.0f} times as fast")
