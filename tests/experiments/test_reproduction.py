@@ -59,7 +59,7 @@ def reproduced(
         (Cell("MAE", 0.75, 9.00, 0.50, 0.20), 0.25, False),  # our own spread is no excuse where theirs is given
         (Cell("client", 259.0, 0.5, 258, None), 1.0, True),  # no spread is given: one unit
         (Cell("client", 260.0, 0.5, 258, None), 2.0, False),
-        (Cell("client", 260.0, 2.5, 258, None), 2.0, True),  # no spread is given: our own, if it is larger
+        (Cell("client", 260.0, 2.5, 258, None), 2.0, False),  # no spread is given: one unit, whatever our own is
         (Cell("denoising", 0.0, 0.0, 0, None), 0.0, True),
     ],
 )

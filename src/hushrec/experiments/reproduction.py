@@ -31,11 +31,10 @@ class Cell:
 
     @property
     def is_within(self) -> bool | None:
-        """Whether ours lies within the published spread, or, where none is given, within one unit or our own."""
+        """Whether ours lies within the published spread, or, where none is given, within one unit."""
         if self.difference is None:
             return None
-        spread = max(1.0, self.ours_std) if self.published_std is None else self.published_std
-        return abs(self.difference) <= spread
+        return abs(self.difference) <= (1.0 if self.published_std is None else self.published_std)
 
 
 @dataclass(frozen=True)
