@@ -25,7 +25,9 @@ LAYERS = [
     {"systems"},
     {"runtime"},
     {"experiments"},
+    {"deploy"},
     {"report", "recommender"},
+    {"serving"},
     {"cli"},
     {"__init__"},
 ]
