@@ -291,6 +291,8 @@ class System(Generic[Config, Server, Private]):
     learned: tuple[str, ...] = ()  # the fields of Private that training changes: what a checkpoint holds
     model_arrays: tuple[str, ...] = ()  # the fields of Server that are its result
     private_arrays: tuple[str, ...] = ()  # the fields of Private that are each party's own result
+    own_model: Callable[..., Scorer] | None = None  # (private, config, rating_range): what a party can use alone
+    server_ranks: bool = False  # whether the driving side alone can rank items for users
 
 
 # --- Transcript ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hushrec.systems.sdcf import Config
 
 from .runs import HAND_WORKED, digest, hand_worked, run, some_ratings
 
-GOLDEN = "e6f0ea17468b0f72414b507b2f948c18b325e8c7067ab9256d1b91f02d95a16e"
+GOLDEN = "a5944d0cc42ec1d3d63b93c8ef6a78e9266b71c96838d8f9803523dd7609c404"
 TINY = {"flip": 0.25, "report_if_set": 0.75, "report_if_unset": 0.1, "temperature": 0.0, "learning_rate": 0.01}
 TELL_ALL = {"flip": 0.0, "report_if_set": 1.0, "report_if_unset": 1.0, "temperature": 0.0}
 

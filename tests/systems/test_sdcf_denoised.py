@@ -13,7 +13,7 @@ from hushrec.systems.sdcf import Config
 from .runs import assert_same, digest, hand_worked, losing, run, some_ratings
 from .test_sdcf import TELL_ALL, TINY
 
-GOLDEN = "034ddc8524757ab4045cb0e5337c7229fcea9d083ba61d63d84f72529eb59d91"
+GOLDEN = "1ed9a74f508dbf85f0be8267cf97e6e21068249bfd2b9b44fc7fb259031b916b"
 TELL_RATED = {"flip": 0.0, "report_if_set": 1.0, "report_if_unset": 0.0, "temperature": 0.0}
 
 

@@ -75,6 +75,7 @@ class Run:
     at: tuple[int, ...] = (10,)
     relevant_from: float | None = None
     folds: list[FoldResult] = field(default_factory=list)
+    party: Literal["all", "server", "node"] = "all"  # whose arrays the folder holds; all: a simulation
 
     @property
     def mean(self) -> dict[str, float]:

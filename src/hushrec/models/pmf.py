@@ -42,6 +42,7 @@ class RatingClients:
     updated_round: NDArray[np.int32]  # of `user_factors`
     previous_user_factors: Factors
     previous_round: NDArray[np.int32]  # of `previous_user_factors`
+    item_factors: Factors  # as sent at the end of a run; zero before
 
     @classmethod
     def enrol(
@@ -63,7 +64,9 @@ class RatingClients:
     ) -> "RatingClients":
         """Clients with these vectors before any update."""
         rounds = np.zeros(len(user_factors), np.int32)
-        return cls(starts, items, ratings, num_items, user_factors, rounds, user_factors.copy(), rounds.copy())
+        item_factors = np.zeros((num_items, user_factors.shape[1]), np.float32)
+        previous = user_factors.copy(), rounds.copy()
+        return cls(starts, items, ratings, num_items, user_factors, rounds, *previous, item_factors)
 
     def num_ratings(self) -> NDArray[np.int64]:
         """Ratings of each client."""

@@ -132,9 +132,10 @@ class ItemGradients(Message):
 
 @dataclass(frozen=True)
 class Settle(Message):
-    """Reveals: whether the client's last update counted."""
+    """Reveals: the server's final model, and whether the client's last update counted."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
+    item_factors: Factors = shared(np.float32, 2)
     counted_round: Numbers = each(np.int32, low=0)
 
 
@@ -204,13 +205,14 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     counted_round[answer.came(clients)] = round_number
     state = replace(state, item_factors=item_factors.astype(np.float32), counted_round=counted_round)
     if round_number == config.num_rounds:
-        yield from settle(state.counted_round)
+        yield from settle(state.item_factors, state.counted_round)
     return state
 
 
-def settle(counted_round: Numbers) -> Round[None]:
-    """Tell all clients whether their last update counted, so that their vectors are final."""
-    yield Ask(np.arange(len(counted_round), dtype=np.int32), Settle(counted_round), Collect())
+def settle(item_factors: Factors, counted_round: Numbers) -> Round[None]:
+    """Send all clients the final V, and whether their last update counted: all they need to recommend."""
+    clients = np.arange(len(counted_round), dtype=np.int32)
+    yield Ask(clients, Settle(item_factors, counted_round), Collect())
 
 
 def train(
@@ -246,8 +248,9 @@ def upload(listing: Listing, trained: ClientGradients) -> ItemGradients:
 
 
 def client_settle(cohort: Cohort[RatingClients], request: Settle, _config: object, _draws: Draws) -> Reply:
-    """Keep or undo the last update."""
+    """Keep or undo the last update, and keep the final V."""
     cohort.private.settle(cohort.rows, request.counted_round)
+    cohort.private.item_factors[:] = request.item_factors
     return Reply(Settled())
 
 
@@ -256,8 +259,19 @@ def model(
 ) -> FactorModel:
     """V, and every client's U_u with the updates that counted."""
     user_factors = clients.settled_factors(state.counted_round)
+    return _factor_model(user_factors, state.item_factors, config, rating_range)
+
+
+def own_model(clients: RatingClients, config: Schedule, rating_range: tuple[float, float] | None) -> FactorModel:
+    """What clients have after the last round: their own U_u, and V as it was sent to them."""
+    return _factor_model(clients.user_factors, clients.item_factors, config, rating_range)
+
+
+def _factor_model(
+    user_factors: Factors, item_factors: Factors, config: Schedule, rating_range: tuple[float, float] | None
+) -> FactorModel:
     rates = np.array([config.learning_rate_in(number) for number in range(1, config.num_rounds + 1)])
-    return FactorModel(user_factors, state.item_factors, rating_range, rates, config.regularization)
+    return FactorModel(user_factors, item_factors, rating_range, rates, config.regularization)
 
 
 def upload_bytes(clients: RatingClients, config: Config) -> NDArray[np.int64]:
@@ -285,7 +299,8 @@ SYSTEM = System(
     handlers={ItemFactors: client_update, Settle: client_settle},
     model=model,
     reply_bytes=upload_bytes,
-    learned=("user_factors", "updated_round", "previous_user_factors", "previous_round"),
+    learned=("user_factors", "updated_round", "previous_user_factors", "previous_round", "item_factors"),
     model_arrays=("item_factors",),
     private_arrays=("user_factors",),
+    own_model=own_model,
 )

@@ -70,6 +70,7 @@ from hushrec.systems.fedrec import (
     client_settle,
     enrol,
     model,
+    own_model,
     settle,
     train,
     upload,
@@ -170,7 +171,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     item_factors = state.item_factors - config.learning_rate_in(round_number) * outcome.total.mean()  # Eq. 6
     state = outcome.settled(state, item_factors, round_number, draws)
     if round_number == config.num_rounds:
-        yield from settle(state.counted_round)
+        yield from settle(state.item_factors, state.counted_round)
     return state
 
 
@@ -286,4 +287,5 @@ SYSTEM = System(
     learned=fedrec.SYSTEM.learned,
     model_arrays=("item_factors",),
     private_arrays=("user_factors",),
+    own_model=own_model,
 )

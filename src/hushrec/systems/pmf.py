@@ -183,4 +183,5 @@ SYSTEM = System(
     model=model,
     reply_bytes=lambda rows, _config: 8 * np.diff(rows.starts),
     model_arrays=("item_factors", "user_factors"),
+    server_ranks=True,
 )

@@ -56,6 +56,7 @@ class Config:
     temperature: float = setting(0.1, "factor on the deviation of the Langevin noise; 1 as published")
     prior_shape: float = setting(2.0, "shape of the Gamma prior of Lambda")
     prior_scale: float = setting(0.05, "scale of the Gamma prior of Lambda")
+    prior_seed: int = setting(0, "of Lambda, which server and clients all know")
     participation: float = setting(1.0, "share of clients that take part in a round")
     num_factors: int = setting(20, "length of the vectors")
     num_rounds: int = setting(100, "rounds")
@@ -82,7 +83,8 @@ class Config:
         """How clients train in a round."""
         learning_rate = self.learning_rate_in(round_number)
         # DEVIATION: Lambda is drawn once from its prior, not sampled along with the factors.
-        prior = draws.generator("precisions").gamma(self.prior_shape, self.prior_scale, (1, self.num_factors))
+        public = Draws(self.prior_seed).generator("precisions")
+        prior = public.gamma(self.prior_shape, self.prior_scale, (1, self.num_factors))
         # DEVIATION: the published deviation sqrt(gamma) is scaled by `temperature`; at 1 the noise drowns
         # what ML-100K teaches (MAE 1.1).
         deviation = self.temperature * learning_rate**0.5
@@ -103,7 +105,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     counted_round[answer.came(clients)] = round_number
     state = replace(state, item_factors=item_factors, counted_round=counted_round)
     if round_number == config.num_rounds:
-        yield from settle(state.counted_round)
+        yield from settle(state.item_factors, state.counted_round)
     return state
 
 
@@ -142,6 +144,11 @@ def model(
     return replace(fedrec.model(state, clients, config, rating_range), sums_gradients=True)
 
 
+def own_model(clients: RatingClients, config: Config, rating_range: tuple[float, float] | None) -> FactorModel:
+    """What clients have after the last round: their own U_u, and V as it was sent to them."""
+    return replace(fedrec.own_model(clients, config, rating_range), sums_gradients=True)
+
+
 def upload_bytes(clients: RatingClients, config: Config) -> NDArray[np.int64]:
     """Expected size of each client's upload."""
     share_set = config.flip / 2 + (1 - config.flip) * clients.num_ratings() / clients.num_items
@@ -171,4 +178,5 @@ SYSTEM = System(
     learned=fedrec.SYSTEM.learned,
     model_arrays=("item_factors",),
     private_arrays=("user_factors",),
+    own_model=own_model,
 )

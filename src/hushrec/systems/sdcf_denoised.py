@@ -39,7 +39,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     item_factors = state.item_factors - outcome.total.to_float()
     state = outcome.settled(state, item_factors, round_number, draws)
     if round_number == config.num_rounds:
-        yield from fedrec.settle(state.counted_round)
+        yield from fedrec.settle(state.item_factors, state.counted_round)
     return state
 
 
@@ -77,4 +77,5 @@ SYSTEM = System(
     learned=fedrec.SYSTEM.learned,
     model_arrays=("item_factors",),
     private_arrays=("user_factors",),
+    own_model=sdcf.own_model,
 )
