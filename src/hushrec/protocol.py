@@ -333,12 +333,17 @@ class Transcript:
     def record(self, sent: Recorded, payload_bytes: int) -> None:
         """Take note of one batch."""
         tally = Tally(len(sent.numbers), sent.message.num_rows, payload_bytes)
-        key = (sent.round_number, type(sent.message))
+        self.count(sent.round_number, type(sent.message), tally)
+        if self._keep_payloads:
+            with self._lock:
+                self.recorded.append(sent)
+
+    def count(self, round_number: int, message_type: type[Message], tally: Tally) -> None:
+        """Count what was sent without having seen inside: sealed mail."""
+        key = (round_number, message_type)
         with self._lock:
             known = self.tallies.get(key)
             self.tallies[key] = tally if known is None else known + tally
-            if self._keep_payloads:
-                self.recorded.append(sent)
 
     def total(self, *message_types: type[Message]) -> Tally:
         """All that was sent of these types."""

@@ -1,13 +1,260 @@
-"""The server's side of a job."""
+"""The server's side of a job: enrol the nodes, run the rounds, keep what comes out.
 
+A run's folder on the server, `runs/NAME`, holds the operator's `order.json` and `items.msgpack`, who hosts whom
+(`hosts.msgpack`), the checkpoint (`fold-1/state.npz`), `progress.json` for whoever watches, in the end `run.json`.
+Nothing in it is private to a client.
+"""
+
+import os
+import time
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data import Interactions
+from hushrec.deploy.enrolment import ids_of, numbers_digest
+from hushrec.deploy.identity import KeyCard, check_key_card
+from hushrec.deploy.measuring import joined
+from hushrec.deploy.orders import (
+    Assignment,
+    Attempt,
+    Catalogue,
+    Enrolled,
+    HostEntry,
+    Hosts,
+    Invitation,
+    Measure,
+    Measured,
+    Order,
+    Ready,
+)
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.experiments.record import FoldResult, MessageCount, write_run
+from hushrec.experiments.runs import RunSettings, planned_run
+from hushrec.protocol import Transcript
+from hushrec.runtime.checkpoint import (
+    Progress,
+    digest,
+    load_progress,
+    model_arrays,
+    save_progress,
+    save_train,
+    write_private_file,
+)
+from hushrec.runtime.over_network import Caller, NodesLost, OverNetwork
+from hushrec.runtime.packets import Kind, Packet, about
+from hushrec.runtime.rounds import run_rounds
 from hushrec.runtime.transport import Transport
+from hushrec.settings import build
+from hushrec.systems import system_named
+
+Status = Literal["running", "paused", "failed", "done"]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """How a run is doing: `progress.json`."""
+
+    status: Status
+    attempt: int
+    round_number: int = 0
+    num_rounds: int = 0
+    sent_bytes: int = 0
+    seconds: dict[str, float] = {}  # of the rounds so far, by what they were spent on
+    lost: dict[str, str] = {}  # nodes, and why
+    reason: str = ""
+
+
+def read_report(folder: Path) -> Report | None:
+    """How the run in a folder is doing; None before its first round."""
+    try:
+        return msgspec.json.decode((folder / "progress.json").read_bytes(), type=Report)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
 
 
 def drive(transport: Transport, nodes: list[str], folder: Path, job: bytes) -> None:
-    """Placeholder while the engines are built: calls every node a few times."""
-    for round_number in range(3):
-        delivery = transport.call("echo", {node: job for node in nodes}, round_number, 10.0)
-        with (folder / "echo.log").open("a") as log:
-            log.write(f"{round_number} {sorted(delivery.replies)} {delivery.lost}\n")
+    """Run all that is left of a run, or as far as it gets; its end is told in `progress.json`."""
+    attempt = msgspec.json.decode(job, type=Attempt)
+    run = _ServerRun(folder / "runs" / attempt.run_name, attempt)
+    try:
+        run.go(transport, nodes)
+    except NodesLost as error:
+        run.report("paused", lost=error.lost, reason=str(error))
+    except HushrecError as error:
+        run.report("failed", reason=str(error))
+
+
+class _ServerRun:
+    """One job of a run."""
+
+    def __init__(self, folder: Path, attempt: Attempt) -> None:
+        self._folder, self._attempt = folder, attempt
+        self._order = msgspec.json.decode((folder / "order.json").read_bytes(), type=Order)
+        self._catalogue = msgspec.msgpack.decode((folder / "items.msgpack").read_bytes(), type=Catalogue)
+        self._system = system_named(self._order.system)
+        self._config = build(self._system.config, self._order.config)
+        self._progress: Progress | None = None
+        self._seconds: dict[str, float] = {}
+
+    def go(self, transport: Transport, nodes: Collection[str]) -> None:
+        """Enrol, run, measure, keep."""
+        order, started = self._order, time.perf_counter()
+        # Numbers of calls rise over all attempts, so that nodes can tell new packets from replayed ones.
+        caller = Caller(transport, bytes.fromhex(order.run_id), order.timeout_seconds, self._attempt.attempt << 32)
+        present = sorted(set(nodes) - set(self._attempt.away))
+        self.report("running")
+        hosts = self._enrol(caller, present)
+        members = {host.card.name: np.sort(np.array(host.numbers, np.int32)) for host in hosts.hosts}
+        num_clients = sum(map(len, members.values()))
+        progress = self._open(num_clients)
+        network = OverNetwork(
+            self._system, self._config, Draws(order.seed), members, caller, progress.transcript, self._attempt.away
+        )
+        self._seconds = network.seconds
+        self._seconds["enrol"] = time.perf_counter() - started
+        run_rounds(self._system, self._config, progress, network, self._keep)
+        measured = self._measure(caller, [name for name in present if name in members])
+        self._finish(progress, num_clients, measured)
+
+    def report(
+        self,
+        status: Literal["running", "paused", "failed", "done"],
+        lost: dict[str, str] | None = None,
+        reason: str = "",
+    ) -> None:
+        """Tell whoever watches."""
+        progress = self._progress
+        sent = 0 if progress is None else sum(progress.transcript.sent_bytes().values())
+        round_number = 0 if progress is None else progress.round_number
+        seconds = {what: round(spent, 4) for what, spent in self._seconds.items()}
+        report = Report(
+            status, self._attempt.attempt, round_number, self._config.num_rounds, sent, seconds, lost or {}, reason
+        )
+        temporary = self._folder / f".progress.json.{os.getpid()}"
+        temporary.write_bytes(msgspec.json.encode(report))
+        os.replace(temporary, self._folder / "progress.json")
+
+    def _enrol(self, caller: Caller, present: list[str]) -> Hosts:
+        """Who hosts whom: asked at the start of the run, and the same from then on."""
+        order, path = self._order, self._folder / "hosts.msgpack"
+        seed = order.seed if order.shares_seed else None
+        invitation = Invitation(order.system, order.config, seed, self._catalogue, order.rating_range, order.relay)
+        known = msgspec.msgpack.decode(path.read_bytes(), type=Hosts) if path.exists() else None
+        if known is not None:
+            present = [host.card.name for host in known.hosts if host.card.name in present]
+        enrolled = self._call(caller, "enrol", Kind.ENROL, dict.fromkeys(present, invitation), Enrolled)
+        numbers = _dealt(enrolled) if known is None else {host.card.name: host.numbers for host in known.hosts}
+        assignments = {name: Assignment(numbers[name]) for name in present}
+        cards = self._call(caller, "assign", Kind.ASSIGN, assignments, KeyCard)
+        if known is None:
+            entries = [HostEntry(cards[name], numbers[name]) for name in present]
+            pad_bytes = max(entry.letter_bytes for entry in enrolled.values()) if order.relay == "onion" else 0
+            known = Hosts(entries, pad_bytes)
+        else:
+            changed = [HostEntry(cards.get(host.card.name, host.card), host.numbers) for host in known.hosts]
+            known = Hosts(changed, known.pad_bytes)
+        self._check_cards(known)
+        write_private_file(path, msgspec.msgpack.encode(known))
+        self._call(caller, "start", Kind.START, dict.fromkeys(present, known), Ready)
+        return known
+
+    def _check_cards(self, hosts: Hosts) -> None:
+        root = (self._folder.parent.parent / "server" / "startup" / "rootCA.pem").read_bytes()
+        for host in hosts.hosts:
+            run_id = bytes.fromhex(self._order.run_id)
+            check_key_card(host.card, root, run_id, numbers_digest(host.numbers))
+
+    def _call(self, caller: Caller, phase: str, kind: Kind, requests: dict[str, Any], reply: type[Any]) -> Any:
+        sequence = caller.next_sequence()
+        packets = {
+            name: Packet(kind, caller.run_id, self._round_number(), sequence, msgspec.msgpack.encode(request))
+            for name, request in requests.items()
+        }
+        answers = caller.call(phase, packets, self._round_number())
+        return {name: about(answer, reply) for name, answer in answers.items()}
+
+    def _round_number(self) -> int:
+        return self._progress.round_number if self._progress else 0
+
+    def _open(self, num_clients: int) -> Progress:
+        draws = Draws(self._order.seed)
+        state = self._system.init(num_clients, len(self._catalogue.ids), self._config, draws)
+        progress = Progress(state, None, Transcript())
+        path = self._folder / "fold-1" / "state.npz"
+        self._progress = load_progress(path, self._system, progress) if path.exists() else progress
+        return self._progress
+
+    def _keep(self, progress: Progress) -> None:
+        save_progress(self._folder / "fold-1" / "state.npz", self._system, progress)
+        self.report("running")
+
+    def _measure(self, caller: Caller, present: list[str]) -> list[Measured]:
+        measure = Measure(self._order.at, self._order.relevant_from)
+        answers = self._call(caller, "measure", Kind.EVALUATE, dict.fromkeys(present, measure), Measured)
+        return [answers[name] for name in present]
+
+    def _finish(self, progress: Progress, num_clients: int, measured: list[Measured]) -> None:
+        transcript = progress.transcript
+        totals = [(kind, transcript.total(kind)) for kind in self._system.messages]
+        fold = FoldResult(
+            fold=1,
+            metrics=joined(measured),
+            model_sha256=digest(model_arrays(self._system, progress.state)),
+            clients_sha256=None,
+            cpu_seconds=progress.cpu_seconds,
+            wall_seconds=progress.wall_seconds,
+            sent_bytes=transcript.sent_bytes(),
+            num_rounds=progress.round_number,
+            num_train=sum(part.num_train for part in measured),
+            num_test=sum(part.num_test for part in measured),
+            num_cold=sum(part.num_cold for part in measured),
+            messages=[
+                MessageCount(
+                    kind.__name__, kind.sender, kind.receiver, tally.messages, tally.rows, tally.payload_bytes
+                )
+                for kind, tally in totals
+            ],
+            curve={},
+        )
+        order, known = self._order, self._known(num_clients)
+        save_train(self._folder / "fold-1" / "train.npz", known)
+        plan = planned_run(self._system, self._config, known, RunSettings(order.seed, at=order.at))
+        write_run(self._folder, replace(plan, relevant_from=order.relevant_from, folds=[fold], party="server"))
+        self.report("done")
+
+    def _known(self, num_clients: int) -> Interactions:
+        """What the server knows of the data: the items and how many clients there are, no rating."""
+        order, catalogue = self._order, self._catalogue
+        titles = None if catalogue.titles is None else np.array(catalogue.titles, np.str_)
+        none: NDArray[np.int32] = np.empty(0, np.int32)
+        return Interactions(
+            none, none, np.empty(0, np.float32), None, None, np.arange(num_clients),
+            ids_of(catalogue.ids, catalogue.are_numbers), titles, order.rating_range, order.data_name,
+            order.data_sha256, order.is_synthetic,
+        )  # fmt: skip
+
+
+def _dealt(enrolled: dict[str, Enrolled]) -> dict[str, list[int]]:
+    """Numbers of clients: as agreed on beforehand by all nodes, or dealt in the order of the nodes' names."""
+    agreed = {name: entry.numbers for name, entry in enrolled.items() if entry.numbers is not None}
+    if agreed and len(agreed) < len(enrolled):
+        missing = ", ".join(sorted(set(enrolled) - set(agreed)))
+        raise HushrecError(
+            f"some nodes have agreed numbers of clients, not {missing}; use --numbers on all or none"
+        )
+    if agreed:
+        joined_numbers = np.sort(np.concatenate([np.array(numbers, np.int64) for numbers in agreed.values()]))
+        if not np.array_equal(joined_numbers, np.arange(len(joined_numbers))):
+            raise HushrecError("the agreed numbers of clients are not 0, 1, 2, ... each on one node; agree again")
+        return {name: list(numbers) for name, numbers in agreed.items() if numbers is not None}
+    dealt, first = {}, 0
+    for name in sorted(enrolled):
+        dealt[name] = list(range(first, first + enrolled[name].num_clients))
+        first += enrolled[name].num_clients
+    return dealt

@@ -1,16 +1,279 @@
-"""A node's side of a job: packets in, packets out."""
+"""A node's side of a run: its own file of ratings, its private state on its own disk, packets in and out.
 
+A kit's folder has `startup/` (certificates, from `deploy init`) and `private/` (readable by its user only): the
+settings that `deploy node` wrote, the mail key, the secret seed, and per run the private vectors and the ratings
+that were trained on. State is on disk before a reply leaves, so a node can die at any moment and answer again.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hushrec.deploy.enrolment import NodeSettings, clients_of, letter_bytes, numbers_digest, read_settings
+from hushrec.deploy.identity import check_key_card, key_card, mail_key
+from hushrec.deploy.kits import node_names
+from hushrec.deploy.measuring import measure
+from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Ready
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.privacy.exact_sum import DivergedError
+from hushrec.protocol import Numbers
+from hushrec.runtime.checkpoint import (
+    load_train,
+    read_arrays,
+    restore_private,
+    save_train,
+    write_arrays,
+    write_private_file,
+)
+from hushrec.runtime.node import Node
+from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
+from hushrec.runtime.post import Host, Post
+from hushrec.runtime.wire import WireError
+from hushrec.settings import build
+from hushrec.systems import system_named
+
+
+class Refused(HushrecError):
+    """What a node will not do, and may say so to the server: no word of it is private."""
 
 
 class Site:
-    """Placeholder while the engines are built: answers with what it got."""
+    """One node, behind packets."""
 
-    def handle(self, packet: bytes) -> bytes:
-        """The reply to one packet."""
-        return packet
+    def __init__(self, kit: Path) -> None:
+        self._kit = kit
+        self._settings = read_settings(kit)
+        self._root = (kit / "startup" / "rootCA.pem").read_bytes()
+        self._runs: dict[bytes, _NodeRun] = {}
+
+    def handle(self, data: bytes) -> bytes:
+        """The reply to one packet; whatever is wrong with it, a refusal."""
+        try:
+            packet = decode_packet(data, self._settings.max_packet_bytes)
+        except WireError as error:
+            self._log("refused", reason=str(error))
+            raise
+        try:
+            reply = self._answer(packet, data)
+            self._log("served", packet)
+        except Exception as error:
+            reply = packet.refusal(_refusal(error))
+            self._log("refused", packet, reason=str(error) if isinstance(error, HushrecError) else repr(error))
+        return encode_packet(reply)
+
+    def _answer(self, packet: Packet, data: bytes) -> Packet:
+        folder = self._kit / "private" / "runs" / packet.run_id.hex()
+        if packet.kind == Kind.ENROL:
+            self._runs[packet.run_id] = _NodeRun.enrol(
+                self._kit, folder, self._settings, about(packet, Invitation)
+            )
+        if packet.run_id not in self._runs:
+            self._runs[packet.run_id] = _NodeRun.reopen(self._kit, folder, self._settings)
+        run = self._runs[packet.run_id]
+        run.check_new(packet, data)
+        steps: dict[Kind, Callable[[], Packet]] = {
+            Kind.ENROL: lambda: packet.reply(run.enrolled()),
+            Kind.ASSIGN: lambda: packet.reply(run.assign(packet.run_id, about(packet, Assignment))),
+            Kind.START: lambda: packet.reply(run.start(packet.run_id, about(packet, Hosts), self._root)),
+            Kind.ASK: lambda: run.answer(packet),
+            Kind.RELAY: lambda: run.answer(packet),
+            Kind.EVALUATE: lambda: packet.reply(run.measure(about(packet, Measure))),
+        }
+        if packet.kind not in steps:
+            raise Refused("a packet that only a node sends")
+        return steps[packet.kind]()
+
+    def _log(self, event: str, packet: Packet | None = None, reason: str = "") -> None:
+        """One line of JSON in the node's own log, without anything private."""
+        entry: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
+        if packet is not None:
+            entry |= {
+                "kind": packet.kind.name.lower(),
+                "round": packet.round_number,
+                "run": packet.run_id.hex()[:8],
+            }
+        if reason:
+            entry["reason"] = reason
+        path = self._kit / "private" / "node.log"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as log:
+            log.write(json.dumps(entry) + "\n")
 
 
 def open_site(kit: Path) -> Site:
     """The site that a kit's folder describes."""
-    return Site()
+    return Site(kit)
+
+
+def _refusal(error: Exception) -> Refusal:
+    """What the server is told. Words about the node's own files stay on the node."""
+    if isinstance(error, DivergedError):
+        return Refusal(str(error), is_final=True)
+    if isinstance(error, Refused):
+        return Refusal(str(error), is_final=True)
+    if isinstance(error, WireError) or type(error).__module__.startswith("hushrec.privacy"):
+        return Refusal(str(error))
+    return Refusal("cannot; its own log (private/node.log) says why")
+
+
+class _NodeRun:
+    """One run on this node: what it was invited to, who takes part, the private state."""
+
+    def __init__(self, kit: Path, folder: Path, settings: NodeSettings, invitation: Invitation) -> None:
+        self._kit, self._folder, self._settings, self.invitation = kit, folder, settings, invitation
+        self.system = system_named(invitation.system)
+        self.config = build(self.system.config, invitation.config)
+        self._node: Node | None = None
+        self._last = (-1, 0, b"")  # sequence, round, digest of the last packet
+
+    @classmethod
+    def enrol(cls, kit: Path, folder: Path, settings: NodeSettings, invitation: Invitation) -> "_NodeRun":
+        """Take part in a run, for the first time or again after a restart of the server."""
+        _check_consent(settings, invitation)
+        run = cls(kit, folder, settings, invitation)
+        known = folder / "invitation.msgpack"
+        if known.exists():
+            if known.read_bytes() != msgspec.msgpack.encode(invitation):
+                raise Refused("the same run with other settings; order a new run")
+            run._restore()
+        else:
+            clients = clients_of(settings, invitation.catalogue, invitation.rating_range)
+            save_train(folder / "fold-1" / "train.npz", clients.train)
+            write_arrays(folder / "numbers.npz", {} if clients.numbers is None else {"agreed": clients.numbers})
+            write_private_file(known, msgspec.msgpack.encode(invitation))
+        return run
+
+    @classmethod
+    def reopen(cls, kit: Path, folder: Path, settings: NodeSettings) -> "_NodeRun":
+        """Go on with a run in a new process."""
+        known = folder / "invitation.msgpack"
+        if not known.exists():
+            raise Refused("a packet of a run that this node does not take part in")
+        run = cls(kit, folder, settings, msgspec.msgpack.decode(known.read_bytes(), type=Invitation))
+        run._restore()
+        return run
+
+    def check_new(self, packet: Packet, data: bytes) -> None:
+        """Refuse a packet that was here before, unless it is the last one, asked for again."""
+        sequence, round_number, digest = self._last
+        now = blake2b(data, digest_size=16).digest()
+        is_repeated = packet.sequence == sequence and now == digest
+        if not is_repeated and (packet.sequence <= sequence or packet.round_number < round_number):
+            raise WireError("a packet that is replayed or altered")
+        self._last = (packet.sequence, packet.round_number, now)
+
+    def enrolled(self) -> Enrolled:
+        """How many clients are here."""
+        train = self._train()
+        agreed = read_arrays(self._folder / "numbers.npz").get("agreed")
+        numbers = None if agreed is None else agreed.tolist()
+        private = self._private(np.arange(train.num_users, dtype=np.int32))
+        return Enrolled(train.num_users, numbers, letter_bytes(self.system, private, self.config))
+
+    def assign(self, run_id: bytes, assignment: Assignment) -> Any:
+        """Keep the clients' numbers; the card that proves whose mail key this is."""
+        numbers = np.array(assignment.numbers, np.int32)
+        kept = read_arrays(self._folder / "numbers.npz")
+        known = kept.get("assigned", kept.get("agreed"))
+        if known is not None and not np.array_equal(known, numbers):
+            raise Refused("other numbers than were agreed on or assigned before")
+        if len(numbers) != self._train().num_users or len(np.unique(numbers)) != len(numbers):
+            raise Refused("not one number for each client")
+        write_arrays(self._folder / "numbers.npz", kept | {"assigned": numbers})
+        return key_card(self._kit, run_id, numbers_digest(assignment.numbers))
+
+    def start(self, run_id: bytes, hosts: Hosts, root: bytes) -> Ready:
+        """Check everybody's card, and be ready for the first ask."""
+        strangers = {host.card.name for host in hosts.hosts} - set(node_names(self._kit))
+        if strangers:
+            raise Refused(f"{len(strangers)} hosts that are not nodes of this federation")
+        for host in hosts.hosts:
+            check_key_card(host.card, root, run_id, numbers_digest(host.numbers))
+        write_private_file(self._folder / "hosts.msgpack", msgspec.msgpack.encode(hosts))
+        self._node = self._open_node()
+        return Ready()
+
+    def answer(self, packet: Packet) -> Packet:
+        """Serve an ask; what it changed is on disk before the reply leaves."""
+        if self._node is None:
+            self._node = self._open_node()
+        reply = self._node.answer(packet)
+        if packet.kind == Kind.ASK:
+            self._save()
+        return reply
+
+    def measure(self, order: Measure) -> Any:
+        """Finish: keep a folder that `hushrec recommend` can use, and measure if there are test ratings."""
+        if self._node is None:
+            self._node = self._open_node()
+        return measure(
+            self._folder, self._settings, self.invitation, self.system, self.config, self._train(),
+            self._node.private, order,
+        )  # fmt: skip
+
+    def _train(self) -> Any:
+        return load_train(self._folder / "fold-1" / "train.npz", "own ratings", "", False)
+
+    def _private(self, numbers: Numbers) -> Any:
+        train, draws = self._train(), self._draws()
+        return self.system.enrol(numbers, train.by_user(), train.num_items, self.config, draws)
+
+    def _draws(self) -> Draws:
+        if self.invitation.seed is not None:
+            return Draws(self.invitation.seed)
+        path = self._folder / "secret-seed"
+        if not path.exists():
+            write_private_file(path, secrets.token_hex(32).encode())
+        return Draws(int(path.read_bytes(), 16))
+
+    def _open_node(self) -> Node:
+        hosts_path = self._folder / "hosts.msgpack"
+        if not hosts_path.exists():
+            raise Refused("an ask before the start of the run")
+        hosts = msgspec.msgpack.decode(hosts_path.read_bytes(), type=Hosts)
+        numbers = read_arrays(self._folder / "numbers.npz")["assigned"]
+        private = self._private(numbers)
+        if (self._folder / "fold-1" / "state.npz").exists():
+            restore_private(self.system, private, read_arrays(self._folder / "fold-1" / "state.npz"))
+        known = [
+            Host(host.card.name, host.card.public_key, np.sort(np.array(host.numbers, np.int32)))
+            for host in hosts.hosts
+        ]
+        own = key_card(self._kit, bytes(16), b"").name
+        run_id = bytes.fromhex(self._folder.name)
+        post = Post(run_id, known, own, mail_key(self._kit), secrets.randbelow, hosts.pad_bytes)
+        return Node(self.system, self.config, self._draws(), numbers, private, post)
+
+    def _save(self) -> None:
+        assert self._node is not None
+        sequence, round_number, digest = self._last
+        arrays = {f"private.{name}": getattr(self._node.private, name) for name in self.system.learned}
+        arrays["last"] = np.array([sequence, round_number], np.int64)
+        arrays["digest"] = np.frombuffer(digest, np.uint8)
+        write_arrays(self._folder / "fold-1" / "state.npz", arrays)
+
+    def _restore(self) -> None:
+        path = self._folder / "fold-1" / "state.npz"
+        if path.exists():
+            arrays = read_arrays(path)
+            sequence, round_number = arrays["last"].tolist()
+            self._last = (sequence, round_number, arrays["digest"].tobytes())
+
+
+def _check_consent(settings: NodeSettings, invitation: Invitation) -> None:
+    """A node takes part in what its owner agreed to, and in nothing else."""
+    if invitation.system not in settings.systems:
+        raise Refused(f"this node does not take part in {invitation.system}; its owner can allow it with --allow")
+    for name, value in settings.required.items():
+        if str(invitation.config.get(name)) != value:
+            raise Refused(f"this node takes part only with {name} {value}")
+    if invitation.seed is not None and not settings.accepts_shared_seed:
+        raise Refused("this node draws from its own secret; order the run with --seeds secret")

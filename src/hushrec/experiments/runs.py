@@ -36,11 +36,14 @@ from hushrec.runtime.checkpoint import (
     load_train,
     model_arrays,
     private_arrays,
+    read_arrays,
+    restore_private,
     save_progress,
     save_train,
 )
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, diverged, run_job
+from hushrec.runtime.rounds import diverged
+from hushrec.runtime.training import Job, run_job
 from hushrec.settings import build, to_dict
 from hushrec.systems import system_named
 
@@ -107,7 +110,7 @@ def run(
     watch: Watch | None = None,
 ) -> Run:
     """Run the folds; with a folder, keep them there and go on where an interrupted run stopped."""
-    planned = _plan(system, config, data, settings)
+    planned = planned_run(system, config, data, settings)
     current = open_run(folder, planned, resume) if folder else planned
     for split in islice(splits_of(data, settings), len(current.folds), None):
         fold_folder = folder / f"fold-{split.fold}" if folder else None
@@ -119,7 +122,8 @@ def run(
     return current
 
 
-def _plan(system: System[Any, Any, Any], config: Any, data: Interactions, settings: RunSettings) -> Run:
+def planned_run(system: System[Any, Any, Any], config: Any, data: Interactions, settings: RunSettings) -> Run:
+    """A run before its first fold."""
     return Run(
         system.name, data.name, settings.seed, to_dict(config), _provenance(data, settings),
         settings.num_folds, settings.at, settings.relevant_from,
@@ -139,7 +143,7 @@ def _run_fold(
         try:
             metrics = _rating_metrics(job.scorer(progress), split.test)
         except HushrecError as error:
-            raise diverged(job, progress, str(error)) from None
+            raise diverged(job.config, progress.round_number, str(error)) from None
         row = np.array([list(metrics.values())])
         progress.curve = row if progress.curve is None else np.concatenate([progress.curve, row])
         if watch:
@@ -175,17 +179,19 @@ def evaluate(
     at: tuple[int, ...],
     relevant_from: float | None = None,
 ) -> dict[str, float]:
-    """Rating metrics and, if some test rating is relevant, ranking metrics.
-
-    Relevant are ratings from `relevant_from` on, by default the upper quarter of the range.
-    """
-    if relevant_from is None and test.rating_range is not None:
-        low, high = test.rating_range
-        relevant_from = low + 0.75 * (high - low)
-    metrics, rows = _rating_metrics(scorer, test), test.by_user()
-    if len(evaluated_users(rows, relevant_from)):
-        metrics |= ranking_metrics(scorer.score, train.by_user(), rows, at, relevant_from)
+    """Rating metrics and, if some test rating is relevant, ranking metrics."""
+    metrics, rows, limit = _rating_metrics(scorer, test), test.by_user(), relevance_limit(test, relevant_from)
+    if len(evaluated_users(rows, limit)):
+        metrics |= ranking_metrics(scorer.score, train.by_user(), rows, at, limit)
     return metrics
+
+
+def relevance_limit(test: Interactions, relevant_from: float | None) -> float | None:
+    """From which rating on an item is relevant: as told, or the upper quarter of the range."""
+    if relevant_from is not None or test.rating_range is None:
+        return relevant_from
+    low, high = test.rating_range
+    return low + 0.75 * (high - low)
 
 
 def _fold_result(fold: int, job: Job, progress: Progress, test: Interactions | None, plan: Run) -> FoldResult:
@@ -205,7 +211,7 @@ def _fold_result(fold: int, job: Job, progress: Progress, test: Interactions | N
         num_rounds=progress.round_number,
         num_train=len(train),
         num_test=0 if test is None else len(test),
-        num_cold=0 if test is None else _num_cold(train, test),
+        num_cold=0 if test is None else num_cold(train, test),
         messages=[
             MessageCount(
                 kind.__name__, kind.sender, kind.receiver, tally.messages, tally.rows, tally.payload_bytes
@@ -216,7 +222,8 @@ def _fold_result(fold: int, job: Job, progress: Progress, test: Interactions | N
     )
 
 
-def _num_cold(train: Interactions, test: Interactions) -> int:
+def num_cold(train: Interactions, test: Interactions) -> int:
+    """Test ratings whose user or item has no training rating."""
     is_known_user = np.bincount(train.users, minlength=train.num_users) > 0
     is_known_item = np.bincount(train.items, minlength=train.num_items) > 0
     return int(np.count_nonzero(~(is_known_user[test.users] & is_known_item[test.items])))
@@ -243,7 +250,7 @@ def save_fitted(folder: Path, job: Job, progress: Progress) -> None:
     """Keep a model that was fitted without a split, as the only fold of a run without test metrics."""
     if (folder / "run.json").exists() and any(fold.num_test for fold in read_run(folder).folds):
         raise HushrecError(f"{folder} holds a run with test metrics; save to another folder")
-    plan = _plan(job.system, job.config, job.train, RunSettings(seed=job.seed))
+    plan = planned_run(job.system, job.config, job.train, RunSettings(seed=job.seed))
     save_train(folder / "fold-1" / "train.npz", job.train)
     save_progress(folder / "fold-1" / "state.npz", job.system, progress)
     write_run(folder, replace(plan, folds=[_fold_result(1, job, progress, None, plan)]))
@@ -252,13 +259,21 @@ def save_fitted(folder: Path, job: Job, progress: Progress) -> None:
 def load_fold(folder: Path, fold: int | None = None) -> tuple[Job, Progress]:
     """A trained fold (the first by default), ready to predict."""
     kept = read_run(folder)
+    system = system_named(kept.system)
+    if kept.party == "server" and not system.server_ranks:
+        raise HushrecError(
+            f"the server of {system.name} has no client's vector; recommend on a node, from its private/runs"
+        )
     number = fold if fold is not None else (kept.folds[0].fold if kept.folds else None)
     if number is None or number not in [result.fold for result in kept.folds]:
         raise HushrecError(
             f"{folder} has no finished fold {number or 1}; finish it with: hushrec run ... --resume"
         )
-    system = system_named(kept.system)
     place = folder / f"fold-{number}"
     train = load_train(place / "train.npz", kept.data, kept.provenance.data_sha256, kept.provenance.is_synthetic)
-    job = Job(system, build(system.config, kept.config), kept.seed, train)
-    return job, load_progress(place / "state.npz", system, job.start())
+    job = Job(system, build(system.config, kept.config), kept.seed, train, kept.party)
+    start = job.start()
+    if kept.party == "node":
+        restore_private(system, start.private, read_arrays(place / "state.npz"))
+        return job, start
+    return job, load_progress(place / "state.npz", system, start)

@@ -8,11 +8,12 @@ with ids and titles, so that a folder can be resumed and used without the datase
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ class Progress:
     """Where a training is: all that is needed to go on."""
 
     state: Any
-    private: Any
+    private: Any  # None on a server whose parties are elsewhere
     transcript: Transcript
     round_number: int = 0
     cpu_seconds: float = 0.0
@@ -62,12 +63,27 @@ def private_arrays(system: System[Any, Any, Any], private: Any) -> Arrays:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a file that only its owner can read; a reader sees the old one or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file of arrays that only its owner can read."""
+    with _private_file(path) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def write_private_file(path: Path, data: bytes) -> None:
+    """Write a file that only its owner can read."""
+    with _private_file(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def _private_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file that is there as a whole or not at all, also after a power cut."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -89,7 +105,8 @@ def save_progress(path: Path, system: System[Any, Any, Any], progress: Progress)
     arrays: Arrays = {
         f"server.{entry.name}": getattr(progress.state, entry.name) for entry in fields(progress.state)
     }
-    arrays |= {f"private.{name}": getattr(progress.private, name) for name in system.learned}
+    if progress.private is not None:
+        arrays |= {f"private.{name}": getattr(progress.private, name) for name in system.learned}
     tallies = [
         (round_number, system.messages.index(kind), tally.messages, tally.rows, tally.payload_bytes)
         for (round_number, kind), tally in progress.transcript.tallies.items()
@@ -110,8 +127,8 @@ def load_progress(path: Path, system: System[Any, Any, Any], start: Progress) ->
         if any(server[name].shape != getattr(start.state, name).shape for name in system.model_arrays):
             raise ValueError
         round_number = int(arrays["round_number"])
-        for name in system.learned:
-            getattr(start.private, name)[:] = arrays[f"private.{name}"]
+        if start.private is not None:
+            restore_private(system, start.private, arrays)
         for sent_in, kind, *counts in arrays["tallies"].tolist():
             start.transcript.tallies[sent_in, system.messages[kind]] = Tally(*counts)
         cpu_seconds, wall_seconds = arrays["seconds"].tolist()
@@ -121,6 +138,12 @@ def load_progress(path: Path, system: System[Any, Any, Any], start: Progress) ->
     return Progress(
         state, start.private, start.transcript, round_number, cpu_seconds, wall_seconds, arrays.get("curve")
     )
+
+
+def restore_private(system: System[Any, Any, Any], private: Any, arrays: Arrays) -> None:
+    """Put what training changed back where it was."""
+    for name in system.learned:
+        getattr(private, name)[:] = arrays[f"private.{name}"]
 
 
 def save_train(path: Path, train: Interactions) -> None:

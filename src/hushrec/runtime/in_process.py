@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.privacy.exact_sum import DivergedError
 from hushrec.protocol import Answer, Ask, Cohort, Fold, Message, Numbers, Recorded, System, Transcript
+from hushrec.runtime.rounds import drive_round
 from hushrec.runtime.wire import SEAL_BYTES, frame_bytes
 
 # Replies of a cohort should stay in a core's cache until they are folded.
@@ -94,18 +94,9 @@ class InProcess:
     def run_round(self, state: Any, round_number: int) -> Any:
         """Drive one round of the driving side to its end."""
         self.inboxes.clear()
-        steps = self.system.round(state, round_number, self.config, self.draws)
-        try:
-            ask = next(steps)
-            while True:
-                ask = steps.send(self._serve(ask, round_number))
-        except StopIteration as end:
-            return end.value
-        except DivergedError as error:
-            raise DivergedError(
-                f"round {round_number}: {error}; the training diverges: use a --learning-rate below "
-                f"{self.config.learning_rate:g}"
-            ) from None
+        return drive_round(
+            self.system, state, round_number, self.config, self.draws, lambda ask: self._serve(ask, round_number)
+        )
 
     def _serve(self, ask: Ask, round_number: int) -> Answer:
         to, request, answer = ask.to, ask.request, Answer()
@@ -125,20 +116,25 @@ class InProcess:
 
     def cohorts(self, to: Numbers) -> list[tuple[int, int]]:
         """Places of the first and behind the last party of each cohort."""
-        if not len(to):
-            return []
         if self.options.cohort_size is not None:
-            cuts = np.arange(0, len(to), self.options.cohort_size)
-        else:
-            load = np.cumsum(self._reply_bytes[to])
-            total = int(load[-1])
-            # Several cohorts per thread, so that threads end at the same time; one where that is not worth it.
-            is_shared = self.options.threads > 1 and total > _THREADS_BYTES
-            size = min(_COHORT_BYTES, total // (4 * self.options.threads)) if is_shared else _COHORT_BYTES
-            cuts = np.unique(np.searchsorted(load, np.arange(0, total + 1, max(size, 1))))
-            cuts = cuts[cuts < len(to)]
-        bounds = [*cuts.tolist(), len(to)]
-        return [(first, last) for first, last in pairwise(bounds) if last > first]
+            bounds = [*range(0, len(to), self.options.cohort_size), len(to)]
+            return list(pairwise(bounds)) if len(to) else []
+        reply_bytes = self._reply_bytes[to]
+        total = int(reply_bytes.sum())
+        # Several cohorts per thread, so that threads end at the same time; one where that is not worth it.
+        is_shared = self.options.threads > 1 and total > _THREADS_BYTES
+        size = min(_COHORT_BYTES, total // (4 * self.options.threads)) if is_shared else _COHORT_BYTES
+        return cohort_bounds(reply_bytes, size)
+
+
+def cohort_bounds(reply_bytes: NDArray[np.int64], size_bytes: int = _COHORT_BYTES) -> list[tuple[int, int]]:
+    """Cut parties into cohorts whose replies have about this size: places of the first and behind the last."""
+    if not len(reply_bytes):
+        return []
+    load = np.cumsum(reply_bytes)
+    cuts = np.unique(np.searchsorted(load, np.arange(0, int(load[-1]) + 1, max(size_bytes, 1))))
+    bounds = [*cuts[cuts < len(load)].tolist(), len(load)]
+    return [(first, last) for first, last in pairwise(bounds) if last > first]
 
 
 Post = dict[type[Message], Fold]

@@ -1,10 +1,9 @@
 """Training from the first round to the last, in this process, with checkpoints."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,10 +11,10 @@ from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import pmf
-from hushrec.privacy.exact_sum import DivergedError
 from hushrec.protocol import Scorer, System, Transcript
 from hushrec.runtime.checkpoint import Progress, load_progress, save_progress
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
+from hushrec.runtime.rounds import run_rounds
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,7 @@ class Job:
     config: Any
     seed: int
     train: Interactions
+    party: Literal["all", "server", "node"] = "all"  # whose state there is
 
     def start(self, keep_payloads: bool = False) -> Progress:
         """Before the first round."""
@@ -43,6 +43,9 @@ class Job:
 
     def scorer(self, progress: Progress) -> Scorer:
         """The model as it is after the last finished round."""
+        if self.party == "node":
+            assert self.system.own_model is not None
+            return self.system.own_model(progress.private, self.config, self.train.rating_range)
         return self.system.model(progress.state, progress.private, self.config, self.train.rating_range)
 
 
@@ -66,34 +69,15 @@ def run_job(
     if checkpoint is not None and checkpoint.exists():
         progress = load_progress(checkpoint, job.system, progress)
     runtime = InProcess(job.system, job.config, Draws(job.seed), progress.private, progress.transcript, options)
+
+    def after_round(progress: Progress) -> None:
+        if on_round is not None:
+            on_round(progress)
+        if checkpoint is not None:
+            save_progress(checkpoint, job.system, progress)
+
     try:
-        while progress.round_number < job.config.num_rounds:
-            cpu, wall = time.process_time(), time.perf_counter()
-            with np.errstate(all="ignore"):  # what overflows is not finite, and refused below
-                progress.state = runtime.run_round(progress.state, progress.round_number + 1)
-            progress.round_number += 1
-            progress.cpu_seconds += time.process_time() - cpu
-            progress.wall_seconds += time.perf_counter() - wall
-            _check_finite(job, progress)
-            if on_round is not None:
-                on_round(progress)
-            if checkpoint is not None:
-                save_progress(checkpoint, job.system, progress)
+        run_rounds(job.system, job.config, progress, runtime, after_round)
     finally:
         runtime.close()
     return progress
-
-
-def _check_finite(job: Job, progress: Progress) -> None:
-    arrays = [getattr(progress.state, name) for name in job.system.model_arrays]
-    arrays += [getattr(progress.private, name) for name in job.system.private_arrays]
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise diverged(job, progress, "the model is not finite")
-
-
-def diverged(job: Job, progress: Progress, symptom: str) -> DivergedError:
-    """What to say when a round's result cannot be used."""
-    return DivergedError(
-        f"round {progress.round_number}: {symptom}; the training diverges: use a --learning-rate below "
-        f"{job.config.learning_rate:g}"
-    )

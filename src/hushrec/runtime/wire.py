@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -28,6 +28,9 @@ SEAL_BYTES = 48
 
 _HEADER = struct.Struct("<2sBBIII")
 _MAGIC = b"HR"
+_NUMBER, _LENGTH = np.dtype("<i4"), np.dtype("<u4")
+# Numbers looked at in one go: the answers about them, a byte each, stay in the cache.
+_BLOCK = 1 << 18
 
 
 class WireError(HushrecError):
@@ -36,7 +39,7 @@ class WireError(HushrecError):
 
 @dataclass(frozen=True)
 class Frame:
-    """A decoded frame. Its arrays are views of the bytes it came from."""
+    """A decoded frame. Its arrays are views of the bytes it came from, where these are aligned."""
 
     message: Message
     round_number: int
@@ -53,6 +56,15 @@ def _code_of(message_type: Any) -> int:
     described = [message_type.__module__, message_type.__qualname__]
     described += [f"{kind.name} {kind.layout} {kind.dtype.str} {kind.num_dims}" for kind in message_type.kinds()]
     return int.from_bytes(blake2b("\n".join(described).encode(), digest_size=4).digest(), "little")
+
+
+@lru_cache(64)
+def _by_code(message_types: tuple[Any, ...]) -> dict[int, type[Message]]:
+    return {code_of(message_type): message_type for message_type in message_types}
+
+
+def _is_ragged(message_type: type[Message]) -> bool:
+    return any(kind.layout == "ragged" for kind in message_type.kinds())
 
 
 def _padded(num_bytes: int) -> int:
@@ -79,111 +91,161 @@ def frame_bytes(message: Message, num_parties: int) -> int:
     return total + fixed * num_parties
 
 
+# --- Encoding --------------------------------------------------------------------------------------------
+
+
 def encode(message: Message, round_number: int, numbers: Numbers) -> bytes:
-    """One frame with the whole batch."""
+    """One frame with the whole batch. Every column is copied once, to its place."""
     parts: list[bytes | memoryview] = [
         _HEADER.pack(_MAGIC, VERSION, 0, code_of(type(message)), round_number, len(numbers))
     ]
-    _append(parts, numbers, "<i4")
+    _append(parts, numbers, _NUMBER)
     if _is_ragged(type(message)):
-        _append(parts, _common_lengths(message), "<u4")
+        _append(parts, _common_lengths(message, len(numbers)), _LENGTH)
     for kind in message.kinds():
         value = getattr(message, kind.name)
-        if kind.layout == "shared":
-            _append(parts, np.array(value.shape), "<u4")
-        elif kind.layout == "ragged":
-            value = value.values
-            _append(parts, np.array(value.shape[1:]), "<u4")
-        _append(parts, value, kind.dtype.newbyteorder("<"))
-    return b"".join(parts)
+        values = value.values if kind.layout == "ragged" else value
+        _check_column(kind, values, len(numbers))
+        if kind.layout != "each":
+            sizes = values.shape[1:] if kind.layout == "ragged" else values.shape
+            parts.append(struct.pack(f"<{len(sizes)}I", *sizes))
+        _append(parts, values, kind.dtype)
+    frame = b"".join(parts)
+    if len(frame) > MAX_FRAME_BYTES:
+        raise WireError(f"a frame of {len(frame)} bytes is larger than {MAX_FRAME_BYTES}; send smaller batches")
+    return frame
 
 
-def _common_lengths(message: Message) -> NDArray[np.int64]:
-    for kind in message.kinds():
-        if kind.layout == "ragged" and not np.array_equal(getattr(message, kind.name).lengths, message.lengths):
-            raise WireError(f"{kind.name} has other lengths than the columns before it")
-    return message.lengths
-
-
-def _append(parts: list[bytes | memoryview], values: NDArray[Any], dtype: str | np.dtype[Any]) -> None:
-    data = np.ascontiguousarray(values, dtype)
-    parts.append(data.reshape(-1).view(np.uint8).data)
+def _append(parts: list[bytes | memoryview], values: NDArray[Any], dtype: np.dtype[Any]) -> None:
+    data = np.ascontiguousarray(values, dtype.newbyteorder("<"))
+    parts.append(data.data)
     parts.append(bytes(-data.nbytes % 4))
 
 
-def decode(data: bytes | memoryview, message_types: Iterable[type[Message]]) -> Frame:
-    """The frame in `data`, checked: type, sizes, ranges, finite numbers, nothing left over."""
+def _common_lengths(message: Message, num_parties: int) -> NDArray[np.int64]:
+    """Rows of each party, which all ragged fields must agree on."""
+    first: Ragged | None = None
+    for kind in message.kinds():
+        if kind.layout != "ragged":
+            continue
+        slices: Ragged = getattr(message, kind.name)
+        first = first or slices
+        if slices.starts is not first.starts and not np.array_equal(slices.starts, first.starts):
+            raise WireError(f"{kind.name} has other lengths than the columns before it")
+        if len(slices) != num_parties or slices.starts[0] != 0 or slices.starts[-1] != len(slices.values):
+            raise WireError(f"{kind.name} is not cut into one slice for each of {num_parties} parties")
+    return message.lengths
+
+
+def _check_column(kind: FieldKind, values: NDArray[Any], num_parties: int) -> None:
+    num_dims = 1 if kind.layout == "each" else kind.num_dims
+    if values.dtype != kind.dtype or values.ndim != num_dims:
+        found = f"{values.dtype} in {values.ndim} dimensions"
+        raise WireError(f"{kind.name} is {found}; declared is {kind.dtype} in {num_dims}")
+    if kind.layout == "each" and len(values) != num_parties:
+        raise WireError(f"{kind.name} has {len(values)} numbers for {num_parties} parties")
+    _check_sizes(values.shape, kind.dtype, MAX_FRAME_BYTES)
+
+
+def _check_sizes(shape: tuple[int, ...], dtype: np.dtype[Any], max_bytes: int) -> None:
+    """Beside a zero, other sizes cost no bytes; they must not be larger than a frame could fill."""
+    if math.prod(size or 1 for size in shape) * dtype.itemsize > max_bytes:
+        raise WireError(f"a field of the impossible shape {shape}")
+
+
+# --- Decoding --------------------------------------------------------------------------------------------
+
+
+def decode(
+    data: bytes | bytearray | memoryview,
+    message_types: Iterable[type[Message]],
+    max_bytes: int = MAX_FRAME_BYTES,
+) -> Frame:
+    """The frame in `data`, checked: type, sizes, ranges, finite numbers, nothing left over.
+
+    Takes no more memory than the frame itself has, whatever its counts and sizes claim.
+    """
     view = memoryview(data).cast("B")
-    if len(view) > MAX_FRAME_BYTES:
-        raise WireError(f"a frame of {len(view)} bytes is larger than {MAX_FRAME_BYTES}")
+    if len(view) > max_bytes:
+        raise WireError(f"a frame of {len(view)} bytes is larger than {max_bytes}")
     if len(view) < _HEADER.size:
         raise WireError(f"a frame of {len(view)} bytes is shorter than its header")
     magic, version, zero, code, round_number, num_parties = _HEADER.unpack_from(view)
     if (magic, version, zero) != (_MAGIC, VERSION, 0):
         raise WireError("not a frame of this version of hushrec")
-    known = {code_of(message_type): message_type for message_type in message_types}
-    if code not in known:
+    message_type = _by_code(tuple(message_types)).get(code)
+    if message_type is None:
         raise WireError("a frame of a type that is not expected here")
-    reader = _Reader(view, _HEADER.size)
-    numbers = reader.take(num_parties, np.dtype("<i4"))
-    if len(numbers) and numbers.min() < 0:
+    reader = _Reader(view, _HEADER.size, max_bytes)
+    numbers = reader.take(num_parties, _NUMBER)
+    if num_parties and np.minimum.reduce(numbers) < 0:
         raise WireError("the number of a party is below zero")
-    starts = np.zeros(num_parties + 1, np.int64)
-    if _is_ragged(known[code]):
-        np.cumsum(reader.take(num_parties, np.dtype("<u4")), out=starts[1:])
-    columns = {kind.name: _read_field(reader, kind, num_parties, starts) for kind in known[code].kinds()}
+    starts = _starts(reader.take(num_parties, _LENGTH)) if _is_ragged(message_type) else None
+    columns = {kind.name: _read_field(reader, kind, num_parties, starts) for kind in message_type.kinds()}
     if reader.place != len(view):
         raise WireError(f"{len(view) - reader.place} bytes are left over at the end of a frame")
-    return Frame(known[code](**columns), round_number, numbers)
+    return Frame(message_type(**columns), round_number, numbers)
 
 
-def _is_ragged(message_type: type[Message]) -> bool:
-    return any(kind.layout == "ragged" for kind in message_type.kinds())
+def _starts(lengths: NDArray[np.uint32]) -> NDArray[np.int64]:
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    starts[1:] = lengths
+    return np.add.accumulate(starts, out=starts)
 
 
-def _read_field(reader: "_Reader", kind: FieldKind, num_parties: int, starts: NDArray[np.int64]) -> Any:
-    if kind.layout == "each":
-        return _checked(reader.take(num_parties, kind.dtype), kind)
-    if kind.layout == "shared":
-        shape = tuple(int(size) for size in reader.take(kind.num_dims, np.dtype("<u4")))
-        return _checked(reader.take_shaped(shape, kind.dtype), kind)
-    further = tuple(int(size) for size in reader.take(kind.num_dims - 1, np.dtype("<u4")))
-    return Ragged(starts, _checked(reader.take_shaped((int(starts[-1]), *further), kind.dtype), kind))
+def _read_field(reader: "_Reader", kind: FieldKind, num_parties: int, starts: NDArray[np.int64] | None) -> Any:
+    if starts is not None and kind.layout == "ragged":
+        return Ragged(starts, _read(reader, kind, (int(starts[-1]), *reader.take_sizes(kind.num_dims - 1))))
+    return _read(reader, kind, (num_parties,) if kind.layout == "each" else reader.take_sizes(kind.num_dims))
 
 
-def _checked(values: NDArray[Any], kind: FieldKind) -> NDArray[Any]:
-    if values.size == 0:
-        return values
-    if kind.dtype.kind == "f" and not np.isfinite(values).all():
+def _read(reader: "_Reader", kind: FieldKind, shape: tuple[int, ...]) -> NDArray[Any]:
+    values = reader.take(math.prod(shape), kind.dtype)
+    if len(values):
+        _check_values(values, kind)
+    _check_sizes(shape, kind.dtype, reader.max_bytes)
+    return values.reshape(shape)
+
+
+def _check_values(values: NDArray[Any], kind: FieldKind) -> None:
+    if kind.dtype.kind == "f" and not _all_finite(values):
         raise WireError(f"{kind.name} holds a number that is not finite")
-    if kind.low is not None and values.min() < kind.low:
+    if kind.dtype.kind == "b" and values.view(np.uint8).max() > 1:
+        raise WireError(f"{kind.name} holds a truth value that is neither 0 nor 1")
+    # As numbers of Python they compare exactly, whatever the types of the bounds.
+    if kind.low is not None and np.minimum.reduce(values).item() < kind.low:
         raise WireError(f"{kind.name} holds a number below {kind.low:g}")
-    if kind.high is not None and values.max() > kind.high:
+    if kind.high is not None and np.maximum.reduce(values).item() > kind.high:
         raise WireError(f"{kind.name} holds a number above {kind.high:g}")
-    return values
+
+
+def _all_finite(values: NDArray[Any]) -> bool:
+    return all(np.isfinite(values[place : place + _BLOCK]).all() for place in range(0, len(values), _BLOCK))
 
 
 class _Reader:
     """Takes arrays off a frame, one after the other, without a copy."""
 
-    def __init__(self, view: memoryview, place: int) -> None:
+    def __init__(self, view: memoryview, place: int, max_bytes: int) -> None:
         self.view = view
         self.place = place
+        self.max_bytes = max_bytes
 
     def take(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         size = count * dtype.itemsize
-        end = self.place + _padded(size)
-        if end > len(self.view):
-            raise WireError(f"a frame ends {end - len(self.view)} bytes too early")
-        if any(self.view[self.place + size : end]):
+        end = self._end(size)
+        if end - self.place > size and any(self.view[self.place + size : end]):
             raise WireError("padding that is not zero")
         values = np.frombuffer(self.view, dtype.newbyteorder("<"), count, self.place)
         self.place = end
         return values if values.flags.aligned else values.copy()
 
-    def take_shaped(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        values = self.take(math.prod(shape), dtype)
-        try:
-            return values.reshape(shape)
-        except ValueError:
-            raise WireError(f"a field of the impossible shape {shape}") from None
+    def take_sizes(self, count: int) -> tuple[int, ...]:
+        place, self.place = self.place, self._end(4 * count)
+        return struct.unpack_from(f"<{count}I", self.view, place)
+
+    def _end(self, size: int) -> int:
+        end = self.place + _padded(size)
+        if end > len(self.view):
+            raise WireError(f"a frame ends {end - len(self.view)} bytes too early")
+        return end

@@ -1,0 +1,141 @@
+"""What a node brings into a run: its settings, its clients, its share of the catalogue."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data import Interactions, read
+from hushrec.data.interactions import Ids
+from hushrec.data.readers import Columns
+from hushrec.deploy.orders import Catalogue
+from hushrec.errors import HushrecError
+from hushrec.protocol import Numbers, System
+from hushrec.runtime.checkpoint import write_private_file
+from hushrec.runtime.packets import MAX_PACKET_BYTES
+from hushrec.systems import SYSTEMS
+
+# In these systems the server gets the ratings themselves; a node's owner must allow them by name.
+_OPEN_SYSTEMS = {name for name, system in SYSTEMS.items() if system.server_ranks}
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """What the owner of a node decided. Kept on the node; the server never sees or sets it."""
+
+    data: str  # path of the ratings
+    columns: Columns | None = None
+    duplicates: str = "error"
+    numbers: str | None = None  # path of agreed numbers of clients
+    test: str | None = None  # path of ratings to measure on
+    systems: list[str] = field(default_factory=lambda: sorted(set(SYSTEMS) - _OPEN_SYSTEMS))
+    required: dict[str, str] = field(default_factory=dict)  # settings without which the node does not take part
+    accepts_shared_seed: bool = False
+    max_packet_bytes: int = MAX_PACKET_BYTES
+
+
+def write_settings(kit: Path, settings: NodeSettings) -> None:
+    """Keep what the owner decided."""
+    write_private_file(kit / "private" / "node.json", msgspec.json.encode(settings))
+
+
+def read_settings(kit: Path) -> NodeSettings:
+    """What the owner decided."""
+    path = kit / "private" / "node.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=NodeSettings)
+    except FileNotFoundError:
+        raise HushrecError(f"{kit} has no settings; start the node with: hushrec deploy node") from None
+    except msgspec.MsgspecError as error:
+        raise HushrecError(f"{path} is damaged ({error}); run hushrec deploy node again") from None
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The clients of a node, with their ratings numbered by the federation's catalogue."""
+
+    train: Interactions
+    numbers: Numbers | None  # of `train.user_ids`, if agreed on beforehand
+
+
+def clients_of(settings: NodeSettings, catalogue: Catalogue, rating_range: tuple[float, float] | None) -> Clients:
+    """Read the node's own ratings."""
+    data = read_own(settings, settings.data, rating_range)
+    if settings.numbers is None:
+        return Clients(as_in_catalogue(data, data.user_ids, catalogue), None)
+    user_ids, numbers = _read_numbers(Path(settings.numbers), data.user_ids)
+    return Clients(as_in_catalogue(data, user_ids, catalogue), numbers)
+
+
+def read_own(settings: NodeSettings, path: str, rating_range: tuple[float, float] | None) -> Interactions:
+    """A file of the node's ratings."""
+    data = read(path, columns=settings.columns, duplicates=settings.duplicates, rating_range=rating_range)  # type: ignore[arg-type]
+    return replace(data, name="own ratings")
+
+
+def as_in_catalogue(data: Interactions, user_ids: Ids, catalogue: Catalogue) -> Interactions:
+    """The same ratings with the federation's numbers of items."""
+    item_ids = ids_of(catalogue.ids, catalogue.are_numbers)
+    used = _as_kind(data.item_ids[np.unique(data.items)], item_ids)
+    num_unknown = len(used) - np.count_nonzero(np.isin(used, item_ids))
+    if num_unknown:
+        raise HushrecError(f"{num_unknown} rated items are not in the federation's catalogue; leave them out")
+    titles = None if catalogue.titles is None else np.array(catalogue.titles, np.str_)
+    rows = _as_kind(data.user_ids, user_ids)
+    return replace(
+        data,
+        users=np.searchsorted(user_ids, rows)[data.users].astype(np.int32),
+        items=np.searchsorted(item_ids, _as_kind(data.item_ids, item_ids))[data.items].astype(np.int32),
+        user_ids=user_ids,
+        item_ids=item_ids,
+        titles=titles,
+    )
+
+
+def ids_of(texts: list[str], are_numbers: bool) -> Ids:
+    """Ids as they are kept in memory."""
+    return np.array(texts, np.int64) if are_numbers else np.array(texts, np.str_)
+
+
+def _as_kind(ids: Ids, like: Ids) -> Ids:
+    """Ids as numbers or as texts, as the others are; texts that are no numbers match nothing."""
+    if ids.dtype.kind == like.dtype.kind:
+        return ids
+    if like.dtype.kind == "U":
+        return ids.astype(np.str_)
+    raise HushrecError("ids are texts here and numbers in the rest of the federation; use the same ids")
+
+
+def _read_numbers(path: Path, known: Ids) -> tuple[Ids, Numbers]:
+    """Lines of `user<TAB>number`: clients whose numbers were agreed on, with or without ratings."""
+    try:
+        lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line]
+        given = {user: int(number) for user, number in lines}
+    except (OSError, ValueError):
+        raise HushrecError(f"{path} is no list of agreed numbers; write lines of user, tab, number") from None
+    try:
+        user_ids = ids_of(list(given), known.dtype.kind == "i")
+    except ValueError:
+        raise HushrecError(f"{path}: user ids are texts here and numbers in the ratings") from None
+    order = np.argsort(user_ids)
+    user_ids = user_ids[order]
+    numbers: NDArray[np.int32] = np.array(list(given.values()), np.int32)[order]
+    if len(given) < len(lines) or len(np.unique(user_ids)) < len(user_ids) or not np.isin(known, user_ids).all():
+        raise HushrecError(f"{path} does not give one number to each user of the ratings")
+    return user_ids, numbers
+
+
+def letter_bytes(system: System[Any, Any, Any], private: Any, config: Any) -> int:
+    """A power of two that all mail of a round stays below: twice what is expected to be sent at most."""
+    expected = 2 * int(system.reply_bytes(private, config).sum()) + 4096
+    return 1 << expected.bit_length()
+
+
+def numbers_digest(numbers: Sequence[int]) -> bytes:
+    """What a key card is bound to: the numbers of the clients behind it."""
+    return sha256(np.array(numbers, "<i4").tobytes()).digest()

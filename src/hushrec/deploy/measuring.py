@@ -1,0 +1,64 @@
+"""Quality of a deployed model: nodes measure on their own test ratings and send means; the server joins them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushrec.data import Interactions
+from hushrec.deploy.enrolment import NodeSettings, as_in_catalogue, read_own
+from hushrec.deploy.orders import Invitation, Measure, Measured
+from hushrec.evaluation import evaluated_users
+from hushrec.experiments.record import FoldResult, write_run
+from hushrec.experiments.runs import RunSettings, evaluate, num_cold, planned_run, relevance_limit
+from hushrec.protocol import System
+
+
+def measure(
+    folder: Path,
+    settings: NodeSettings,
+    invitation: Invitation,
+    system: System[Any, Any, Any],
+    config: Any,
+    train: Interactions,
+    private: Any,
+    order: Measure,
+) -> Measured:
+    """Make the node's folder one that `hushrec recommend` takes, and measure if there are test ratings."""
+    train = replace(train, rating_range=invitation.rating_range)
+    if system.own_model is None:
+        return Measured()
+    kept = planned_run(system, config, train, RunSettings(at=order.at))
+    write_run(folder, replace(kept, party="node", folds=[_own_fold(config.num_rounds, len(train))]))
+    if settings.test is None:
+        return Measured()
+    data = read_own(settings, settings.test, invitation.rating_range)
+    test = as_in_catalogue(data, train.user_ids, invitation.catalogue)
+    scorer = system.own_model(private, config, invitation.rating_range)
+    metrics = evaluate(scorer, train, test, order.at, order.relevant_from)
+    limit = relevance_limit(test, order.relevant_from)
+    num_users = len(evaluated_users(test.by_user(), limit))
+    return Measured(metrics, len(test), num_users, num_cold(train, test), len(train))
+
+
+def _own_fold(num_rounds: int, num_train: int) -> FoldResult:
+    """The only fold of a node's folder: a model without test metrics."""
+    return FoldResult(1, {}, "", None, 0.0, 0.0, {}, num_rounds, num_train, 0, 0, [], {})
+
+
+def joined(parts: Sequence[Measured]) -> dict[str, float]:
+    """Metrics over all nodes' test ratings, as if they lay in one place."""
+    metrics: dict[str, float] = {}
+    for name in dict.fromkeys(name for part in parts for name in part.metrics):
+        is_rating = name in ("MAE", "RMSE")
+        having = [part for part in parts if name in part.metrics]
+        weights = np.array([part.num_test if is_rating else part.num_users for part in having])
+        values = np.array([part.metrics[name] for part in having])
+        if name == "RMSE":
+            metrics[name] = math.sqrt(float(weights @ values**2) / float(weights.sum()))
+        else:
+            metrics[name] = float(weights @ values) / float(weights.sum())
+    return metrics

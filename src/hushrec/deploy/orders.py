@@ -1,0 +1,104 @@
+"""What server and nodes tell each other around a run: what will be run, who hosts whom, how good it was."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from hushrec.deploy.identity import KeyCard
+
+Relay = Literal["direct", "onion"]
+
+
+class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A run as its operator ordered it. Stays on the server; nodes get the part in `Invitation`."""
+
+    run_id: str  # 32 hex digits
+    run_name: str
+    system: str
+    config: dict[str, Any]
+    seed: int
+    shares_seed: bool  # whether nodes draw from the run's seed, as `hushrec run` does, or from secrets
+    data_name: str
+    is_synthetic: bool = False
+    data_sha256: str = ""
+    rating_range: tuple[float, float] | None = None
+    at: tuple[int, ...] = (10,)
+    relevant_from: float | None = None
+    relay: Relay = "direct"
+    timeout_seconds: float = 60.0
+
+
+class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One job of an engine: all or the rest of an ordered run."""
+
+    run_name: str
+    attempt: int
+    away: list[str] = []  # nodes to go on without
+
+
+class Catalogue(msgspec.Struct, frozen=True):
+    """The items of the federation, which everybody knows; numbers of items are places in it."""
+
+    ids: list[str]
+    are_numbers: bool
+    titles: list[str] | None = None
+
+
+class Invitation(msgspec.Struct, frozen=True):
+    """To a node: what will be run."""
+
+    system: str
+    config: dict[str, Any]
+    seed: int | None  # None: draw from a secret of your own
+    catalogue: Catalogue
+    rating_range: tuple[float, float] | None
+    relay: Relay
+
+
+class Enrolled(msgspec.Struct, frozen=True):
+    """From a node. Reveals: how many clients it has, and roughly how much they can send in a round."""
+
+    num_clients: int
+    numbers: list[int] | None  # if they were agreed on beforehand
+    letter_bytes: int  # all its mail of a round is shorter; a power of two
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """To a node: the numbers of its clients."""
+
+    numbers: list[int]
+
+
+class HostEntry(msgspec.Struct, frozen=True):
+    """A node as others are told of it, with the proof that its mail key is its own."""
+
+    card: KeyCard
+    numbers: list[int]
+
+
+class Hosts(msgspec.Struct, frozen=True):
+    """To a node: all nodes."""
+
+    hosts: list[HostEntry]
+    pad_bytes: int  # 0: mail is neither padded nor wrapped
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """To a node: measure the model on test ratings, if you have some."""
+
+    at: tuple[int, ...]
+    relevant_from: float | None
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """From a node. Reveals: means over all its test ratings and users."""
+
+    metrics: dict[str, float] = {}
+    num_test: int = 0
+    num_users: int = 0  # whose rankings were measured
+    num_cold: int = 0
+    num_train: int = 0
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """From a node: done."""

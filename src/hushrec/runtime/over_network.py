@@ -1,0 +1,236 @@
+"""The runtime over a network: asks go to nodes as packets, replies come back, mail is relayed unread."""
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.privacy.exact_sum import DivergedError
+from hushrec.protocol import NO_ONE, Answer, Ask, Message, Numbers, Recorded, System, Tally, Transcript
+from hushrec.runtime.packets import (
+    Buffer,
+    Contents,
+    Kind,
+    Mail,
+    Packet,
+    Refusal,
+    about,
+    contents_of,
+    decode_packet,
+    encode_packet,
+)
+from hushrec.runtime.rounds import drive_round
+from hushrec.runtime.transport import Transport
+from hushrec.runtime.wire import Frame, WireError, code_of, decode, encode
+
+Letters = list[tuple[Mail, Buffer]]
+
+
+class NodesLost(HushrecError):
+    """Nodes that did not answer as they should; the round can begin again, with or without them."""
+
+    def __init__(self, phase: str, round_number: int, lost: Mapping[str, str]) -> None:
+        who = ", ".join(f"{name} ({reason})" for name, reason in sorted(lost.items()))
+        super().__init__(f"round {round_number}, {phase}: lost {who}")
+        self.lost = dict(lost)
+        self.round_number = round_number
+
+
+class RefusedForGood(HushrecError):
+    """A node says that the run as a whole cannot go on."""
+
+
+class Caller:
+    """Calls nodes with packets of one run; each call has a number of its own, over all restarts."""
+
+    def __init__(self, transport: Transport, run_id: bytes, timeout_seconds: float, first_sequence: int) -> None:
+        self.run_id, self.timeout_seconds = run_id, timeout_seconds
+        self._transport, self._sequence = transport, first_sequence
+        self.wire_seconds = 0.0
+
+    def next_sequence(self) -> int:
+        """The number of the next call."""
+        self._sequence += 1
+        return self._sequence
+
+    def call(self, phase: str, requests: Mapping[str, Packet], round_number: int) -> dict[str, Packet]:
+        """The nodes' replies, all of them; who answers garbage is asked once more."""
+        replies: dict[str, Packet] = {}
+        lost: dict[str, str] = {}
+        for _ in range(2):
+            packets = {name: encode_packet(requests[name]) for name in requests if name not in replies}
+            delivery = self._transport.call(phase, packets, round_number, self.timeout_seconds)
+            lost = {name: delivery.lost.get(name, "no reply") for name in packets}
+            for name, data in delivery.replies.items():
+                try:
+                    replies[name] = _checked_reply(requests[name], data)
+                    del lost[name]
+                except RefusedForGood as error:
+                    raise RefusedForGood(f"round {round_number}, {phase}: {name} {error}") from None
+                except HushrecError as error:
+                    lost[name] = str(error)
+            if not lost or not set(lost) <= set(delivery.replies):
+                break
+        if lost:
+            raise NodesLost(phase, round_number, lost)
+        return replies
+
+
+def _checked_reply(request: Packet, data: bytes) -> Packet:
+    reply = decode_packet(data)
+    if not reply.is_reply_to(request):
+        raise WireError("answered another request")
+    if reply.kind == Kind.REFUSAL:
+        refusal = about(reply, Refusal)
+        raise (RefusedForGood if refusal.is_final else WireError)(f"refused: {refusal.reason[:300]}")
+    if reply.kind != Kind.REPLY:
+        raise WireError("answered with something that is not a reply")
+    return reply
+
+
+@contextmanager
+def _blamed(name: str, phase: str, round_number: int) -> Iterator[None]:
+    """What is wrong with a node's reply is a loss of that node."""
+    try:
+        yield
+    except DivergedError:
+        raise
+    except HushrecError as error:
+        raise NodesLost(phase, round_number, {name: str(error)}) from None
+
+
+class OverNetwork:
+    """Drives one run of a system whose other parties are on nodes."""
+
+    def __init__(
+        self,
+        system: System[Any, Any, Any],
+        config: Any,
+        draws: Draws,
+        members: Mapping[str, Numbers],  # the clients of each node, ascending
+        caller: Caller,
+        transcript: Transcript,
+        away: Collection[str] = (),  # nodes to go on without
+    ) -> None:
+        self.system, self.config, self.draws, self.transcript = system, config, draws, transcript
+        self._caller = caller
+        self._names = sorted(members)
+        self._is_away = np.array([name in away for name in self._names])
+        self._host_of = np.empty(sum(map(len, members.values())), np.int64)
+        for place, name in enumerate(self._names):
+            self._host_of[members[name]] = place
+        self._replies_to = tuple(kind for kind in system.messages if kind not in system.handlers)
+        self._letters: dict[int, Letters] = {}  # by code of the type inside
+        self.seconds: defaultdict[str, float] = defaultdict(float)  # of the slowest node of each call, and here
+
+    def run_round(self, state: Any, round_number: int) -> Any:
+        """Drive one round of the driving side to its end."""
+        self._letters.clear()
+        return drive_round(
+            self.system, state, round_number, self.config, self.draws, lambda ask: self._serve(ask, round_number)
+        )
+
+    def _serve(self, ask: Ask, round_number: int) -> Answer:
+        phase = type(ask.request).__name__
+        started = time.perf_counter()
+        hosts = self._host_of[ask.to]
+        requests: dict[str, Packet] = {}
+        asked: dict[str, Numbers] = {}
+        sequence = self._caller.next_sequence()
+        for place, name in enumerate(self._names):
+            places = np.flatnonzero(hosts == place)
+            if len(places) and not self._is_away[place]:
+                asked[name] = ask.to[places]
+                requests[name] = self._request(ask.request.take(places), asked[name], round_number, sequence)
+        self.seconds["encode"] += time.perf_counter() - started
+        replies = self._call(phase, requests, round_number)
+        started = time.perf_counter()
+        post = self._take_in(ask, phase, asked, replies, round_number)
+        self.seconds["decode"] += time.perf_counter() - started
+        self._letters.update({code: self._relayed(letters, round_number) for code, letters in post.items()})
+        return Answer(ask.to[self._is_away[hosts]])
+
+    def _take_in(
+        self, ask: Ask, phase: str, asked: dict[str, Numbers], replies: dict[str, Packet], round_number: int
+    ) -> dict[int, Letters]:
+        """Fold the replies, once all of them are known to be sound; returns the mail that came with them."""
+        opened = {}
+        for name, reply in replies.items():
+            with _blamed(name, phase, round_number):
+                opened[name] = self._open(reply, asked[name], round_number)
+        post: dict[int, Letters] = defaultdict(list)
+        for name, (frames, letters) in opened.items():
+            for frame in frames:
+                with _blamed(name, phase, round_number):
+                    ask.replies.add(frame.numbers, frame.message)
+            for mail, letter in letters:
+                post[mail.code].append((mail, letter))
+        return post
+
+    def _request(self, message: Message, numbers: Numbers, round_number: int, sequence: int) -> Packet:
+        """An ask, with the mail that came for those who are asked."""
+        frame = encode(message, round_number, numbers)
+        self.transcript.record(Recorded(round_number, numbers, message), len(frame))
+        wanted = set(numbers.tolist())
+        letters = [entry for held in self._letters.values() for entry in held if entry[0].addressee in wanted]
+        contents = msgspec.msgpack.encode(Contents(1, [mail for mail, _ in letters]))
+        sections = (frame, *(letter for _, letter in letters))
+        return Packet(Kind.ASK, self._caller.run_id, round_number, sequence, contents, sections)
+
+    def _call(self, phase: str, requests: dict[str, Packet], round_number: int) -> dict[str, Packet]:
+        started = time.perf_counter()
+        replies = self._caller.call(phase, requests, round_number)
+        elapsed = time.perf_counter() - started
+        slowest = max((about(reply, Contents).seconds for reply in replies.values()), key=_total, default={})
+        for what, seconds in slowest.items():
+            self.seconds[what] += seconds
+        self.seconds["wire"] += elapsed - _total(slowest)
+        return replies
+
+    def _open(self, reply: Packet, asked: Numbers, round_number: int) -> tuple[list[Frame], Letters]:
+        """Frames and letters of a reply, checked: it must answer for exactly those who were asked."""
+        data, letters = contents_of(reply)
+        frames = [decode(part, self._replies_to) for part in data]
+        if any(frame.round_number != round_number for frame in frames):
+            raise WireError("answered for another round")
+        if not np.array_equal(np.concatenate([frame.numbers for frame in frames] or [NO_ONE]), asked):
+            raise WireError("answered for others than were asked")
+        for frame, part in zip(frames, data, strict=True):
+            self.transcript.record(Recorded(round_number, frame.numbers, frame.message), len(part))
+        codes = {code_of(kind): kind for kind in self.system.inboxes}
+        for mail, letter in letters:
+            if mail.code not in codes or mail.sequence != reply.sequence:
+                raise WireError("sent mail of an unknown type or of another ask")
+            self.transcript.count(round_number, codes[mail.code], Tally(1, 0, len(letter)))
+        return frames, letters
+
+    def _relayed(self, letters: Letters, round_number: int) -> Letters:
+        """Letters without their outer layer, if they have one: via the nodes that are to relay them."""
+        by_relay: dict[str, Letters] = defaultdict(list)
+        for mail, letter in letters:
+            by_relay[mail.relay].append((mail, letter))
+        direct = by_relay.pop("", [])
+        if not by_relay:
+            return direct
+        sequence = self._caller.next_sequence()
+        requests = {}
+        for name, held in by_relay.items():
+            contents = msgspec.msgpack.encode(Contents(0, [mail for mail, _ in held]))
+            sections = tuple(letter for _, letter in held)
+            requests[name] = Packet(Kind.RELAY, self._caller.run_id, round_number, sequence, contents, sections)
+        for name, reply in self._call("relay", requests, round_number).items():
+            _, passed = contents_of(reply)
+            if len(passed) != len(by_relay[name]):
+                raise NodesLost("relay", round_number, {name: "kept mail back"})
+            direct += passed
+        return direct
+
+
+def _total(seconds: Mapping[str, float]) -> float:
+    return sum(seconds.values())

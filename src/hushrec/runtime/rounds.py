@@ -1,0 +1,76 @@
+"""Rounds, from the first to the last, whatever carries them: in one process or over a network."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from hushrec.draws import Draws
+from hushrec.privacy.exact_sum import DivergedError
+from hushrec.protocol import Answer, Ask, System
+from hushrec.runtime.checkpoint import Progress
+
+
+class Runtime(Protocol):
+    """What carries the asks of a round."""
+
+    def run_round(self, state: Any, round_number: int) -> Any:
+        """Drive one round of the driving side to its end."""
+        ...
+
+
+def drive_round(
+    system: System[Any, Any, Any],
+    state: Any,
+    round_number: int,
+    config: Any,
+    draws: Draws,
+    serve: Callable[[Ask], Answer],
+) -> Any:
+    """Bring a round's asks to those who serve them, until it returns the new state."""
+    steps = system.round(state, round_number, config, draws)
+    try:
+        ask = next(steps)
+        while True:
+            ask = steps.send(serve(ask))
+    except StopIteration as end:
+        return end.value
+    except DivergedError as error:
+        raise diverged(config, round_number, str(error)) from None
+
+
+def run_rounds(
+    system: System[Any, Any, Any],
+    config: Any,
+    progress: Progress,
+    runtime: Runtime,
+    after_round: Callable[[Progress], None],
+) -> None:
+    """Run what is left of the rounds."""
+    while progress.round_number < config.num_rounds:
+        cpu, wall = time.process_time(), time.perf_counter()
+        round_number = progress.round_number + 1
+        with np.errstate(all="ignore"):  # what overflows is not finite, and refused below
+            progress.state = runtime.run_round(progress.state, round_number)
+        progress.round_number = round_number
+        progress.cpu_seconds += time.process_time() - cpu
+        progress.wall_seconds += time.perf_counter() - wall
+        _check_finite(system, config, progress)
+        after_round(progress)
+
+
+def _check_finite(system: System[Any, Any, Any], config: Any, progress: Progress) -> None:
+    arrays = [getattr(progress.state, name) for name in system.model_arrays]
+    if progress.private is not None:
+        arrays += [getattr(progress.private, name) for name in system.private_arrays]
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise diverged(config, progress.round_number, "the model is not finite")
+
+
+def diverged(config: Any, round_number: int, symptom: str) -> DivergedError:
+    """What to say when a round's result cannot be used."""
+    return DivergedError(
+        f"round {round_number}: {symptom}; the training diverges: use a --learning-rate below "
+        f"{config.learning_rate:g}"
+    )
