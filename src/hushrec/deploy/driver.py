@@ -5,9 +5,11 @@ A run's folder on the server, `runs/NAME`, holds the operator's `order.json` and
 Nothing in it is private to a client.
 """
 
+import fcntl
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -54,6 +56,8 @@ from hushrec.runtime.transport import Transport
 from hushrec.settings import build
 from hushrec.systems import system_named
 
+_LOCK_SECONDS = 60.0
+
 Status = Literal["running", "paused", "failed", "done"]
 
 
@@ -81,13 +85,30 @@ def read_report(folder: Path) -> Report | None:
 def drive(transport: Transport, nodes: list[str], folder: Path, job: bytes) -> None:
     """Run all that is left of a run, or as far as it gets; its end is told in `progress.json`."""
     attempt = msgspec.json.decode(job, type=Attempt)
-    run = _ServerRun(folder / "runs" / attempt.run_name, attempt)
-    try:
-        run.go(transport, nodes)
-    except NodesLost as error:
-        run.report("paused", lost=error.lost, reason=str(error))
-    except HushrecError as error:
-        run.report("failed", reason=str(error))
+    with _alone(folder / "runs" / attempt.run_name):
+        run = _ServerRun(folder / "runs" / attempt.run_name, attempt)
+        try:
+            run.go(transport, nodes)
+        except NodesLost as error:
+            run.report("paused", lost=error.lost, reason=str(error))
+        except HushrecError as error:
+            run.report("failed", reason=str(error))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no earlier job works on the run: one whose parent died may still be at its last round."""
+    with (folder / "lock").open("w") as lock:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise HushrecError(f"an earlier job still works on {folder.name}; end its process") from None
+                time.sleep(0.1)
+        yield
 
 
 class _ServerRun:

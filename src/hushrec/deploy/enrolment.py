@@ -17,6 +17,7 @@ from hushrec.deploy.orders import Catalogue
 from hushrec.errors import HushrecError
 from hushrec.protocol import Numbers, System
 from hushrec.runtime.checkpoint import write_private_file
+from hushrec.runtime.in_process import cohort_bounds
 from hushrec.runtime.packets import MAX_PACKET_BYTES
 from hushrec.systems import SYSTEMS
 
@@ -131,9 +132,12 @@ def _read_numbers(path: Path, known: Ids) -> tuple[Ids, Numbers]:
 
 
 def letter_bytes(system: System[Any, Any, Any], private: Any, config: Any) -> int:
-    """A power of two that all mail of a round stays below: twice what is expected to be sent at most."""
-    expected = 2 * int(system.reply_bytes(private, config).sum()) + 4096
-    return 1 << expected.bit_length()
+    """What a letter has room for: the mail of one cohort, rounded up to two digits in binary."""
+    reply_bytes = system.reply_bytes(private, config)
+    largest = max(int(reply_bytes[first:last].sum()) for first, last in cohort_bounds(reply_bytes))
+    needed = largest + int(reply_bytes.max()) + 16 * len(reply_bytes) + 64
+    unit = 1 << max(needed.bit_length() - 2, 0)
+    return -(-needed // unit) * unit
 
 
 def numbers_digest(numbers: Sequence[int]) -> bytes:

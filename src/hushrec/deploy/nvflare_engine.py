@@ -28,6 +28,7 @@ OPERATOR = "operator@hushrec.local"
 CERTIFICATE_DAYS = 3650
 HEARTBEAT_SECONDS = 5
 SILENCE_SECONDS = 20  # a node that sends no heartbeat for so long is gone
+POLL_SECONDS = 0.5  # how often a node's worker asks for NVFlare's own tasks; NVFlare's 2 s delay start and end
 SERVER_CLASSES = ["hushrec.deploy.nvflare_job.Driver", "nvflare.collab.runtime.controller.CollabController"]
 NODE_CLASSES = ["hushrec.deploy.nvflare_job.Node", "nvflare.collab.runtime.executor.CollabExecutor"]
 LOST_CONNECTION = (api_spec.NoConnection, api_spec.SessionClosed, api_spec.SessionExpired, api_spec.AuthenticationError)
@@ -153,6 +154,7 @@ def write_job(folder: Path, job: bytes, nodes: Sequence[str]) -> None:
     driver, controller = SERVER_CLASSES
     server = {
         "format_version": 2,
+        "server": {"task_request_interval": POLL_SECONDS},
         "workflows": [{"id": "controller", "path": controller, "args": {"server_obj_id": "driver"}}],
         "components": [{"id": "driver", "path": driver, "args": {"job": base64.b64encode(job).decode()}}],
     }

@@ -1,10 +1,14 @@
 """What server and nodes tell each other around a run: what will be run, who hosts whom, how good it was."""
 
+import re
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from hushrec.deploy.identity import KeyCard
+from hushrec.errors import HushrecError
+from hushrec.runtime.checkpoint import write_private_file
 
 Relay = Literal["direct", "onion"]
 
@@ -26,6 +30,24 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     relevant_from: float | None = None
     relay: Relay = "direct"
     timeout_seconds: float = 60.0
+
+
+def place_order(folder: Path, order: Order, catalogue: "Catalogue", resume: bool) -> Path:
+    """Keep an order in its run's folder; with `resume`, go on with the same one."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,80}", order.run_name):
+        raise HushrecError(f"{order.run_name!r} cannot be a run's name; use letters, digits, . _ + -")
+    run = folder / "runs" / order.run_name
+    path = run / "order.json"
+    if path.exists():
+        if not resume:
+            raise HushrecError(f"{run} exists; use --resume to go on with it, or another --run-name")
+        known = msgspec.json.decode(path.read_bytes(), type=Order)
+        if msgspec.structs.replace(order, run_id=known.run_id, timeout_seconds=known.timeout_seconds) != known:
+            raise HushrecError(f"{run} was ordered with other settings; choose another --run-name")
+        return run
+    write_private_file(run / "items.msgpack", msgspec.msgpack.encode(catalogue))
+    write_private_file(path, msgspec.json.encode(order))
+    return run
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +82,7 @@ class Enrolled(msgspec.Struct, frozen=True):
 
     num_clients: int
     numbers: list[int] | None  # if they were agreed on beforehand
-    letter_bytes: int  # all its mail of a round is shorter; a power of two
+    letter_bytes: int  # no letter of its clients is longer; coarsely rounded
 
 
 class Assignment(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
-from hashlib import blake2b
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,7 @@ class _NodeRun:
     def check_new(self, packet: Packet, data: bytes) -> None:
         """Refuse a packet that was here before, unless it is the last one, asked for again."""
         sequence, round_number, digest = self._last
-        now = blake2b(data, digest_size=16).digest()
+        now = sha256(data).digest()
         is_repeated = packet.sequence == sequence and now == digest
         if not is_repeated and (packet.sequence <= sequence or packet.round_number < round_number):
             raise WireError("a packet that is replayed or altered")

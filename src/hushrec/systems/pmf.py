@@ -136,13 +136,15 @@ def _take_over(state: ServerState) -> Round[ServerState]:
     yield Ask(clients, HandOver(), uploads)
     if not uploads.batches:
         raise HushrecError("no client handed over its ratings; there is nothing to train on")
+    came = np.concatenate([numbers for numbers, _ in uploads.batches])
+    lengths = np.concatenate([message.items.lengths for _, message in uploads.batches])
+    in_order, as_came = np.argsort(came), np.concatenate([[0], np.cumsum(lengths)])
+    items = Ragged(as_came, np.concatenate([message.items.values for _, message in uploads.batches]))
+    ratings = Ragged(as_came, np.concatenate([message.ratings.values for _, message in uploads.batches]))
     num_ratings = np.zeros(len(clients), np.int64)
-    for numbers, message in uploads.batches:
-        num_ratings[numbers] = message.items.lengths
+    num_ratings[came] = lengths
     starts = np.concatenate([[0], np.cumsum(num_ratings)])
-    items = np.concatenate([message.items.values for _, message in uploads.batches])
-    ratings = np.concatenate([message.ratings.values for _, message in uploads.batches])
-    return replace(state, starts=starts, items=items, ratings=ratings)
+    return replace(state, starts=starts, items=items.take(in_order).values, ratings=ratings.take(in_order).values)
 
 
 def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: Config, _draws: Draws) -> Reply:

@@ -1,0 +1,77 @@
+"""Processes of an engine, kept alive: what dies is started again until it is told to end."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_STOP_SECONDS = 10.0
+_FASTEST_RESTART_SECONDS = 1.0
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    """Even if we are killed without a chance to clean up, nothing of ours stays behind (Linux)."""
+    if hasattr(_LIBC, "prctl"):
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@dataclass
+class Kept:
+    """One process that is started again when it dies."""
+
+    name: str
+    command: list[str]
+    environment: Mapping[str, str]
+    log: Path
+    tell: Callable[[str], None]
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = field(default=0.0)
+
+    def start(self) -> None:
+        """Start it; its output goes to a log that only we can read."""
+        self.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self.process = subprocess.Popen(
+                self.command,
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=handle,
+                stderr=handle,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        finally:
+            os.close(handle)
+        self.started_at = time.monotonic()
+
+    def keep(self) -> None:
+        """Start it again if it has died."""
+        if self.process is None or self.process.poll() is None:
+            return
+        if time.monotonic() - self.started_at < _FASTEST_RESTART_SECONDS:
+            return
+        self.tell(f"{self.name} ended with code {self.process.returncode}; starting it again")
+        self.start()
+
+    def stop(self) -> None:
+        """End it, gently first, with all that it started."""
+        if self.process is None:
+            return
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self.process.pid, how)
+            except ProcessLookupError:
+                break
+            try:
+                self.process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+        self.process.wait()
+        self.process = None

@@ -1,0 +1,159 @@
+"""Who watches over a run: submits it, notices when it stops, waits for who was lost, submits the rest again.
+
+An engine's job ends with its first dead process. The run does not: the server's checkpoint and the nodes' own
+states hold all rounds that are done, so a new job goes on where the last one stopped, to the same bits.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from hushrec.deploy.driver import Report, read_report
+from hushrec.deploy.engines import JobState, Session
+from hushrec.deploy.orders import Attempt
+from hushrec.errors import HushrecError
+
+_POLL_SECONDS = 0.1
+_JOB_STATE_SECONDS = 2.0
+# How often a node may spoil the same round before the run goes on without it.
+_MOST_STRIKES = 3
+_MOST_ATTEMPTS_WITHOUT_A_ROUND = 6
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How long to wait, and with whom to go on."""
+
+    min_nodes: int
+    patience_seconds: float = 60.0  # for nodes or the server to come back
+    stall_seconds: float = 300.0  # without a round, a job is taken for dead
+
+
+@dataclass
+class Supervisor:
+    """Brings one ordered run to its end."""
+
+    folder: Path  # of the run
+    nodes: list[str]
+    connect: Callable[[], Session]
+    terms: Terms
+    tell: Callable[[str], None]
+    watch: Callable[[Report], None]
+    banned: set[str] = field(default_factory=set)
+    strikes: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    def run(self) -> None:
+        """Until it is done; or an error that says what to do."""
+        known = read_report(self.folder)
+        attempt, fruitless = (known.attempt if known else 0), 0
+        while True:
+            attempt += 1
+            before = self._rounds_done()
+            session = self._connected()
+            try:
+                away = self._wait_for_nodes(session)
+                report = self._run_job(session, Attempt(self.folder.name, attempt, sorted(away)))
+            finally:
+                session.close()
+            if report is not None and report.status == "done":
+                return
+            if report is not None and report.status == "failed":
+                raise HushrecError(report.reason)
+            if report is not None:
+                self._note_losses(report)
+            fruitless = fruitless + 1 if self._rounds_done() == before else 0
+            if fruitless == _MOST_ATTEMPTS_WITHOUT_A_ROUND:
+                raise HushrecError(
+                    f"no round was finished in {fruitless} attempts; see the logs in the kits, then use --resume"
+                )
+
+    def _rounds_done(self) -> int:
+        report = read_report(self.folder)
+        return report.round_number if report else 0
+
+    def _connected(self) -> Session:
+        deadline = time.monotonic() + self.terms.patience_seconds
+        while True:
+            try:
+                return self.connect()
+            except HushrecError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_SECONDS)
+
+    def _wait_for_nodes(self, session: Session) -> set[str]:
+        """Those who do not come in time."""
+        wanted = set(self.nodes) - self.banned
+        deadline = time.monotonic() + self.terms.patience_seconds
+        present: set[str] = set()
+        while time.monotonic() < deadline:
+            try:
+                present = session.connected() & wanted
+            except HushrecError:
+                present = set()
+            if present == wanted:
+                break
+            time.sleep(_POLL_SECONDS)
+        if len(present) < self.terms.min_nodes:
+            raise HushrecError(
+                f"{len(present)} of {len(self.nodes)} nodes are there, {self.terms.min_nodes} are needed; "
+                "start the others, then use --resume"
+            )
+        if present < wanted:
+            missing = ", ".join(sorted(wanted - present))
+            self.tell(f"going on without {missing} from round {self._rounds_done() + 1} on")
+        return set(self.nodes) - present
+
+    def _run_job(self, session: Session, attempt: Attempt) -> Report | None:
+        """How the job ended; None if it did not tell."""
+        taking_part = sorted(set(self.nodes) - set(attempt.away))
+        try:
+            job = session.submit(msgspec.json.encode(attempt), taking_part)
+        except HushrecError as error:
+            self.tell(f"the job was not taken: {error}")
+            time.sleep(1.0)
+            return None
+        progress_at = asked_at = time.monotonic()
+        last: Report | None = None
+        while True:
+            time.sleep(_POLL_SECONDS)
+            report, now = read_report(self.folder), time.monotonic()
+            if report is not None and report.attempt == attempt.attempt and report != last:
+                last, progress_at = report, now
+                self.watch(report)
+            if last is not None and last.status != "running":
+                return last
+            if now - asked_at > _JOB_STATE_SECONDS:
+                asked_at = now
+                if self._has_ended(session, job):
+                    # What the job said with its last breath counts.
+                    final = read_report(self.folder)
+                    if final is not None and final.attempt == attempt.attempt and final.status != "running":
+                        return final
+                    self.tell(f"the job ended after round {self._rounds_done()}; going on with a new one")
+                    return None
+            if now - progress_at > self.terms.stall_seconds:
+                self.tell(
+                    f"no progress for {self.terms.stall_seconds:g} s; ending the job, going on with a new one"
+                )
+                session.abort(job)
+                return None
+
+    def _has_ended(self, session: Session, job: str) -> bool:
+        try:
+            return session.state(job) in (JobState.DONE, JobState.FAILED)
+        except HushrecError as error:
+            self.tell(f"the server does not answer ({error})")
+            return True
+
+    def _note_losses(self, report: Report) -> None:
+        self.tell(f"{report.reason}; going on from round {report.round_number + 1}")
+        for name in report.lost:
+            self.strikes[name, report.round_number] += 1
+            if self.strikes[name, report.round_number] >= _MOST_STRIKES:
+                self.banned.add(name)
+                self.tell(f"{name} failed {_MOST_STRIKES} times in one round and is left out from now on")
