@@ -46,13 +46,13 @@ def watching(label: str, num_rounds: int, num_folds: int) -> Iterator[Watch]:
         )
 
         def watch(now: FoldProgress) -> None:
-            name = "RMSE" if "RMSE" in now.metrics else next(iter(now.metrics))
+            name = "RMSE" if "RMSE" in now.metrics else next(iter(now.metrics), "")
             progress.update(
                 task,
                 completed=(now.fold - 1) * num_rounds + now.round_number,
                 description=f"{label} fold {now.fold}/{now.num_folds}" if now.num_folds > 1 else label,
                 round_number=now.round_number,
-                metric=f"{name} {now.metrics[name]:.4f}",
+                metric=f"{name} {now.metrics[name]:.4f}" if name else "",
                 sent=format_bytes(now.sent_bytes),
             )
 

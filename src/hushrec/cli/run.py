@@ -49,12 +49,12 @@ def common(
     threads: Annotated[int | None, typer.Option(help="Default: all cores. Changes no number.")] = None,
     cohort_size: Annotated[int | None, typer.Option(help="Clients served at once. Changes no number.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
-) -> Callable[[System[Any, Any, Any], dict[str, Any]], None]:
+) -> "Go":
     """Options of every system."""
     if resume and out is None:
         raise HushrecError("--resume needs --out, the folder of the run to go on with")
     options = RuntimeOptions(cohort_size=cohort_size) if threads is None else RuntimeOptions(threads, cohort_size)
-    settings = RunSettings(seed, folds, split, test_share, _lengths(at), relevant_from)
+    settings = RunSettings(seed, folds, split, test_share, parse_lengths(at), relevant_from)
 
     def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
         config = build(system.config, values)
@@ -77,7 +77,8 @@ def common(
     return go
 
 
-def _lengths(at: str) -> tuple[int, ...]:
+def parse_lengths(at: str) -> tuple[int, ...]:
+    """The lengths of `5,10,20`."""
     try:
         return tuple(int(length) for length in at.split(","))
     except ValueError:
@@ -112,7 +113,10 @@ def print_run(done: Run) -> None:
     out.print(f"{cpu:.1f} s of CPU; {cold} test ratings have a user or item without training ratings")
 
 
-def command_for(system: System[Any, Any, Any]) -> Callable[..., None]:
+Go = Callable[[System[Any, Any, Any], dict[str, Any]], None]
+
+
+def command_for(system: System[Any, Any, Any], common: Callable[..., Go]) -> Callable[..., None]:
     """A function whose parameters are the common options and the system's settings."""
     hints = get_type_hints(system.config)
     shared = inspect.signature(common).parameters
@@ -123,7 +127,7 @@ def command_for(system: System[Any, Any, Any]) -> Callable[..., None]:
             default=entry.default,
             annotation=Annotated[
                 hints[entry.name],
-                typer.Option(*_flags(entry.name), help=entry.metadata["help"], rich_help_panel="Settings"),
+                typer.Option(*flags(entry.name), help=entry.metadata["help"], rich_help_panel="Settings"),
             ],
         )
         for entry in fields(system.config)
@@ -141,12 +145,13 @@ def command_for(system: System[Any, Any, Any]) -> Callable[..., None]:
     return command
 
 
-def _flags(name: str) -> tuple[str, ...]:
+def flags(name: str) -> tuple[str, ...]:
+    """How a setting is spelled on the command line."""
     flag = f"--{name.replace('_', '-')}"
     return (flag, flag.replace("--num-", "--")) if name == "num_rounds" else (flag,)
 
 
 for _system in SYSTEMS.values():
     app.command(_system.name, epilog=f"Example: hushrec run {_system.name} --data ml-100k --rounds 20")(
-        command_for(_system)
+        command_for(_system, common)
     )

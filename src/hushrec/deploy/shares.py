@@ -9,7 +9,6 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from hushrec.data import Interactions, Split
-from hushrec.deploy.orders import Catalogue
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 
@@ -54,9 +53,3 @@ def _write_ratings(data: Interactions, path: Path) -> None:
         "rating": pa.array(data.ratings),
     }
     pa.csv.write_csv(pa.table(columns), path)
-
-
-def catalogue_of(data: Interactions) -> Catalogue:
-    """The items, as all nodes may know them."""
-    titles = None if data.titles is None else data.titles.tolist()
-    return Catalogue([str(item) for item in data.item_ids.tolist()], data.item_ids.dtype.kind == "i", titles)

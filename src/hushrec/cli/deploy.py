@@ -1,0 +1,176 @@
+"""`hushrec deploy`: a federation on a real network, from its certificates to its runs."""
+
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from hushrec.cli import deploy_run
+from hushrec.cli.console import note, results
+from hushrec.cli.data import parse_columns, parse_duplicates
+from hushrec.deploy.driver import read_report
+from hushrec.deploy.enrolment import NodeSettings, read_own, write_settings
+from hushrec.deploy.identity import fingerprint, mail_key
+from hushrec.deploy.kits import EngineName, engine_named, find_kit, make_kits, read_federation, read_kit
+from hushrec.deploy.local import node_process, server_process
+from hushrec.deploy.processes import Kept
+from hushrec.errors import HushrecError
+from hushrec.privacy.sealing import public_key_of
+from hushrec.report.tables import format_bytes
+from hushrec.systems import SYSTEMS
+
+app = typer.Typer(
+    help="Run systems over a real network: a server, nodes that keep their ratings, mutual TLS.",
+    no_args_is_help=True,
+    epilog="Start with: hushrec deploy local --nodes 5 --system fedrec++ --data ml-100k",
+)
+app.add_typer(deploy_run.app, name="run")
+app.command(
+    "local", epilog="Example: hushrec deploy local --nodes 3 --system fedrec++ --data ml-100k --rounds 10"
+)(deploy_run.local)
+
+
+@app.command("init", epilog="Example: hushrec deploy init fed --name shop-a --name shop-b --host server.example")
+def init(
+    folder: Annotated[Path, typer.Argument(help="A new folder, for the kits of all machines.")],
+    nodes: Annotated[int | None, typer.Option(help="How many nodes: node-1, node-2, ...")] = None,
+    name: Annotated[list[str] | None, typer.Option(help="Or the name of each node.")] = None,
+    host: Annotated[str, typer.Option(help="The server's name, as nodes reach it.")] = "localhost",
+    port: Annotated[int, typer.Option(help="The server's only open port.")] = 8002,
+    engine: Annotated[EngineName, typer.Option(help="What carries the packets.")] = "nvflare",
+) -> None:
+    """Make certificates, keys and kits: one folder per machine."""
+    if (nodes is None) == (not name):
+        raise HushrecError("say which nodes: --nodes 3, or --name for each of them")
+    names = name or [f"node-{number}" for number in range(1, (nodes or 0) + 1)]
+    make_kits(folder, engine, names, host, port)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("kit", "goes to", "then"):
+        table.add_column(heading)
+    table.add_row(str(folder), "stays with the server and its operator", f"hushrec deploy server {folder}")
+    for node in names:
+        table.add_row(str(folder / node), f"the machine of {node}", f"hushrec deploy node {node} --data RATINGS")
+    results().print(table)
+    note("a kit holds its owner's private key: copy it over a safe way, then delete it here")
+
+
+@app.command("server", epilog="Example: hushrec deploy server fed")
+def server(folder: Annotated[Path, typer.Argument(help="The folder that deploy init made.")]) -> None:
+    """Run the server in the foreground until Ctrl-C."""
+    federation = read_federation(folder)
+    note(f"server for {len(federation.nodes)} nodes on {federation.host}:{federation.port}; Ctrl-C ends it")
+    _keep(server_process(folder, federation.engine, note))
+
+
+@app.command("node", epilog="Example: hushrec deploy node fed --name node-1 --data ratings.csv")
+def node(
+    folder: Annotated[Path, typer.Argument(help="The node's kit, or the folder that it is in.")],
+    data: Annotated[Path, typer.Option(help="This node's ratings. They do not leave the machine.")],
+    name: Annotated[str | None, typer.Option(help="Which kit, if the folder holds several.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Ratings to measure on; the server is told means.")] = None,
+    numbers: Annotated[Path | None, typer.Option(help="Agreed numbers of clients: user, tab, number.")] = None,
+    columns: Annotated[str | None, typer.Option(help="user=..,item=..,rating=..,timestamp=..")] = None,
+    duplicates: Annotated[str, typer.Option(help="error, last or mean.")] = "error",
+    allow: Annotated[
+        list[str] | None, typer.Option(help="Systems to take part in; default: those that keep ratings here.")
+    ] = None,
+    require: Annotated[
+        list[str] | None, typer.Option(help="Take part only with this setting, as in --require rho=3.")
+    ] = None,
+    accept_shared_seed: Annotated[
+        bool, typer.Option("--accept-shared-seed", help="Let the server know this node's draws. For tests only.")
+    ] = False,
+    max_packet_mb: Annotated[int, typer.Option(help="Refuse larger packets.")] = 2048,
+) -> None:
+    """Run a node in the foreground until Ctrl-C."""
+    kit = find_kit(folder, name)
+    card = read_kit(kit)
+    for system in allow or []:
+        if system not in SYSTEMS:
+            raise HushrecError(f"--allow {system}: no such system; choose from {', '.join(SYSTEMS)}")
+    settings = NodeSettings(
+        data=str(data.resolve()),
+        columns=parse_columns(columns),
+        duplicates=parse_duplicates(duplicates),
+        numbers=str(numbers.resolve()) if numbers else None,
+        test=str(test.resolve()) if test else None,
+        required=dict(_named_value(text) for text in require or []),
+        accepts_shared_seed=accept_shared_seed,
+        max_packet_bytes=max_packet_mb << 20,
+        **({"systems": list(allow)} if allow else {}),
+    )
+    ratings = read_own(settings, settings.data, None)
+    write_settings(kit, settings)
+    note(f"{card.name}: {ratings.num_users} clients, {len(ratings)} ratings, which stay here; Ctrl-C ends it")
+    note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")
+    _keep(node_process(kit, card.name, card.engine, note))
+
+
+def _named_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise HushrecError(f"--require {text!r}: write setting=value, as in --require rho=3")
+    return name.strip().replace("-", "_"), value.strip()
+
+
+def _keep(process: Kept) -> None:
+    """Keep a process alive until we are told to end."""
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    try:
+        process.start()
+        while True:
+            time.sleep(0.2)
+            process.keep()
+    finally:
+        process.stop()
+
+
+@app.command("status", epilog="Example: hushrec deploy status fed")
+def status(
+    folder: Annotated[Path, typer.Argument(help="The folder that deploy init made.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Show who is there, and how the runs are doing."""
+    federation = read_federation(folder)
+    try:
+        session = engine_named(federation.engine).session(folder, 5.0)
+        connected = session.connected()
+        session.close()
+        is_up = True
+    except HushrecError:
+        connected, is_up = set(), False
+    runs = {path.parent.name: read_report(path.parent) for path in sorted(folder.glob("runs/*/order.json"))}
+    if as_json:
+        told = {
+            "server": {"host": federation.host, "port": federation.port, "is_up": is_up},
+            "nodes": {node: node in connected for node in federation.nodes},
+            "runs": runs,
+        }
+        print(msgspec.json.encode(told).decode())
+        return
+    out = results()
+    out.print(f"server {federation.host}:{federation.port} {'is up' if is_up else 'does not answer'}")
+    for node in federation.nodes:
+        out.print(f"  {node}  {'connected' if node in connected else 'not connected'}")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("run", "status", "round", "sent", "attempt", ""):
+        table.add_column(heading, justify="right" if heading in ("round", "sent", "attempt") else "left")
+    for name, report in runs.items():
+        if report is None:
+            table.add_row(name, "ordered", "0", "0 B", "0", "")
+        else:
+            rounds = f"{report.round_number}/{report.num_rounds}"
+            sent = format_bytes(report.sent_bytes)
+            table.add_row(name, report.status, rounds, sent, str(report.attempt), report.reason)
+    if runs:
+        out.print(table)

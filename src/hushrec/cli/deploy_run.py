@@ -1,0 +1,235 @@
+"""`hushrec deploy run SYSTEM DIR` and `hushrec deploy local`: order a run, watch over it, print what came out."""
+
+import inspect
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+import msgspec
+import typer
+from rich.table import Table
+
+from hushrec.cli.console import note, results, watching
+from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
+from hushrec.cli.run import Go, command_for, flags, parse_lengths, print_run
+from hushrec.data import load
+from hushrec.deploy.driver import Report, read_report
+from hushrec.deploy.items import catalogue_of, read_catalogue
+from hushrec.deploy.kits import EngineName, engine_named, read_federation
+from hushrec.deploy.local import prepare, running
+from hushrec.deploy.orders import Catalogue, Order, Relay, place_order
+from hushrec.deploy.supervisor import Supervisor, Terms
+from hushrec.errors import HushrecError
+from hushrec.experiments.record import read_run
+from hushrec.experiments.runs import FoldProgress, RunSettings, splits_of
+from hushrec.protocol import System
+from hushrec.settings import build, to_dict
+from hushrec.systems import SYSTEMS, system_named
+
+_CONNECT_SECONDS = 20.0
+
+app = typer.Typer(
+    help="Order a run of a system on a federation, and watch over it.",
+    no_args_is_help=True,
+    epilog="Example: hushrec deploy run fedrec++ fed --items items.tsv --rounds 50",
+)
+
+
+def common(
+    folder: Annotated[Path, typer.Argument(help="The folder that deploy init made.")],
+    items: Annotated[Path, typer.Option(help="The catalogue that all know: lines of item, tab, title.")],
+    run_name: Annotated[str | None, typer.Option(help="Default: the system's name.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the server's draws.")] = 0,
+    seeds: Annotated[
+        Literal["secret", "shared"],
+        typer.Option(help="Of the nodes' draws: their own secrets, or --seed, which shows them to the server."),
+    ] = "secret",
+    rating_range: Annotated[str | None, typer.Option(help="LOW,HIGH of ratings on all nodes.")] = None,
+    at: Annotated[str, typer.Option(help="Lengths of ranked lists for ranking metrics.")] = "10",
+    relevant_from: Annotated[float | None, typer.Option(help="Ratings that count as relevant.")] = None,
+    relay: Annotated[
+        Relay, typer.Option(help="How sealed mail travels; onion: padded, via a third node.")
+    ] = "direct",
+    min_nodes: Annotated[int | None, typer.Option(help="Go on with no fewer; default: all.")] = None,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for a lost node or server.")] = 60.0,
+    timeout: Annotated[float, typer.Option(help="Seconds that a node has for an answer.")] = 60.0,
+    data_name: Annotated[str, typer.Option(help="What to call the data in reports.")] = "federation",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> Go:
+    """Options of every system."""
+
+    def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
+        federation = read_federation(folder)
+        config = to_dict(build(system.config, values))
+        order = Order(
+            run_id=secrets.token_hex(16), run_name=run_name or system.name, system=system.name, config=config,
+            seed=seed, shares_seed=seeds == "shared", data_name=data_name,
+            rating_range=parse_rating_range(rating_range), at=parse_lengths(at), relevant_from=relevant_from,
+            relay=relay, timeout_seconds=timeout,
+        )  # fmt: skip
+        terms = Terms(_checked_least(min_nodes, len(federation.nodes)), patience)
+        run = _supervised(folder, order, read_catalogue(items), federation.nodes, federation.engine, terms, resume)
+        _print(run, len(federation.nodes), as_json)
+        note(f"kept in {run}")
+
+    return go
+
+
+for _system in SYSTEMS.values():
+    app.command(
+        _system.name, epilog=f"Example: hushrec deploy run {_system.name} fed --items items.tsv --rounds 20"
+    )(command_for(_system, common))
+
+
+def _checked_least(min_nodes: int | None, num_nodes: int) -> int:
+    if min_nodes is not None and not 1 <= min_nodes <= num_nodes:
+        raise HushrecError(f"--min-nodes {min_nodes}: this federation has {num_nodes} nodes")
+    return min_nodes or num_nodes
+
+
+def _supervised(
+    folder: Path,
+    order: Order,
+    catalogue: Catalogue,
+    nodes: list[str],
+    engine: EngineName,
+    terms: Terms,
+    resume: bool,
+) -> Path:
+    """Place the order and see it through."""
+    run = place_order(folder, order, catalogue, resume)
+    driver = engine_named(engine)
+    label = f"{order.system} on {len(nodes)} nodes"
+    with watching(label, order.config["num_rounds"], 1) as watch:
+
+        def on_report(report: Report) -> None:
+            watch(FoldProgress(1, 1, report.round_number, report.num_rounds, {}, report.sent_bytes))
+
+        Supervisor(
+            run, nodes, lambda: driver.session(folder, _CONNECT_SECONDS), terms, _told(run), on_report
+        ).run()
+    return run
+
+
+def _told(run: Path) -> Callable[[str], None]:
+    """Events go to standard error and to the run's log."""
+
+    def tell(text: str) -> None:
+        note(text)
+        with (run / "events.log").open("a", encoding="utf-8") as log:
+            log.write(text + "\n")
+
+    return tell
+
+
+def _print(folder: Path, num_nodes: int, as_json: bool) -> None:
+    done, report = read_run(folder), read_report(folder)
+    assert report is not None
+    rounds = report.num_rounds
+    per_round = {what: seconds / rounds for what, seconds in report.seconds.items() if what != "enrol"}
+    if as_json:
+        deployment = {"nodes": num_nodes, "attempts": report.attempt, "seconds": report.seconds}
+        print(msgspec.json.encode(done.summary() | {"deployment": deployment}).decode())
+        return
+    print_run(done)
+    table = Table(box=None, pad_edge=False)
+    for what in ("seconds per round", *per_round):
+        table.add_column(what, justify="right")
+    table.add_row(f"{sum(per_round.values()):.3f}", *(f"{seconds:.3f}" for seconds in per_round.values()))
+    results().print(table)
+
+
+# --- A federation on this machine ------------------------------------------------------------------------
+
+
+def _local(
+    system: Annotated[str, typer.Option(help="Which system (hushrec systems).")],
+    data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")],
+    nodes: Annotated[int, typer.Option(help="How many nodes the users are dealt to.")] = 3,
+    engine: Annotated[EngineName, typer.Option(help="What carries the packets.")] = "nvflare",
+    seed: Annotated[int, typer.Option(help="Of everything random: split, start, draws.")] = 0,
+    relay: Annotated[
+        Relay, typer.Option(help="How sealed mail travels; onion: padded, via a third node.")
+    ] = "direct",
+    at: Annotated[str, typer.Option(help="Lengths of ranked lists for ranking metrics.")] = "10",
+    relevant_from: Annotated[float | None, typer.Option(help="Ratings that count as relevant.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Of a file: user=..,item=..,rating=..,timestamp=..")] = None,
+    duplicates: Annotated[str, typer.Option(help="Of a file: error, last or mean.")] = "error",
+    rating_range: Annotated[str | None, typer.Option(help="Of a file: LOW,HIGH.")] = None,
+    min_nodes: Annotated[int | None, typer.Option(help="Go on with no fewer; default: all.")] = None,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for a lost node or server.")] = 60.0,
+    timeout: Annotated[float, typer.Option(help="Seconds that a node has for an answer.")] = 60.0,
+    out: Annotated[Path | None, typer.Option(help="Keep the server's folder of the run here.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Make the federation in this folder, and keep it.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    **values: Any,
+) -> None:
+    """Deal a dataset to nodes on this machine, and run a system over loopback with all that belongs to it."""
+    chosen = system_named(system)
+    config = to_dict(build(chosen.config, {name: value for name, value in values.items() if value is not None}))
+    if nodes < 1:
+        raise HushrecError("--nodes must be at least 1")
+    if out is not None and out.exists():
+        raise HushrecError(f"{out} exists; choose a new folder for --out")
+    terms = Terms(_checked_least(min_nodes, nodes), patience)
+    interactions = load(
+        data,
+        columns=parse_columns(columns),
+        duplicates=parse_duplicates(duplicates),
+        rating_range=parse_rating_range(rating_range),
+        notify=note,
+    )
+    if interactions.ratings is None:
+        raise HushrecError(f"{system} needs ratings, {data} has none; choose data with explicit ratings")
+    split = next(splits_of(interactions, RunSettings(seed)))
+    order = Order(
+        run_id=secrets.token_hex(16), run_name=system, system=system, config=config, seed=seed, shares_seed=True,
+        data_name=interactions.name, is_synthetic=interactions.is_synthetic, data_sha256=interactions.sha256,
+        rating_range=split.train.rating_range, at=parse_lengths(at), relevant_from=relevant_from, relay=relay,
+        timeout_seconds=timeout,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="hushrec-") as temporary:
+        folder = keep or Path(temporary) / "federation"
+        federation, names = prepare(folder, engine, nodes, split, seed)
+        with running(folder, federation, note):
+            run = _supervised(folder, order, catalogue_of(split.train), names, engine, terms, resume=False)
+        if out is not None:
+            shutil.copytree(run, out)
+        _print(run, nodes, as_json)
+
+
+def _settings_of_all() -> list[inspect.Parameter]:
+    """Every setting of any system; one that is not given has the system's own default."""
+    known: dict[str, inspect.Parameter] = {}
+    for system in SYSTEMS.values():
+        hints = get_type_hints(system.config)
+        for entry in fields(system.config):
+            kind = hints[entry.name] if hints[entry.name] in (int, float, bool) else str
+            option = typer.Option(*flags(entry.name), help=entry.metadata["help"], rich_help_panel="Settings")
+            known[entry.name] = inspect.Parameter(
+                entry.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[kind | None, option],
+            )
+    return list(known.values())
+
+
+def local(**values: Any) -> None:
+    """Deal a dataset to nodes on this machine, and run a system over loopback with all that belongs to it."""
+    _local(**values)
+
+
+_own = [
+    parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    for parameter in inspect.signature(_local).parameters.values()
+    if parameter.kind != inspect.Parameter.VAR_KEYWORD
+]
+_parameters = [*_own, *_settings_of_all()]
+local.__signature__ = inspect.Signature(_parameters)  # type: ignore[attr-defined]
+local.__annotations__ = {parameter.name: parameter.annotation for parameter in _parameters}
