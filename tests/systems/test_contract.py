@@ -16,8 +16,9 @@ from hushrec import settings
 from hushrec.data.interactions import UserRows
 from hushrec.errors import HushrecError
 from hushrec.privacy.exact_sum import DivergedError
+from hushrec.privacy.sealing import SEAL_BYTES
 from hushrec.protocol import Message
-from hushrec.runtime.wire import SEAL_BYTES, code_of, decode
+from hushrec.runtime.wire import code_of, decode
 from hushrec.systems import SYSTEMS, system_named
 
 from .runs import SMALL, Finished, Ratings, assert_same, digest, frames, run, some_ratings, table

@@ -121,6 +121,8 @@ class _ServerRun:
         self._system = system_named(self._order.system)
         self._config = build(self._system.config, self._order.config)
         self._progress: Progress | None = None
+        known = read_report(folder)
+        self._rounds_done = known.round_number if known else 0
         self._seconds: dict[str, float] = {}
 
     def go(self, transport: Transport, nodes: Collection[str]) -> None:
@@ -152,11 +154,11 @@ class _ServerRun:
         """Tell whoever watches."""
         progress = self._progress
         sent = 0 if progress is None else sum(progress.transcript.sent_bytes().values())
-        round_number = 0 if progress is None else progress.round_number
         seconds = {what: round(spent, 4) for what, spent in self._seconds.items()}
         report = Report(
-            status, self._attempt.attempt, round_number, self._config.num_rounds, sent, seconds, lost or {}, reason
-        )
+            status, self._attempt.attempt, self._rounds_done, self._config.num_rounds, sent, seconds, lost or {},
+            reason,
+        )  # fmt: skip
         temporary = self._folder / f".progress.json.{os.getpid()}"
         temporary.write_bytes(msgspec.json.encode(report))
         os.replace(temporary, self._folder / "progress.json")
@@ -194,14 +196,11 @@ class _ServerRun:
     def _call(self, caller: Caller, phase: str, kind: Kind, requests: dict[str, Any], reply: type[Any]) -> Any:
         sequence = caller.next_sequence()
         packets = {
-            name: Packet(kind, caller.run_id, self._round_number(), sequence, msgspec.msgpack.encode(request))
+            name: Packet(kind, caller.run_id, 0, sequence, msgspec.msgpack.encode(request))
             for name, request in requests.items()
         }
-        answers = caller.call(phase, packets, self._round_number())
+        answers = caller.call(phase, packets, self._rounds_done)
         return {name: about(answer, reply) for name, answer in answers.items()}
-
-    def _round_number(self) -> int:
-        return self._progress.round_number if self._progress else 0
 
     def _open(self, num_clients: int) -> Progress:
         draws = Draws(self._order.seed)
@@ -213,6 +212,7 @@ class _ServerRun:
 
     def _keep(self, progress: Progress) -> None:
         save_progress(self._folder / "fold-1" / "state.npz", self._system, progress)
+        self._rounds_done = progress.round_number
         self.report("running")
 
     def _measure(self, caller: Caller, present: list[str]) -> list[Measured]:

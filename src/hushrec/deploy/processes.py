@@ -1,7 +1,7 @@
 """Processes of an engine, kept alive: what dies is started again until it is told to end."""
 
-import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -11,14 +11,12 @@ from pathlib import Path
 
 _STOP_SECONDS = 10.0
 _FASTEST_RESTART_SECONDS = 1.0
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent() -> None:
+def _dying_with_us(command: list[str]) -> list[str]:
     """Even if we are killed without a chance to clean up, nothing of ours stays behind (Linux)."""
-    if hasattr(_LIBC, "prctl"):
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    guard = shutil.which("setpriv")
+    return [guard, "--pdeathsig", "TERM", "--", *command] if guard else command
 
 
 @dataclass
@@ -39,13 +37,12 @@ class Kept:
         handle = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             self.process = subprocess.Popen(
-                self.command,
+                _dying_with_us(self.command),
                 env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=handle,
                 stderr=handle,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
             )
         finally:
             os.close(handle)

@@ -166,9 +166,10 @@ class _NodeRun:
         sequence, round_number, digest = self._last
         now = sha256(data).digest()
         is_repeated = packet.sequence == sequence and now == digest
-        if not is_repeated and (packet.sequence <= sequence or packet.round_number < round_number):
+        is_past = packet.kind in (Kind.ASK, Kind.RELAY) and packet.round_number < round_number
+        if not is_repeated and (packet.sequence <= sequence or is_past):
             raise WireError("a packet that is replayed or altered")
-        self._last = (packet.sequence, packet.round_number, now)
+        self._last = (packet.sequence, max(round_number, packet.round_number), now)
 
     def enrolled(self) -> Enrolled:
         """How many clients are here."""

@@ -72,6 +72,12 @@ class RatingClients:
         """Ratings of each client."""
         return np.diff(self.starts)
 
+    def check_fit(self, item_factors: Factors) -> None:
+        """Refuse a V of another catalogue or another length of vectors: kernels do not look."""
+        expected = (self.num_items, self.user_factors.shape[1])
+        if item_factors.shape != expected:
+            raise HushrecError(f"V has the shape {item_factors.shape} and clients expect {expected}; send that")
+
     def settle(self, rows: NDArray[np.int64], counted_round: NDArray[np.int32]) -> None:
         """Undo the last update of those clients for whom it did not count."""
         is_undone = self.updated_round[rows] != counted_round
@@ -242,6 +248,7 @@ def train_clients(
     clients: RatingClients, rows: NDArray[np.int64], item_factors: Factors, listing: Listing, step: Step
 ) -> ClientGradients:
     """Update U_u of the clients in `rows` in place (Eq. 7) and return the gradients of V (Eq. 3)."""
+    clients.check_fit(item_factors)
     num_factors = item_factors.shape[1]
     num_listed = listing.starts[1:] - listing.starts[:-1]
     noise_starts = np.zeros(len(rows) + 1, np.int64)

@@ -99,6 +99,7 @@ def train_clients(
     step: LangevinStep,
 ) -> ClientGradients:
     """Update U_u of the clients in `rows` in place and return the gradients of V, learning rate inside."""
+    clients.check_fit(item_factors)
     num_factors = item_factors.shape[1]
     num_noise = int(np.count_nonzero(listing.rated_place < 0))
     out = ClientGradients(

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.privacy.sealing import SEAL_BYTES
 from hushrec.protocol import Answer, Ask, Cohort, Fold, Message, Numbers, Recorded, System, Transcript
 from hushrec.runtime.rounds import drive_round
-from hushrec.runtime.wire import SEAL_BYTES, frame_bytes
+from hushrec.runtime.wire import frame_bytes
 
 # Replies of a cohort should stay in a core's cache until they are folded.
 _COHORT_BYTES = 4 << 20

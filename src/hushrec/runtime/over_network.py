@@ -52,7 +52,6 @@ class Caller:
     def __init__(self, transport: Transport, run_id: bytes, timeout_seconds: float, first_sequence: int) -> None:
         self.run_id, self.timeout_seconds = run_id, timeout_seconds
         self._transport, self._sequence = transport, first_sequence
-        self.wire_seconds = 0.0
 
     def next_sequence(self) -> int:
         """The number of the next call."""

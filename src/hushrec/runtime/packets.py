@@ -102,10 +102,11 @@ def encode_packet(packet: Packet) -> bytes:
 
 
 def decode_packet(data: Buffer, max_bytes: int = MAX_PACKET_BYTES) -> Packet:
-    """The packet in `data`; its sections are views of it. Anything odd is refused."""
-    view = memoryview(data).cast("B")
-    if len(view) > max_bytes:
-        raise WireError(f"a packet of {len(view)} bytes is larger than {max_bytes}")
+    """The packet in `data`; its sections are views of a copy. Anything odd is refused."""
+    if len(data) > max_bytes:
+        raise WireError(f"a packet of {len(data)} bytes is larger than {max_bytes}")
+    # Views of `bytes` cannot be written to, which is another type to Numba: it would compile every kernel again.
+    view = memoryview(bytearray(data))
     if len(view) < _HEADER.size:
         raise WireError(f"a packet of {len(view)} bytes is shorter than its header")
     magic, version, kind, num_sections, run_id, round_number, zeros, sequence = _HEADER.unpack_from(view)

@@ -91,7 +91,9 @@ class Post:
                 raise SealError("mail of an unknown type, or of several asks at once")
             bound = self._bound(round_number, mail.sequence, mail.code, mail.addressee)
             content = open_sealed(letter, self._private_key, bound)
-            frame = decode(unpad(content) if self._pad_bytes else content, [types[mail.code]])
+            # As in `decode_packet`: views that can be written to.
+            inside = bytearray(unpad(content) if self._pad_bytes else content)
+            frame = decode(inside, (types[mail.code],))
             if frame.round_number != round_number or (frame.numbers != mail.addressee).any():
                 raise WireError("mail whose inside does not fit its outside")
             yield frame

@@ -23,8 +23,6 @@ from hushrec.protocol import FieldKind, Message, Numbers, Ragged
 
 VERSION = 1
 MAX_FRAME_BYTES = 1 << 31
-# What sealing adds to a frame: an X25519 public key and an AES-GCM tag.
-SEAL_BYTES = 48
 
 _HEADER = struct.Struct("<2sBBIII")
 _MAGIC = b"HR"
@@ -124,17 +122,18 @@ def _append(parts: list[bytes | memoryview], values: NDArray[Any], dtype: np.dty
 
 def _common_lengths(message: Message, num_parties: int) -> NDArray[np.int64]:
     """Rows of each party, which all ragged fields must agree on."""
-    first: Ragged | None = None
-    for kind in message.kinds():
-        if kind.layout != "ragged":
-            continue
-        slices: Ragged = getattr(message, kind.name)
-        first = first or slices
+    names = [kind.name for kind in message.kinds() if kind.layout == "ragged"]
+    lengths = message.lengths
+    first: Ragged = getattr(message, names[0])
+    for name in names:
+        slices: Ragged = getattr(message, name)
         if slices.starts is not first.starts and not np.array_equal(slices.starts, first.starts):
-            raise WireError(f"{kind.name} has other lengths than the columns before it")
-        if len(slices) != num_parties or slices.starts[0] != 0 or slices.starts[-1] != len(slices.values):
-            raise WireError(f"{kind.name} is not cut into one slice for each of {num_parties} parties")
-    return message.lengths
+            raise WireError(f"{name} has other lengths than the columns before it")
+        if slices.starts[0] != 0 or slices.starts[-1] != len(slices.values):
+            raise WireError(f"{name} has rows that belong to no party")
+    if len(lengths) != num_parties or np.minimum.reduce(lengths, initial=0) < 0:
+        raise WireError(f"{names[0]} is not cut into one slice for each of {num_parties} parties")
+    return lengths
 
 
 def _check_column(kind: FieldKind, values: NDArray[Any], num_parties: int) -> None:
@@ -203,7 +202,8 @@ def _read(reader: "_Reader", kind: FieldKind, shape: tuple[int, ...]) -> NDArray
     values = reader.take(math.prod(shape), kind.dtype)
     if len(values):
         _check_values(values, kind)
-    _check_sizes(shape, kind.dtype, reader.max_bytes)
+    else:
+        _check_sizes(shape, kind.dtype, reader.max_bytes)
     return values.reshape(shape)
 
 

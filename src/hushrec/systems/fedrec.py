@@ -249,6 +249,7 @@ def upload(listing: Listing, trained: ClientGradients) -> ItemGradients:
 
 def client_settle(cohort: Cohort[RatingClients], request: Settle, _config: object, _draws: Draws) -> Reply:
     """Keep or undo the last update, and keep the final V."""
+    cohort.private.check_fit(request.item_factors)
     cohort.private.settle(cohort.rows, request.counted_round)
     cohort.private.item_factors[:] = request.item_factors
     return Reply(Settled())
