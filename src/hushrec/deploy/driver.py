@@ -45,14 +45,16 @@ from hushrec.runtime.checkpoint import (
     digest,
     load_progress,
     model_arrays,
+    read_arrays,
     save_progress,
     save_train,
     write_private_file,
 )
-from hushrec.runtime.over_network import Caller, NodesLost, OverNetwork
+from hushrec.runtime.over_network import Caller, NodesLost, OverNetwork, blamed
 from hushrec.runtime.packets import Kind, Packet, about
 from hushrec.runtime.rounds import run_rounds
 from hushrec.runtime.transport import Transport
+from hushrec.runtime.wire import WireError
 from hushrec.settings import build
 from hushrec.systems import system_named
 
@@ -121,8 +123,8 @@ class _ServerRun:
         self._system = system_named(self._order.system)
         self._config = build(self._system.config, self._order.config)
         self._progress: Progress | None = None
-        known = read_report(folder)
-        self._rounds_done = known.round_number if known else 0
+        checkpoint = folder / "fold-1" / "state.npz"
+        self._rounds_done = int(read_arrays(checkpoint)["round_number"]) if checkpoint.exists() else 0
         self._seconds: dict[str, float] = {}
 
     def go(self, transport: Transport, nodes: Collection[str]) -> None:
@@ -134,7 +136,7 @@ class _ServerRun:
         self.report("running")
         hosts = self._enrol(caller, present)
         members = {host.card.name: np.sort(np.array(host.numbers, np.int32)) for host in hosts.hosts}
-        num_clients = sum(map(len, members.values()))
+        num_clients = 1 + max(int(numbers[-1]) for numbers in members.values())
         progress = self._open(num_clients)
         network = OverNetwork(
             self._system, self._config, Draws(order.seed), members, caller, progress.transcript, self._attempt.away
@@ -178,10 +180,10 @@ class _ServerRun:
         if known is None:
             entries = [HostEntry(cards[name], numbers[name]) for name in present]
             pad_bytes = max(entry.letter_bytes for entry in enrolled.values()) if order.relay == "onion" else 0
-            known = Hosts(entries, pad_bytes)
+            known = Hosts(entries, pad_bytes, self._attempt.away)
         else:
             changed = [HostEntry(cards.get(host.card.name, host.card), host.numbers) for host in known.hosts]
-            known = Hosts(changed, known.pad_bytes)
+            known = Hosts(changed, known.pad_bytes, self._attempt.away)
         self._check_cards(known)
         write_private_file(path, msgspec.msgpack.encode(known))
         self._call(caller, "start", Kind.START, dict.fromkeys(present, known), Ready)
@@ -200,7 +202,12 @@ class _ServerRun:
             for name, request in requests.items()
         }
         answers = caller.call(phase, packets, self._rounds_done)
-        return {name: about(answer, reply) for name, answer in answers.items()}
+        said = {}
+        for name, answer in answers.items():
+            with blamed(name, phase, self._rounds_done):
+                said[name] = about(answer, reply)
+                _check_sense(said[name])
+        return said
 
     def _open(self, num_clients: int) -> Progress:
         draws = Draws(self._order.seed)
@@ -261,6 +268,12 @@ class _ServerRun:
         )  # fmt: skip
 
 
+def _check_sense(said: object) -> None:
+    """Refuse what cannot be true."""
+    if isinstance(said, Enrolled | Measured) and not said.has_sense():
+        raise WireError("says of its clients or of its measurements what cannot be")
+
+
 def _dealt(enrolled: dict[str, Enrolled]) -> dict[str, list[int]]:
     """Numbers of clients: as agreed on beforehand by all nodes, or dealt in the order of the nodes' names."""
     agreed = {name: entry.numbers for name, entry in enrolled.items() if entry.numbers is not None}
@@ -270,8 +283,9 @@ def _dealt(enrolled: dict[str, Enrolled]) -> dict[str, list[int]]:
             f"some nodes have agreed numbers of clients, not {missing}; use --numbers on all or none"
         )
     if agreed:
-        joined_numbers = np.sort(np.concatenate([np.array(numbers, np.int64) for numbers in agreed.values()]))
-        if not np.array_equal(joined_numbers, np.arange(len(joined_numbers))):
+        all_numbers = np.concatenate([np.array(numbers, np.int64) for numbers in agreed.values()])
+        # Clients of nodes that are away leave gaps.
+        if len(np.unique(all_numbers)) < len(all_numbers) or all_numbers.max() >= 2 * len(all_numbers) + 1000:
             raise HushrecError("the agreed numbers of clients are not 0, 1, 2, ... each on one node; agree again")
         return {name: list(numbers) for name, numbers in agreed.items() if numbers is not None}
     dealt, first = {}, 0

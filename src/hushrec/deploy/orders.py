@@ -1,8 +1,9 @@
 """What server and nodes tell each other around a run: what will be run, who hosts whom, how good it was."""
 
+import math
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -11,6 +12,8 @@ from hushrec.errors import HushrecError
 from hushrec.runtime.checkpoint import write_private_file
 
 Relay = Literal["direct", "onion"]
+Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31 - 1)]  # of a client
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,29 +83,36 @@ class Invitation(msgspec.Struct, frozen=True):
 class Enrolled(msgspec.Struct, frozen=True):
     """From a node. Reveals: how many clients it has, and roughly how much they can send in a round."""
 
-    num_clients: int
-    numbers: list[int] | None  # if they were agreed on beforehand
-    letter_bytes: int  # no letter of its clients is longer; coarsely rounded
+    num_clients: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+    numbers: list[Number] | None  # if they were agreed on beforehand
+    letter_bytes: Annotated[
+        int, msgspec.Meta(ge=1, lt=2**31)
+    ]  # no letter of its clients is longer; coarsely rounded
+
+    def has_sense(self) -> bool:
+        """Whether each client has a number of its own, if they have numbers."""
+        return self.numbers is None or len(set(self.numbers)) == len(self.numbers) == self.num_clients
 
 
 class Assignment(msgspec.Struct, frozen=True):
     """To a node: the numbers of its clients."""
 
-    numbers: list[int]
+    numbers: list[Number]
 
 
 class HostEntry(msgspec.Struct, frozen=True):
     """A node as others are told of it, with the proof that its mail key is its own."""
 
     card: KeyCard
-    numbers: list[int]
+    numbers: list[Number]
 
 
 class Hosts(msgspec.Struct, frozen=True):
     """To a node: all nodes."""
 
     hosts: list[HostEntry]
-    pad_bytes: int  # 0: mail is neither padded nor wrapped
+    pad_bytes: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]  # 0: mail is neither padded nor wrapped
+    away: list[str] = []  # those who do not take part now
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -116,10 +126,15 @@ class Measured(msgspec.Struct, frozen=True):
     """From a node. Reveals: means over all its test ratings and users."""
 
     metrics: dict[str, float] = {}
-    num_test: int = 0
-    num_users: int = 0  # whose rankings were measured
-    num_cold: int = 0
-    num_train: int = 0
+    num_test: Count = 0
+    num_users: Count = 0  # whose rankings were measured
+    num_cold: Count = 0
+    num_train: Count = 0
+
+    def has_sense(self) -> bool:
+        """Whether these can be means over that many."""
+        is_finite = all(math.isfinite(value) for value in self.metrics.values())
+        return is_finite and self.num_cold <= self.num_test and (self.num_test > 0 or not self.metrics)
 
 
 class Ready(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,6 +56,8 @@ class Kept:
         if time.monotonic() - self.started_at < _FASTEST_RESTART_SECONDS:
             return
         self.tell(f"{self.name} ended with code {self.process.returncode}; starting it again")
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # what it left behind
         self.start()
 
     def stop(self) -> None:

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from hushrec.deploy.enrolment import NodeSettings, clients_of, letter_bytes, numbers_digest, read_settings
 from hushrec.deploy.identity import check_key_card, key_card, mail_key
-from hushrec.deploy.kits import node_names
+from hushrec.deploy.kits import node_names, read_kit
 from hushrec.deploy.measuring import measure
 from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Ready
 from hushrec.draws import Draws
@@ -36,7 +36,7 @@ from hushrec.runtime.checkpoint import (
 )
 from hushrec.runtime.node import Node
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
-from hushrec.runtime.post import Host, Post
+from hushrec.runtime.post import BadLetter, Host, Post
 from hushrec.runtime.wire import WireError
 from hushrec.settings import build
 from hushrec.systems import system_named
@@ -79,18 +79,20 @@ class Site:
         if packet.run_id not in self._runs:
             self._runs[packet.run_id] = _NodeRun.reopen(self._kit, folder, self._settings)
         run = self._runs[packet.run_id]
-        run.check_new(packet, data)
+        mark = run.check_new(packet, data)
         steps: dict[Kind, Callable[[], Packet]] = {
             Kind.ENROL: lambda: packet.reply(run.enrolled()),
             Kind.ASSIGN: lambda: packet.reply(run.assign(packet.run_id, about(packet, Assignment))),
             Kind.START: lambda: packet.reply(run.start(packet.run_id, about(packet, Hosts), self._root)),
-            Kind.ASK: lambda: run.answer(packet),
-            Kind.RELAY: lambda: run.answer(packet),
+            Kind.ASK: lambda: run.answer(packet, mark),
+            Kind.RELAY: lambda: run.answer(packet, mark),
             Kind.EVALUATE: lambda: packet.reply(run.measure(about(packet, Measure))),
         }
         if packet.kind not in steps:
             raise Refused("a packet that only a node sends")
-        return steps[packet.kind]()
+        reply = steps[packet.kind]()
+        run.last = mark
+        return reply
 
     def _log(self, event: str, packet: Packet | None = None, reason: str = "") -> None:
         """One line of JSON in the node's own log, without anything private."""
@@ -115,13 +117,21 @@ def open_site(kit: Path) -> Site:
 
 def _refusal(error: Exception) -> Refusal:
     """What the server is told. Words about the node's own files stay on the node."""
-    if isinstance(error, DivergedError):
+    if isinstance(error, DivergedError | Refused):
         return Refusal(str(error), is_final=True)
-    if isinstance(error, Refused):
-        return Refusal(str(error), is_final=True)
+    if isinstance(error, BadLetter):
+        return Refusal(str(error), letter=error.place)
     if isinstance(error, WireError) or type(error).__module__.startswith("hushrec.privacy"):
         return Refusal(str(error))
     return Refusal("cannot; its own log (private/node.log) says why")
+
+
+class Mark(NamedTuple):
+    """What is remembered of the last packet that was served."""
+
+    sequence: int
+    round_number: int  # the highest so far
+    digest: bytes
 
 
 class _NodeRun:
@@ -132,7 +142,7 @@ class _NodeRun:
         self.system = system_named(invitation.system)
         self.config = build(self.system.config, invitation.config)
         self._node: Node | None = None
-        self._last = (-1, 0, b"")  # sequence, round, digest of the last packet
+        self.last = Mark(-1, 0, b"")
 
     @classmethod
     def enrol(cls, kit: Path, folder: Path, settings: NodeSettings, invitation: Invitation) -> "_NodeRun":
@@ -145,7 +155,11 @@ class _NodeRun:
                 raise Refused("the same run with other settings; order a new run")
             run._restore()
         else:
-            clients = clients_of(settings, invitation.catalogue, invitation.rating_range)
+            try:
+                clients = clients_of(settings, invitation.catalogue, invitation.rating_range)
+            except HushrecError:
+                # Its words may quote a rating or an id.
+                raise HushrecError("the node's files cannot be used; start it again to see why") from None
             save_train(folder / "fold-1" / "train.npz", clients.train)
             write_arrays(folder / "numbers.npz", {} if clients.numbers is None else {"agreed": clients.numbers})
             write_private_file(known, msgspec.msgpack.encode(invitation))
@@ -161,15 +175,14 @@ class _NodeRun:
         run._restore()
         return run
 
-    def check_new(self, packet: Packet, data: bytes) -> None:
+    def check_new(self, packet: Packet, data: bytes) -> Mark:
         """Refuse a packet that was here before, unless it is the last one, asked for again."""
-        sequence, round_number, digest = self._last
-        now = sha256(data).digest()
-        is_repeated = packet.sequence == sequence and now == digest
-        is_past = packet.kind in (Kind.ASK, Kind.RELAY) and packet.round_number < round_number
-        if not is_repeated and (packet.sequence <= sequence or is_past):
+        last, digest = self.last, sha256(data).digest()
+        is_repeated = packet.sequence == last.sequence and digest == last.digest
+        is_past = packet.kind in (Kind.ASK, Kind.RELAY) and packet.round_number < last.round_number
+        if not is_repeated and (packet.sequence <= last.sequence or is_past):
             raise WireError("a packet that is replayed or altered")
-        self._last = (packet.sequence, max(round_number, packet.round_number), now)
+        return Mark(packet.sequence, max(last.round_number, packet.round_number), digest)
 
     def enrolled(self) -> Enrolled:
         """How many clients are here."""
@@ -193,28 +206,30 @@ class _NodeRun:
 
     def start(self, run_id: bytes, hosts: Hosts, root: bytes) -> Ready:
         """Check everybody's card, and be ready for the first ask."""
-        strangers = {host.card.name for host in hosts.hosts} - set(node_names(self._kit))
-        if strangers:
-            raise Refused(f"{len(strangers)} hosts that are not nodes of this federation")
+        names = [host.card.name for host in hosts.hosts]
+        if not set(names) <= set(node_names(self._kit)) or len(set(names)) < len(names):
+            raise Refused("hosts that are not nodes of this federation, or one of them twice")
+        if read_kit(self._kit).name not in names:
+            raise Refused("hosts without this node itself")
         for host in hosts.hosts:
             check_key_card(host.card, root, run_id, numbers_digest(host.numbers))
+        self._node = self._open_node(hosts)
         write_private_file(self._folder / "hosts.msgpack", msgspec.msgpack.encode(hosts))
-        self._node = self._open_node()
         return Ready()
 
-    def answer(self, packet: Packet) -> Packet:
+    def answer(self, packet: Packet, mark: Mark) -> Packet:
         """Serve an ask; what it changed is on disk before the reply leaves."""
         if self._node is None:
-            self._node = self._open_node()
+            self._node = self._open_node(self._hosts())
         reply = self._node.answer(packet)
         if packet.kind == Kind.ASK:
-            self._save()
+            self._save(self._node, mark)
         return reply
 
     def measure(self, order: Measure) -> Any:
         """Finish: keep a folder that `hushrec recommend` can use, and measure if there are test ratings."""
         if self._node is None:
-            self._node = self._open_node()
+            self._node = self._open_node(self._hosts())
         return measure(
             self._folder, self._settings, self.invitation, self.system, self.config, self._train(),
             self._node.private, order,
@@ -235,11 +250,13 @@ class _NodeRun:
             write_private_file(path, secrets.token_hex(32).encode())
         return Draws(int(path.read_bytes(), 16))
 
-    def _open_node(self) -> Node:
-        hosts_path = self._folder / "hosts.msgpack"
-        if not hosts_path.exists():
+    def _hosts(self) -> Hosts:
+        path = self._folder / "hosts.msgpack"
+        if not path.exists():
             raise Refused("an ask before the start of the run")
-        hosts = msgspec.msgpack.decode(hosts_path.read_bytes(), type=Hosts)
+        return msgspec.msgpack.decode(path.read_bytes(), type=Hosts)
+
+    def _open_node(self, hosts: Hosts) -> Node:
         numbers = read_arrays(self._folder / "numbers.npz")["assigned"]
         private = self._private(numbers)
         if (self._folder / "fold-1" / "state.npz").exists():
@@ -248,17 +265,14 @@ class _NodeRun:
             Host(host.card.name, host.card.public_key, np.sort(np.array(host.numbers, np.int32)))
             for host in hosts.hosts
         ]
-        own = key_card(self._kit, bytes(16), b"").name
-        run_id = bytes.fromhex(self._folder.name)
-        post = Post(run_id, known, own, mail_key(self._kit), secrets.randbelow, hosts.pad_bytes)
+        run_id, own = bytes.fromhex(self._folder.name), read_kit(self._kit).name
+        post = Post(run_id, known, own, mail_key(self._kit), secrets.randbelow, hosts.pad_bytes, hosts.away)
         return Node(self.system, self.config, self._draws(), numbers, private, post)
 
-    def _save(self) -> None:
-        assert self._node is not None
-        sequence, round_number, digest = self._last
-        arrays = {f"private.{name}": getattr(self._node.private, name) for name in self.system.learned}
-        arrays["last"] = np.array([sequence, round_number], np.int64)
-        arrays["digest"] = np.frombuffer(digest, np.uint8)
+    def _save(self, node: Node, mark: Mark) -> None:
+        arrays = {f"private.{name}": getattr(node.private, name) for name in self.system.learned}
+        arrays["last"] = np.array([mark.sequence, mark.round_number], np.int64)
+        arrays["digest"] = np.frombuffer(mark.digest, np.uint8)
         write_arrays(self._folder / "fold-1" / "state.npz", arrays)
 
     def _restore(self) -> None:
@@ -266,7 +280,7 @@ class _NodeRun:
         if path.exists():
             arrays = read_arrays(path)
             sequence, round_number = arrays["last"].tolist()
-            self._last = (sequence, round_number, arrays["digest"].tobytes())
+            self.last = Mark(sequence, round_number, arrays["digest"].tobytes())
 
 
 def _check_consent(settings: NodeSettings, invitation: Invitation) -> None:

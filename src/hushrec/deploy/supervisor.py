@@ -7,6 +7,7 @@ states hold all rounds that are done, so a new job goes on where the last one st
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,9 +54,9 @@ class Supervisor:
         while True:
             attempt += 1
             before = self._rounds_done()
+            away = self._wait_for_nodes()
             session = self._connected()
             try:
-                away = self._wait_for_nodes(session)
                 report = self._run_job(session, Attempt(self.folder.name, attempt, sorted(away)))
             finally:
                 session.close()
@@ -85,19 +86,22 @@ class Supervisor:
                     raise
                 time.sleep(_POLL_SECONDS)
 
-    def _wait_for_nodes(self, session: Session) -> set[str]:
+    def _wait_for_nodes(self) -> set[str]:
         """Those who do not come in time."""
         wanted = set(self.nodes) - self.banned
+        session = self._connected()
         deadline = time.monotonic() + self.terms.patience_seconds
-        present: set[str] = set()
-        while time.monotonic() < deadline:
+        while True:
             try:
                 present = session.connected() & wanted
             except HushrecError:
-                present = set()
-            if present == wanted:
+                session.close()
+                session = self._connected()
+                continue
+            if present == wanted or time.monotonic() > deadline:
                 break
             time.sleep(_POLL_SECONDS)
+        session.close()
         if len(present) < self.terms.min_nodes:
             raise HushrecError(
                 f"{len(present)} of {len(self.nodes)} nodes are there, {self.terms.min_nodes} are needed; "
@@ -140,7 +144,8 @@ class Supervisor:
                 self.tell(
                     f"no progress for {self.terms.stall_seconds:g} s; ending the job, going on with a new one"
                 )
-                session.abort(job)
+                with suppress(HushrecError):
+                    session.abort(job)
                 return None
 
     def _has_ended(self, session: Session, job: str) -> bool:

@@ -1,6 +1,5 @@
 """What a run is on disk: `run.json`, which `Run` describes, written at once or not at all."""
 
-import os
 import statistics
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from hushrec.errors import HushrecError
+from hushrec.runtime.checkpoint import write_private_file
 
 SplitKind = Literal["folds", "random", "latest", "leave-one-out"]
 _TEMPORARY = ".run.json."
@@ -153,10 +153,7 @@ def _check_same(folder: Path, name: str, kept: object, planned: object) -> None:
 
 def write_run(folder: Path, kept: Run) -> None:
     """Write `run.json` at once."""
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f"{_TEMPORARY}{os.getpid()}"
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1))
-    os.replace(temporary, folder / "run.json")
+    write_private_file(folder / "run.json", msgspec.json.format(msgspec.json.encode(kept), indent=1))
 
 
 def read_run(folder: Path) -> Run:

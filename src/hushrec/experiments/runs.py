@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hushrec.data import Interactions, Split, k_folds, latest_share, leave_one_out, random_share
+from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation import evaluated_users, ranking_metrics, rating_metrics
 from hushrec.experiments.record import (
@@ -28,7 +29,7 @@ from hushrec.experiments.record import (
     read_run,
     write_run,
 )
-from hushrec.protocol import Scorer, System
+from hushrec.protocol import Scorer, System, Transcript
 from hushrec.runtime.checkpoint import (
     Progress,
     digest,
@@ -272,6 +273,9 @@ def load_fold(folder: Path, fold: int | None = None) -> tuple[Job, Progress]:
     place = folder / f"fold-{number}"
     train = load_train(place / "train.npz", kept.data, kept.provenance.data_sha256, kept.provenance.is_synthetic)
     job = Job(system, build(system.config, kept.config), kept.seed, train, kept.party)
+    if kept.party == "server":
+        state = system.init(train.num_users, train.num_items, job.config, Draws(kept.seed))
+        return job, load_progress(place / "state.npz", system, Progress(state, None, Transcript()))
     start = job.start()
     if kept.party == "node":
         restore_private(system, start.private, read_arrays(place / "state.npz"))

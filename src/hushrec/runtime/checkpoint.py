@@ -77,7 +77,8 @@ def write_private_file(path: Path, data: bytes) -> None:
 @contextmanager
 def _private_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that is there as a whole or not at all, also after a power cut."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in reversed([path.parent, *path.parent.parents]):
+        folder.mkdir(mode=0o700, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from hushrec.draws import Draws
+from hushrec.errors import HushrecError
 from hushrec.protocol import Cohort, Fold, Message, Numbers, System
 from hushrec.runtime.in_process import cohort_bounds
 from hushrec.runtime.packets import Buffer, Contents, Kind, Mail, Packet, contents_of
-from hushrec.runtime.post import Post, numbers_within
+from hushrec.runtime.post import BadLetter, Post, numbers_within
 from hushrec.runtime.wire import WireError, decode, encode
 
 
@@ -90,10 +91,13 @@ class Node:
     ) -> dict[type[Message], Fold]:
         inboxes: dict[type[Message], Fold] = {}
         with watch.at("seal"):
-            for frame in self.post.read(letters, round_number, tuple(self.system.inboxes)):
+            for place, frame in self.post.read(letters, round_number, tuple(self.system.inboxes)):
                 numbers_within(np.unique(frame.numbers), self.numbers)
                 kind = type(frame.message)
                 if kind not in inboxes:
                     inboxes[kind] = self.system.inboxes[kind](self.private, self.config)
-                inboxes[kind].add(frame.numbers, frame.message)
+                try:
+                    inboxes[kind].add(frame.numbers, frame.message)
+                except HushrecError as error:
+                    raise BadLetter(place, str(error)) from None
         return inboxes

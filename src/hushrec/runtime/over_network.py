@@ -35,15 +35,26 @@ Letters = list[tuple[Mail, Buffer]]
 class NodesLost(HushrecError):
     """Nodes that did not answer as they should; the round can begin again, with or without them."""
 
-    def __init__(self, phase: str, round_number: int, lost: Mapping[str, str]) -> None:
+    def __init__(
+        self, phase: str, round_number: int, lost: Mapping[str, str], letters: Mapping[str, int] | None = None
+    ) -> None:
         who = ", ".join(f"{name} ({reason})" for name, reason in sorted(lost.items()))
         super().__init__(f"round {round_number}, {phase}: lost {who}")
         self.lost = dict(lost)
         self.round_number = round_number
+        self.letters = dict(letters or {})  # by node, the place of the letter that it could not use
 
 
 class RefusedForGood(HushrecError):
     """A node says that the run as a whole cannot go on."""
+
+
+class LetterRefused(HushrecError):
+    """A node says why it does not answer; `letter` is the place of the letter that it cannot use, or -1."""
+
+    def __init__(self, reason: str, letter: int) -> None:
+        super().__init__(reason)
+        self.letter = letter
 
 
 class Caller:
@@ -62,6 +73,7 @@ class Caller:
         """The nodes' replies, all of them; who answers garbage is asked once more."""
         replies: dict[str, Packet] = {}
         lost: dict[str, str] = {}
+        letters: dict[str, int] = {}
         for _ in range(2):
             packets = {name: encode_packet(requests[name]) for name in requests if name not in replies}
             delivery = self._transport.call(phase, packets, round_number, self.timeout_seconds)
@@ -74,10 +86,12 @@ class Caller:
                     raise RefusedForGood(f"round {round_number}, {phase}: {name} {error}") from None
                 except HushrecError as error:
                     lost[name] = str(error)
+                    if isinstance(error, LetterRefused) and error.letter >= 0:
+                        letters[name] = error.letter
             if not lost or not set(lost) <= set(delivery.replies):
                 break
         if lost:
-            raise NodesLost(phase, round_number, lost)
+            raise NodesLost(phase, round_number, lost, letters)
         return replies
 
 
@@ -87,14 +101,17 @@ def _checked_reply(request: Packet, data: bytes) -> Packet:
         raise WireError("answered another request")
     if reply.kind == Kind.REFUSAL:
         refusal = about(reply, Refusal)
-        raise (RefusedForGood if refusal.is_final else WireError)(f"refused: {refusal.reason[:300]}")
+        reason = "refused: " + "".join(sign if sign.isprintable() else " " for sign in refusal.reason[:300])
+        if refusal.is_final:
+            raise RefusedForGood(reason)
+        raise LetterRefused(reason, refusal.letter)
     if reply.kind != Kind.REPLY:
         raise WireError("answered with something that is not a reply")
     return reply
 
 
 @contextmanager
-def _blamed(name: str, phase: str, round_number: int) -> Iterator[None]:
+def blamed(name: str, phase: str, round_number: int) -> Iterator[None]:
     """What is wrong with a node's reply is a loss of that node."""
     try:
         yield
@@ -121,16 +138,19 @@ class OverNetwork:
         self._caller = caller
         self._names = sorted(members)
         self._is_away = np.array([name in away for name in self._names])
-        self._host_of = np.empty(sum(map(len, members.values())), np.int64)
+        self._is_away = np.append(self._is_away, True)  # those whom no node hosts, at place -1
+        self._host_of = np.full(1 + max(int(numbers[-1]) for numbers in members.values()), -1, np.int64)
         for place, name in enumerate(self._names):
             self._host_of[members[name]] = place
         self._replies_to = tuple(kind for kind in system.messages if kind not in system.handlers)
         self._letters: dict[int, Letters] = {}  # by code of the type inside
+        self._writers: dict[bytes, str] = {}  # of this round's letters, by their first bytes
         self.seconds: defaultdict[str, float] = defaultdict(float)  # of the slowest node of each call, and here
 
     def run_round(self, state: Any, round_number: int) -> Any:
         """Drive one round of the driving side to its end."""
         self._letters.clear()
+        self._writers.clear()
         return drive_round(
             self.system, state, round_number, self.config, self.draws, lambda ask: self._serve(ask, round_number)
         )
@@ -161,15 +181,16 @@ class OverNetwork:
         """Fold the replies, once all of them are known to be sound; returns the mail that came with them."""
         opened = {}
         for name, reply in replies.items():
-            with _blamed(name, phase, round_number):
+            with blamed(name, phase, round_number):
                 opened[name] = self._open(reply, asked[name], round_number)
         post: dict[int, Letters] = defaultdict(list)
         for name, (frames, letters) in opened.items():
             for frame in frames:
-                with _blamed(name, phase, round_number):
+                with blamed(name, phase, round_number):
                     ask.replies.add(frame.numbers, frame.message)
             for mail, letter in letters:
                 post[mail.code].append((mail, letter))
+                self._writers[bytes(letter[:32])] = name
         return post
 
     def _request(self, message: Message, numbers: Numbers, round_number: int, sequence: int) -> Packet:
@@ -184,13 +205,30 @@ class OverNetwork:
 
     def _call(self, phase: str, requests: dict[str, Packet], round_number: int) -> dict[str, Packet]:
         started = time.perf_counter()
-        replies = self._caller.call(phase, requests, round_number)
+        try:
+            replies = self._caller.call(phase, requests, round_number)
+        except NodesLost as error:
+            raise self._with_writers_blamed(error, phase, requests) from None
         elapsed = time.perf_counter() - started
-        slowest = max((about(reply, Contents).seconds for reply in replies.values()), key=_total, default={})
+        claims = []
+        for name, reply in replies.items():
+            with blamed(name, phase, round_number):
+                claims.append(_claimed(about(reply, Contents).seconds, elapsed))
+        slowest = max(claims, key=_total, default={})
         for what, seconds in slowest.items():
             self.seconds[what] += seconds
         self.seconds["wire"] += elapsed - _total(slowest)
         return replies
+
+    def _with_writers_blamed(self, error: NodesLost, phase: str, requests: dict[str, Packet]) -> NodesLost:
+        """Who got a letter that cannot be used is not to blame, if we know who wrote it."""
+        lost = dict(error.lost)
+        for name, place in error.letters.items():
+            carried = requests[name].sections[1:] if requests[name].kind == Kind.ASK else ()
+            writer = self._writers.get(bytes(carried[place][:32])) if place < len(carried) else None
+            if writer is not None:
+                lost[writer] = f"wrote mail that {name} {lost.pop(name)}"
+        return NodesLost(phase, error.round_number, lost)
 
     def _open(self, reply: Packet, asked: Numbers, round_number: int) -> tuple[list[Frame], Letters]:
         """Frames and letters of a reply, checked: it must answer for exactly those who were asked."""
@@ -206,6 +244,8 @@ class OverNetwork:
         for mail, letter in letters:
             if mail.code not in codes or mail.sequence != reply.sequence:
                 raise WireError("sent mail of an unknown type or of another ask")
+            if mail.relay and (mail.relay not in self._names or self._is_away[self._names.index(mail.relay)]):
+                raise WireError("sent mail through a node that is not there")
             self.transcript.count(round_number, codes[mail.code], Tally(1, 0, len(letter)))
         return frames, letters
 
@@ -224,11 +264,19 @@ class OverNetwork:
             sections = tuple(letter for _, letter in held)
             requests[name] = Packet(Kind.RELAY, self._caller.run_id, round_number, sequence, contents, sections)
         for name, reply in self._call("relay", requests, round_number).items():
-            _, passed = contents_of(reply)
-            if len(passed) != len(by_relay[name]):
-                raise NodesLost("relay", round_number, {name: "kept mail back"})
+            with blamed(name, "relay", round_number):
+                _, passed = contents_of(reply)
+                if len(passed) != len(by_relay[name]):
+                    raise WireError("kept mail back")
             direct += passed
         return direct
+
+
+def _claimed(seconds: Mapping[str, float], elapsed: float) -> Mapping[str, float]:
+    """What a node says about its time, if it can be true."""
+    is_known = seconds.keys() <= {"decode", "compute", "encode", "seal"}
+    is_possible = is_known and all(0 <= value <= elapsed for value in seconds.values())
+    return seconds if is_possible else {}
 
 
 def _total(seconds: Mapping[str, float]) -> float:

@@ -5,12 +5,13 @@ the server does not see the size of any single client's mail. With padding all l
 onion a letter goes through a third node, so that the server does not see which node wrote to whom.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.errors import HushrecError
 from hushrec.privacy.sealing import Binding, SealError, open_sealed, pad, peel, seal, unpad, wrap
 from hushrec.protocol import Message, Numbers, Sealed
 from hushrec.runtime.packets import Buffer, Mail
@@ -26,6 +27,14 @@ class Host:
     numbers: Numbers  # of its clients, ascending
 
 
+class BadLetter(HushrecError):
+    """A letter that cannot be used, by its place in the packet."""
+
+    def __init__(self, place: int, reason: str) -> None:
+        super().__init__(f"letter {place + 1}: {reason}")
+        self.place = place
+
+
 class Post:
     """One node's mail, in and out."""
 
@@ -37,8 +46,10 @@ class Post:
         private_key: bytes,
         choose: Callable[[int], int],  # a secret random number below n
         pad_bytes: int = 0,  # 0: no padding, no onion
+        away: Collection[str] = (),  # hosts that cannot relay
     ) -> None:
         self._run_id, self._hosts, self._private_key = run_id, hosts, private_key
+        self._present = [place for place, host in enumerate(hosts) if host.name not in away]
         self._choose, self._pad_bytes = choose, pad_bytes
         self._own = [host.name for host in hosts].index(own_name)
         self._host_of = np.full(1 + max(int(host.numbers[-1]) for host in hosts), -1, np.int64)
@@ -80,23 +91,28 @@ class Post:
 
     def read(
         self, letters: list[tuple[Mail, Buffer]], round_number: int, mail_types: Sequence[type[Message]]
-    ) -> Iterator[Frame]:
-        """Open letters to clients of this node; each once, all of one type from the same ask."""
+    ) -> Iterator[tuple[int, Frame]]:
+        """Open letters to clients of this node, each once, all of a type from the same ask; with their places."""
         types = {code_of(kind): kind for kind in mail_types}
         sequences: dict[int, int] = {}
         if len({bytes(letter[:32]) for _, letter in letters}) < len(letters):
             raise SealError("the same letter came twice")
-        for mail, letter in letters:
+        for place, (mail, letter) in enumerate(letters):
             if mail.code not in types or sequences.setdefault(mail.code, mail.sequence) != mail.sequence:
                 raise SealError("mail of an unknown type, or of several asks at once")
-            bound = self._bound(round_number, mail.sequence, mail.code, mail.addressee)
-            content = open_sealed(letter, self._private_key, bound)
-            # As in `decode_packet`: views that can be written to.
-            inside = bytearray(unpad(content) if self._pad_bytes else content)
-            frame = decode(inside, (types[mail.code],))
-            if frame.round_number != round_number or (frame.numbers != mail.addressee).any():
-                raise WireError("mail whose inside does not fit its outside")
-            yield frame
+            try:
+                yield place, self._open(mail, letter, round_number, types[mail.code])
+            except (SealError, WireError) as error:
+                raise BadLetter(place, str(error)) from None
+
+    def _open(self, mail: Mail, letter: Buffer, round_number: int, kind: type[Message]) -> Frame:
+        bound = self._bound(round_number, mail.sequence, mail.code, mail.addressee)
+        content = open_sealed(letter, self._private_key, bound)
+        # As in `decode_packet`: views that can be written to.
+        frame = decode(bytearray(unpad(content) if self._pad_bytes else content), (kind,))
+        if frame.round_number != round_number or (frame.numbers != mail.addressee).any():
+            raise WireError("the inside does not fit the outside")
+        return frame
 
     def _bound(self, round_number: int, sequence: int, code: int, addressee: int) -> Binding:
         return Binding(self._run_id, round_number, sequence, code, addressee)
@@ -108,8 +124,8 @@ class Post:
 
     def _relay_for(self, host: int) -> int:
         """Any node but the writer's and the addressee's, if there is one."""
-        others = [place for place in range(len(self._hosts)) if place not in (self._own, host)]
-        others = others or [place for place in range(len(self._hosts)) if place != self._own] or [self._own]
+        others = [place for place in self._present if place not in (self._own, host)]
+        others = others or [place for place in self._present if place != self._own] or [self._own]
         return others[self._choose(len(others))]
 
 
