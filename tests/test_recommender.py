@@ -292,6 +292,11 @@ def test_a_newcomers_lists_must_match(model: Recommender) -> None:
         model.recommend_newcomer([999], [5])
 
 
+def test_ratings_that_lead_nowhere_are_refused(model: Recommender) -> None:
+    with pytest.raises(hushrec.HushrecError, match="scores that are not finite"):
+        model.recommend_newcomer([1, 2], [5, float("inf")])
+
+
 # --- Original ids ------------------------------------------------------------------------------------------
 
 
@@ -342,6 +347,14 @@ def test_a_test_file_with_a_numbering_of_its_own_is_understood_or_refused(tmp_pa
     except hushrec.HushrecError:
         return
     assert found["MAE"] == pytest.approx(np.abs(predicted - test.ratings).mean())
+
+
+def test_a_second_fit_replaces_the_first(split: Any) -> None:
+    again = hushrec.FedRec(options=ONE_THREAD, **SHORT).fit(split.train)
+    first = again.recommend(1, min_raters=0)
+    other = split.train.select(np.arange(0, len(split.train), 2))
+    assert again.fit(other).recommend(1, min_raters=0) != first
+    assert again.ranker().train is other
 
 
 # --- Keeping -----------------------------------------------------------------------------------------------

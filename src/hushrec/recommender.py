@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -12,7 +13,7 @@ from hushrec.data import Interactions
 from hushrec.errors import HushrecError
 from hushrec.evaluation import top_k
 from hushrec.experiments.runs import evaluate, load_fold, save_fitted
-from hushrec.protocol import Ragged, Scorer, System
+from hushrec.protocol import Numbers, Ragged, Scorer, System
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
@@ -32,6 +33,67 @@ class Recommendation:
     title: str
 
 
+@dataclass(frozen=True, eq=False)
+class Ranker:
+    """A fitted model with all that lists need, computed once; users and items by their numbers."""
+
+    train: Interactions
+    scorer: Scorer
+    seen: Ragged  # items, a slice per user
+    num_raters: NDArray[np.int64]  # of each item
+
+    @classmethod
+    def of(cls, job: Job, progress: Progress) -> "Ranker":
+        """The ranker of a training."""
+        train, rows = job.train, job.train.by_user()
+        num_raters = np.bincount(train.items, minlength=train.num_items)
+        return cls(train, job.scorer(progress), Ragged(rows.starts, rows.items), num_raters)
+
+    def for_users(
+        self, users: Numbers, k: int, exclude_seen: bool = True, min_raters: int = MIN_RATERS
+    ) -> list[list[Recommendation]]:
+        """The best k items for each user."""
+        seen = self.seen.take(users.astype(np.int64)) if exclude_seen else None
+        return self._best(self.scorer.score(users), k, seen, min_raters)
+
+    def for_newcomer(
+        self,
+        items: Numbers,
+        ratings: NDArray[np.float32],
+        k: int,
+        exclude_seen: bool = True,
+        min_raters: int = MIN_RATERS,
+    ) -> list[Recommendation]:
+        """The best k items for someone with these ratings."""
+        seen = Ragged(np.array([0, len(items)]), items) if exclude_seen else None
+        with np.errstate(all="ignore"):  # what overflows is refused
+            scores = self.scorer.fold_in(items, ratings)
+        if not np.isfinite(scores).all():
+            raise HushrecError(
+                "these ratings give scores that are not finite; give ratings like those of training"
+            )
+        return self._best(scores[None], k, seen, min_raters)[0]
+
+    def _best(
+        self, scores: NDArray[np.float32], k: int, seen: Ragged | None, min_raters: int
+    ) -> list[list[Recommendation]]:
+        if k < 1:
+            raise HushrecError(f"a list of {k} items is too short; ask for at least 1")
+        is_candidate = self.num_raters >= min_raters
+        if not is_candidate.any():
+            raise HushrecError(f"no item has {min_raters} raters; use fewer, as in --min-raters 0")
+        scores = np.where(is_candidate, scores, np.float32(-np.inf))
+        items, scores = top_k(scores, k, None if seen is None else (seen.starts, seen.values))
+        return [
+            [self._entry(item, score) for item, score in zip(*row, strict=True) if isfinite(score)]
+            for row in zip(items.tolist(), scores.tolist(), strict=True)
+        ]
+
+    def _entry(self, item: int, score: float) -> Recommendation:
+        title = "" if self.train.titles is None else str(self.train.titles[item])
+        return Recommendation(self.train.item_ids[item].item(), score, title)
+
+
 class Recommender:
     """A system that can be fitted. Its settings are those of the system's config."""
 
@@ -42,6 +104,7 @@ class Recommender:
         self.seed = seed
         self.options = options or RuntimeOptions()
         self._fitted: tuple[Job, Progress] | None = None
+        self._ranker: Ranker | None = None
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in to_dict(self.config).items())
@@ -50,25 +113,28 @@ class Recommender:
     def fit(self, train: Interactions, on_round: Callable[[Progress], None] | None = None) -> Self:
         """Train all rounds. `on_round` is told the progress after each."""
         job = Job(self.system, self.config, self.seed, train)
-        self._fitted = job, run_job(job, self.options, on_round=on_round)
+        self._fitted, self._ranker = (job, run_job(job, self.options, on_round=on_round)), None
         return self
+
+    def ranker(self) -> Ranker:
+        """What `recommend` ranks with, for callers who ask often and know the numbers of users and items."""
+        if self._ranker is None:
+            self._ranker = Ranker.of(*self._require_fitted())
+        return self._ranker
 
     def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float32]:
         """Predicted ratings of (user, item) pairs, given by the ids of the source."""
-        job, scorer = self._model()
+        ranker = self.ranker()
         of_users, of_items = np.broadcast_arrays(np.atleast_1d(users), np.atleast_1d(items))
-        numbers = job.train.user_numbers(of_users.ravel()), job.train.item_numbers(of_items.ravel())
-        return scorer.predict(*numbers).reshape(of_users.shape)
+        numbers = ranker.train.user_numbers(of_users.ravel()), ranker.train.item_numbers(of_items.ravel())
+        return ranker.scorer.predict(*numbers).reshape(of_users.shape)
 
     def recommend(
         self, users: ArrayLike, k: int = 10, exclude_seen: bool = True, min_raters: int = MIN_RATERS
     ) -> list[list[Recommendation]]:
         """The best k items for each user, by the ids of the source. Vectors of hardly rated items are noise."""
-        job, scorer = self._model()
-        wanted = job.train.user_numbers(users)
-        rows = job.train.by_user()
-        seen = Ragged(rows.starts, rows.items).take(wanted.astype(np.int64))
-        return _best(job.train, scorer.score(wanted), k, seen if exclude_seen else None, min_raters)
+        ranker = self.ranker()
+        return ranker.for_users(ranker.train.user_numbers(users), k, exclude_seen, min_raters)
 
     def recommend_newcomer(
         self,
@@ -79,20 +145,19 @@ class Recommender:
         min_raters: int = MIN_RATERS,
     ) -> list[Recommendation]:
         """The best k items for someone with these ratings; computed here, nothing is sent or kept."""
-        job, scorer = self._model()
-        rated = job.train.item_numbers(items)
+        ranker = self.ranker()
+        rated = ranker.train.item_numbers(items)
         given = np.atleast_1d(np.asarray(ratings, np.float32))
         if not len(rated):
             raise HushrecError("a newcomer without ratings cannot be told anything; give at least one")
         if len(given) != len(rated):
             raise HushrecError(f"{len(rated)} items and {len(given)} ratings; give one rating per item")
-        seen = Ragged(np.array([0, len(rated)]), rated) if exclude_seen else None
-        return _best(job.train, scorer.fold_in(rated, given)[None], k, seen, min_raters)[0]
+        return ranker.for_newcomer(rated, given, k, exclude_seen, min_raters)
 
     def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
         """MAE, RMSE and ranking metrics on ratings that were not trained on."""
-        job, scorer = self._model()
-        return evaluate(scorer, job.train, test.renumbered_as(job.train), tuple(at))
+        ranker = self.ranker()
+        return evaluate(ranker.scorer, ranker.train, test.renumbered_as(ranker.train), tuple(at))
 
     def save(self, path: str | Path) -> None:
         """Keep the fitted model as a run's folder, for `hushrec.load_run` and the command line."""
@@ -102,31 +167,6 @@ class Recommender:
         if self._fitted is None:
             raise HushrecError(f"{type(self).__name__} is not fitted; call fit(train) first")
         return self._fitted
-
-    def _model(self) -> tuple[Job, Scorer]:
-        job, progress = self._require_fitted()
-        return job, job.scorer(progress)
-
-
-def _best(
-    train: Interactions, scores: NDArray[np.float32], k: int, seen: Ragged | None, min_raters: int
-) -> list[list[Recommendation]]:
-    if k < 1:
-        raise HushrecError(f"a list of {k} items is too short; ask for at least 1")
-    is_candidate = np.bincount(train.items, minlength=train.num_items) >= min_raters
-    if not is_candidate.any():
-        raise HushrecError(f"no item has {min_raters} raters; use fewer, as in --min-raters 0")
-    scores = np.where(is_candidate, scores, -np.inf).astype(np.float32)
-    items, scores = top_k(scores, k, None if seen is None else (seen.starts, seen.values))
-    titles = train.titles if train.titles is not None else np.full(train.num_items, "")
-    return [
-        [
-            Recommendation(train.item_ids[item].item(), float(score), str(titles[item]))
-            for item, score in zip(*row, strict=True)
-            if item >= 0 and np.isfinite(score)
-        ]
-        for row in zip(items, scores, strict=True)
-    ]
 
 
 class PMF(Recommender):

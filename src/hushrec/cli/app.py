@@ -2,19 +2,23 @@
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 
 import typer
 
-from hushrec.cli import data, run
+from hushrec.cli import data, deploy, run
 from hushrec.cli.compare import compare
 from hushrec.cli.console import notes
 from hushrec.cli.recommend import recommend
 from hushrec.cli.report import report
 from hushrec.cli.reproduce import reproduce
+from hushrec.cli.serve import serve
 from hushrec.cli.systems import systems
 from hushrec.errors import HushrecError
 
 _INTERRUPTED = 130  # what Typer makes of Ctrl-C
+# Flower pins an old Typer, whose errors are those of click; a newer one brings its own.
+_TYPER_ERROR: type[Exception] = getattr(typer, "TyperException", None) or import_module("click").ClickException
 
 app = typer.Typer(
     name="hushrec",
@@ -32,6 +36,8 @@ app.add_typer(run.app, name="run")
 app.command("reproduce", epilog="Example: hushrec reproduce fedrec++ table2 --data ml-100k")(reproduce)
 app.command("compare", epilog="Example: hushrec compare runs/one runs/two")(compare)
 app.command("recommend", epilog="Example: hushrec recommend runs/one --user 1")(recommend)
+app.add_typer(deploy.app, name="deploy")
+app.command("serve", epilog="Example: hushrec serve runs/one --rate 100/second")(serve)
 app.command("report", epilog="Example: hushrec report runs/one runs/two --out report.html")(report)
 
 
@@ -46,7 +52,7 @@ def exits_cleanly(command: Callable[[], int | None]) -> None:
         exit_code = command() or 0
     except HushrecError as error:
         exit_code = _told(str(error))
-    except typer.TyperException as error:
+    except _TYPER_ERROR as error:
         exit_code = _told(_in_one_line(error))
     except KeyboardInterrupt:
         exit_code = _INTERRUPTED
@@ -57,7 +63,7 @@ def exits_cleanly(command: Callable[[], int | None]) -> None:
     sys.exit(exit_code)
 
 
-def _in_one_line(error: typer.TyperException) -> str:
+def _in_one_line(error: Exception) -> str:
     """What Typer would say in a box."""
     text = " ".join(error.format_message().split()) if hasattr(error, "format_message") else str(error)
     context = getattr(error, "ctx", None)
