@@ -1,0 +1,75 @@
+"""NVFlare's processes as we run them: they end with their children on SIGTERM, and without long pauses.
+
+`python -m hushrec.deploy.nvflare_process MODULE ARGUMENTS` runs one of NVFlare's programs.
+"""
+
+import contextlib
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
+from nvflare.app_common.job_launcher.server_process_launcher import ServerProcessJobLauncher
+from nvflare.app_common.storages.filesystem_storage import FilesystemStorage
+from nvflare.fuel.f3.mpm import MainProcessMonitor
+from nvflare.fuel.utils.buffer_list import ConsumableBufferList
+
+PROGRAMS = "nvflare.private.fed.app"
+GRACE_SECONDS = 0.2  # NVFlare sleeps for 3 s at the end of every process
+
+
+def main() -> None:
+    """Run the program that the command line names, as its own `__main__` would."""
+    # NVFlare words every request for a debug log that nobody reads, with all its bytes: 10 ms per MB.
+    ConsumableBufferList.__repr__ = object.__repr__
+    program = importlib.import_module(f"{PROGRAMS}.{sys.argv[1]}")
+    del sys.argv[1]
+    signal.signal(signal.SIGTERM, _end)
+    arguments = program.parse_arguments()
+    folder = Path(arguments.workspace) / getattr(arguments, "job_id", "")
+    run = MainProcessMonitor.run
+    sys.exit(run(program.main, str(folder), shutdown_grace_time=GRACE_SECONDS, args=arguments))
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Take the workers along: NVFlare would leave them to find out."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    os._exit(0)
+
+
+class ServerLauncher(ServerProcessJobLauncher):  # type: ignore[misc]
+    """Starts the server's part of a job through this module."""
+
+    def get_command(self, job_meta: dict[str, Any], fl_ctx: object) -> str:
+        """NVFlare's command, with our entry in front of its module."""
+        return _through_us(super().get_command(job_meta, fl_ctx))
+
+
+class NodeLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
+    """Starts a node's part of a job through this module."""
+
+    def get_command(self, job_meta: dict[str, Any], fl_ctx: object) -> str:
+        """NVFlare's command, with our entry in front of its module."""
+        return _through_us(super().get_command(job_meta, fl_ctx))
+
+
+class KitStorage(FilesystemStorage):  # type: ignore[misc]
+    """Keeps what the server stores inside its kit, wherever the kit was copied to."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(root_dir=str(Path(folder).absolute()))  # NVFlare's processes run in their kit
+
+
+def _through_us(command: str) -> str:
+    return command.replace(f"-m {PROGRAMS}.", f"-m {__name__} ", 1)
+
+
+if __name__ == "__main__":
+    main()

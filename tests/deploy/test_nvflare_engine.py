@@ -1,0 +1,592 @@
+"""NVFlare as an engine: its kits, its jobs, its calls; and, slowly, real processes that are killed and refused."""
+
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+pytest.importorskip("nvflare")
+
+import psutil
+from nvflare.collab.api.exceptions import CollabCallError, RunAborted
+
+from hushrec.deploy import nvflare_job
+from hushrec.deploy.engines import JobState
+from hushrec.deploy.local import free_port
+from hushrec.deploy.nvflare_engine import NVFlareEngine, NVFlareSession, job_state, write_job
+from hushrec.deploy.nvflare_job import CollabTransport, Node, NodeFailure
+from hushrec.errors import HushrecError
+
+ENGINE = NVFlareEngine()
+NODES = ["node-1", "node-2"]
+
+
+# --- Kits and jobs -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kits") / "federation"
+    ENGINE.provision(folder, NODES, "localhost", 18999)
+    return folder
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_there_is_one_private_kit_per_machine_and_no_key_of_the_authority(kits: Path) -> None:
+    assert {path.name for path in kits.iterdir()} == {"server", "admin", *NODES}
+    for kit in kits.iterdir():
+        assert stat.S_IMODE(kit.stat().st_mode) == 0o700
+    keys = [path for path in kits.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
+    assert sorted(path.relative_to(kits).as_posix() for path in keys) == [
+        "admin/startup/client.key",
+        "node-1/startup/client.key",
+        "node-2/startup/client.key",
+        "server/startup/server.key",
+    ]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}
+
+
+def test_certificates_live_for_ten_years(kits: Path) -> None:
+    for path in [*kits.glob("*/startup/*.crt"), *kits.glob("*/startup/rootCA.pem")]:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        assert certificate.not_valid_after_utc > datetime.now(UTC) + timedelta(days=3640)
+
+
+@pytest.mark.parametrize("name", ["server", *NODES])
+def test_sites_build_our_components_only_and_take_no_code(kits: Path, name: str) -> None:
+    resources = read_json(kits / name / "local" / "resources.json")
+    assert resources["class_list_enforcement_mode"] == "enforce"
+    assert all(path.count(".") >= 3 and not path.endswith(".") for path in resources["class_allow_list"])
+    assert sum(path.startswith("hushrec.deploy.nvflare_job.") for path in resources["class_allow_list"]) == 1
+    assert len(resources["class_allow_list"]) == 2
+    rights = read_json(kits / name / "local" / "authorization.json")["permissions"]
+    assert list(rights) == ["project_admin"]
+    assert rights["project_admin"]["byoc"] == rights["project_admin"]["shell_commands"] == "none"
+    assert "log_stream" not in str(resources["components"])
+
+
+def test_the_server_keeps_its_stores_in_its_kit_and_hears_of_lost_nodes_within_seconds(kits: Path) -> None:
+    resources = read_json(kits / "server" / "local" / "resources.json")
+    assert "/tmp" not in json.dumps(resources)
+    assert str(kits) not in json.dumps(resources), "a kit must work wherever it is copied to"
+    assert 20 <= resources["servers"][0]["heart_beat_timeout"] <= 60
+
+
+def test_one_port_is_open(kits: Path) -> None:
+    server = read_json(kits / "server" / "startup" / "fed_server.json")["servers"][0]
+    assert server["admin_port"] == 18999
+    assert server["service"]["target"] == "localhost:18999"
+    assert server["connection_security"] == "mtls"
+
+
+def test_a_name_that_nvflare_cannot_use_is_an_error_of_one_line(tmp_path: Path) -> None:
+    with pytest.raises(HushrecError, match="cannot use a name"):
+        ENGINE.provision(tmp_path / "kits", ["node 1"], "localhost", 18999)
+
+
+def test_commands_run_this_python_and_find_the_node_s_name_in_its_kit(kits: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(kits / "node-1", tmp_path / "elsewhere")
+    command = ENGINE.node_command(moved)
+    assert command[0] == sys.executable
+    assert "uid=node-1" in command
+    assert str(moved) in command
+    assert "server.server_train" in ENGINE.server_command(kits)
+
+
+def test_a_job_is_configuration_only(tmp_path: Path) -> None:
+    job = bytes(range(256))
+    write_job(tmp_path, job, NODES)
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()) == [
+        "app_node/config/config_fed_client.json",
+        "app_server/config/config_fed_server.json",
+        "meta.json",
+    ]
+    meta = read_json(tmp_path / "meta.json")
+    assert meta["deploy_map"] == {"app_server": ["server"], "app_node": NODES}
+    assert meta["mandatory_clients"] == NODES
+    server = read_json(tmp_path / "app_server" / "config" / "config_fed_server.json")
+    assert base64.b64decode(server["components"][0]["args"]["job"]) == job
+
+
+def test_a_job_names_allowed_classes_only(kits: Path, tmp_path: Path) -> None:
+    write_job(tmp_path, b"", NODES)
+    for kit, config in (("server", "app_server/config/config_fed_server.json"),
+                        ("node-1", "app_node/config/config_fed_client.json")):  # fmt: skip
+        allowed = read_json(kits / kit / "local" / "resources.json")["class_allow_list"]
+        named = [line.split('"')[3] for line in (tmp_path / config).read_text().splitlines() if '"path"' in line]
+        assert sorted(named) == sorted(allowed)
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("SUBMITTED", JobState.WAITING),
+        ("DISPATCHED", JobState.WAITING),
+        ("RUNNING", JobState.RUNNING),
+        ("FINISHED:COMPLETED", JobState.DONE),
+        ("FINISHED:ABORTED", JobState.FAILED),
+        ("FINISHED:EXECUTION_EXCEPTION", JobState.FAILED),
+        ("FINISHED:CAN_NOT_SCHEDULE", JobState.FAILED),
+    ],
+)
+def test_states_of_jobs(status: str, state: JobState) -> None:
+    assert job_state(status) == state
+
+
+def test_without_a_server_a_session_says_what_to_start(tmp_path: Path) -> None:
+    ENGINE.provision(tmp_path, NODES, "localhost", free_port())
+    with pytest.raises(HushrecError, match="start it with `hushrec deploy server`"):
+        ENGINE.session(tmp_path, 0.1)
+
+
+# --- Calls ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FakeNode:
+    """A node as Collab shows it to the server."""
+
+    handle: Callable[[bytes], bytes]
+    is_alive: Callable[[], bool] = lambda: True
+
+    def __call__(self, timeout: float) -> "FakeNode":
+        return self
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object, **__: object) -> Any:
+        raise error
+
+    return fail
+
+
+def sleeping(seconds: float) -> Callable[..., bytes]:
+    def sleep(packet: bytes) -> bytes:
+        time.sleep(seconds)
+        return packet
+
+    return sleep
+
+
+def call(nodes: dict[str, FakeNode], timeout: float = 5.0, is_aborted: Callable[[], bool] = lambda: False) -> Any:
+    transport = CollabTransport(nodes, is_aborted)
+    return transport.call("ask", {name: name.encode() for name in nodes}, 0, timeout)
+
+
+def echo(packet: bytes) -> bytes:
+    return b"from " + packet
+
+
+UNREACHABLE = CollabCallError("b", "handle", "Message sending error to target b")
+
+
+def test_every_node_gets_its_own_packet() -> None:
+    delivery = call({"a": FakeNode(echo), "b": FakeNode(echo)})
+    assert delivery.replies == {"a": b"from a", "b": b"from b"}
+    assert delivery.lost == {}
+
+
+def test_a_call_to_nobody_returns_at_once() -> None:
+    assert call({}).replies == {}
+
+
+def test_nodes_are_called_at_the_same_time() -> None:
+    together = threading.Barrier(3)
+
+    def meet(packet: bytes) -> bytes:
+        together.wait(5)
+        return packet
+
+    assert len(call({name: FakeNode(meet) for name in "abc"}).replies) == 3
+
+
+def test_a_slow_node_is_lost_and_costs_no_more_than_the_timeout() -> None:
+    started = time.monotonic()
+    delivery = call({"a": FakeNode(echo), "b": FakeNode(sleeping(1.5))}, timeout=0.3)
+    assert time.monotonic() - started < 1.0
+    assert delivery.replies == {"a": b"from a"}
+    assert delivery.lost == {"b": "no reply within 0.3 s"}
+
+
+def test_a_failure_on_a_node_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvflare_job, "ABORT_SECONDS", 60.0)
+    error = CollabCallError("b", "handle", "NodeFailure: ValueError at site.py:1", cause_type="NodeFailure")
+    delivery = call({"a": FakeNode(echo), "b": FakeNode(raising(error))})
+    assert delivery.replies == {"a": b"from a"}
+    assert delivery.lost == {"b": "ValueError at site.py:1"}
+
+
+def test_a_node_that_cannot_be_reached_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvflare_job, "ABORT_SECONDS", 0.2)
+    assert call({"b": FakeNode(raising(UNREACHABLE))}).lost == {"b": "not reachable"}
+    too_long = CollabCallError("b", "handle", "Blob size 3 exceeds configured limit 2 (streaming_max_blob_size)")
+    assert call({"b": FakeNode(raising(too_long))}).lost == {"b": "a message is too long"}
+
+
+def test_a_dead_node_is_lost_before_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvflare_job, "ABORT_SECONDS", 0.1)
+    monkeypatch.setattr(nvflare_job, "SIGN_SECONDS", 0.1)
+    started = time.monotonic()
+    dead = FakeNode(sleeping(2.0), raising(UNREACHABLE))
+    slow = FakeNode(sleeping(0.6))
+    delivery = call({"a": slow, "b": dead}, timeout=30.0)
+    assert time.monotonic() - started < 1.5
+    assert delivery.replies == {"a": b"a"}
+    assert delivery.lost == {"b": "no sign of life"}
+
+
+def test_when_the_job_is_ended_no_node_counts_as_lost() -> None:
+    ended_at = time.monotonic() + 0.3
+    with pytest.raises(RunAborted):
+        call({"b": FakeNode(raising(UNREACHABLE))}, is_aborted=lambda: time.monotonic() > ended_at)
+
+
+class FakeSite:
+    """Answers, or fails with words that must not leave the node."""
+
+    def handle(self, packet: bytes) -> bytes:
+        if packet == b"fail":
+            raise KeyError("user 4711")
+        return packet
+
+
+def test_a_node_opens_its_site_once_and_survives_exceptions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened: list[Path] = []
+
+    def open_site(kit: Path) -> FakeSite:
+        opened.append(kit)
+        return FakeSite()
+
+    monkeypatch.setattr(nvflare_job, "open_site", open_site)
+    monkeypatch.setenv("HUSHREC_KIT", str(tmp_path))
+    node = Node()
+    assert node.handle(b"one") == b"one"
+    with pytest.raises(NodeFailure, match=r"KeyError at test_nvflare_engine\.py") as failure:
+        node.handle(b"fail")
+    assert "4711" not in str(failure.value)
+    assert "4711" not in caplog.text
+    assert failure.value.__cause__ is None
+    assert node.handle(b"two") == b"two"
+    assert opened == [tmp_path]
+
+
+def test_a_node_without_a_site_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvflare_job, "open_site", raising(HushrecError("/home/someone/ratings.csv is missing")))
+    monkeypatch.setenv("HUSHREC_KIT", "somewhere")
+    with pytest.raises(NodeFailure, match="see the node's log") as failure:
+        Node().handle(b"one")
+    assert "ratings.csv" not in str(failure.value)
+
+
+# --- Real processes ------------------------------------------------------------------------------------------
+
+
+DOUBLES = '''
+    """Stand-ins for the driver and the site, in every Python process of the test's federation."""
+    import os, sys, types
+
+    def drive(transport, nodes, folder, job):
+        import json, time
+        with (folder / "log.jsonl").open("a") as log:
+            def say(**entry):
+                print(json.dumps(entry), file=log, flush=True)
+            say(what="start", nodes=nodes)
+            for step in json.loads(job):
+                text = step.get("text", "").encode() or bytes(step.get("bytes", 1))
+                packets = {node: text + node.encode() for node in nodes}
+                for number in range(step.get("repeat", 1)):
+                    delivery = transport.call("ask", packets, number, step.get("timeout", 60))
+                    right = all(reply == packets[node] for node, reply in delivery.replies.items())
+                    say(what="call", replies=sorted(delivery.replies), right=right, lost=delivery.lost)
+                    time.sleep(step.get("every", 0))
+            say(what="end")
+
+    class Site:
+        def handle(self, packet):
+            import time
+            if packet.startswith(b"sleep"):
+                time.sleep(3)
+            if packet.startswith(b"raise"):
+                raise ValueError("secret")
+            return packet
+
+    parts = {"driver": {"drive": drive}, "site": {"Site": Site, "open_site": lambda kit: Site()}}
+    for name, values in parts.items():
+        module = types.ModuleType(f"hushrec.deploy.{name}")
+        module.__dict__.update(values)
+        sys.modules[module.__name__] = module
+'''
+STARTING_SECONDS = 120.0
+
+
+@dataclass
+class Federation:
+    """A server and its nodes as processes."""
+
+    folder: Path
+    doubles: Path
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    session: NVFlareSession | None = None
+
+    def start(self, name: str, command: list[str] | None = None, kit: str | None = None) -> None:
+        is_server = name == "server"
+        kit_folder = self.folder / (kit or name)
+        if command is None:
+            command = ENGINE.server_command(self.folder) if is_server else ENGINE.node_command(kit_folder)
+        own = {"HUSHREC_PROJECT": str(self.folder)} if is_server else {"HUSHREC_KIT": str(kit_folder)}
+        with (self.folder / f"{name}.out").open("ab") as output:
+            self.processes[name] = subprocess.Popen(
+                command,
+                env={**os.environ, "PYTHONPATH": str(self.doubles), **own},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    def kill(self, name: str) -> None:
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def worker(self, name: str) -> psutil.Process:
+        return psutil.Process(self.processes[name].pid).children()[0]
+
+    def connect(self) -> NVFlareSession:
+        if self.session is None:
+            self.session = ENGINE.session(self.folder, STARTING_SECONDS)
+        return self.session
+
+    def all_connected(self, nodes: list[str]) -> bool:
+        return wait_until(lambda: set(nodes) <= self.connect().connected())
+
+    def submit(self, *steps: dict[str, Any]) -> str:
+        (self.folder / "log.jsonl").unlink(missing_ok=True)
+        return self.connect().submit(json.dumps(steps).encode(), NODES)
+
+    def end_of(self, job: str) -> JobState:
+        assert wait_until(lambda: self.connect().state(job) in (JobState.DONE, JobState.FAILED))
+        return self.connect().state(job)
+
+    def log(self) -> list[dict[str, Any]]:
+        path = self.folder / "log.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def calls(self) -> list[dict[str, Any]]:
+        return [entry for entry in self.log() if entry["what"] == "call"]
+
+    def stop(self) -> None:
+        if self.session is not None:
+            self.session.close()
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait(30)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = STARTING_SECONDS) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    folder = tmp_path_factory.mktemp("nvflare")
+    doubles = folder / "doubles"
+    doubles.mkdir()
+    (doubles / "sitecustomize.py").write_text(textwrap.dedent(DOUBLES))
+    made = Federation(folder / "federation", doubles)
+    ENGINE.provision(made.folder, NODES, "localhost", free_port())
+    try:
+        for name in ("server", *NODES):
+            made.start(name)
+        assert made.all_connected(NODES)
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.mark.slow
+def test_calls_go_through(federation: Federation) -> None:
+    steps = [
+        {"bytes": 1_000, "repeat": 3}, {"bytes": 20_000_000}, {"text": "raise"}, {"text": "sleep", "timeout": 1},
+        {"bytes": 10},
+    ]  # fmt: skip
+    job = federation.submit(*steps)
+    assert federation.end_of(job) == JobState.DONE
+    *whole, failing, late, last = federation.calls()
+    for call in [*whole, last]:
+        assert call == {"what": "call", "replies": NODES, "right": True, "lost": {}}
+    for reason in failing["lost"].values():
+        assert re.fullmatch(r"ValueError at sitecustomize\.py:\d+; see the node's log", reason)
+    assert sorted(failing["lost"]) == NODES
+    assert late["lost"] == dict.fromkeys(NODES, "no reply within 1 s")
+    for path in federation.folder.rglob("*.txt"):
+        assert "secret" not in path.read_text(errors="replace")
+
+
+@pytest.mark.slow
+def test_a_killed_worker_ends_the_job_without_a_false_loss_and_the_next_job_runs(federation: Federation) -> None:
+    job = federation.submit({"bytes": 1_000, "repeat": 1_000, "every": 0.1})
+    assert wait_until(lambda: len(federation.calls()) > 3)
+    federation.worker("node-2").kill()
+    assert federation.end_of(job) == JobState.FAILED
+    assert all(not call["lost"] for call in federation.calls())
+    assert federation.end_of(federation.submit({"bytes": 1_000})) == JobState.DONE
+
+
+@pytest.mark.slow
+def test_a_job_can_be_aborted(federation: Federation) -> None:
+    job = federation.submit({"bytes": 1_000, "repeat": 1_000, "every": 0.1})
+    assert wait_until(lambda: len(federation.calls()) > 3)
+    federation.connect().abort(job)
+    assert federation.connect().state(job) == JobState.FAILED
+    num_calls = len(federation.calls())
+    assert not federation.calls()[-1]["lost"]
+    assert "end" not in {entry["what"] for entry in federation.log()}
+    time.sleep(1)
+    assert len(federation.calls()) == num_calls
+    federation.connect().abort(job)
+
+
+@pytest.mark.slow
+def test_a_killed_node_is_lost_within_seconds_and_takes_part_in_the_next_job(federation: Federation) -> None:
+    job = federation.submit({"bytes": 1_000, "repeat": 1_000, "every": 0.1, "timeout": 300})
+    assert wait_until(lambda: len(federation.calls()) > 3)
+    federation.kill("node-2")
+    killed_at = time.monotonic()
+    federation.start("node-2")
+    assert wait_until(lambda: any(call["lost"] for call in federation.calls()))
+    assert time.monotonic() - killed_at < 60
+    lost = next(call["lost"] for call in federation.calls() if call["lost"])
+    assert list(lost) == ["node-2"]
+    assert lost["node-2"] in ("no sign of life", "not reachable")
+    federation.connect().abort(job)
+    assert federation.all_connected(NODES)
+    assert federation.end_of(federation.submit({"bytes": 1_000})) == JobState.DONE
+
+
+@pytest.mark.slow
+def test_a_killed_server_comes_back_to_the_same_session(federation: Federation) -> None:
+    job = federation.submit({"bytes": 1_000, "repeat": 1_000, "every": 0.1})
+    assert wait_until(lambda: len(federation.calls()) > 3)
+    worker = federation.worker("server")
+    federation.kill("server")
+    federation.start("server")
+    assert federation.end_of(job) == JobState.FAILED
+    assert wait_until(lambda: not worker.is_running())
+    assert all(not call["lost"] for call in federation.calls())
+    assert federation.all_connected(NODES)
+    assert federation.end_of(federation.submit({"bytes": 1_000})) == JobState.DONE
+
+
+def write_evil_job(folder: Path, marker: Path, is_shipped: bool) -> None:
+    write_job(folder, b"[]", NODES)
+    config = folder / "app_node" / "config" / "config_fed_client.json"
+    content = json.loads(config.read_text())
+    path, arguments = "subprocess.Popen", {"args": ["touch", str(marker)]}
+    if is_shipped:
+        (folder / "app_node" / "custom").mkdir()
+        (folder / "app_node" / "custom" / "evil.py").write_text(
+            f"import pathlib\npathlib.Path({str(marker)!r}).touch()\nclass Evil: ...\n"
+        )
+        path, arguments = "evil.Evil", {}
+    content["components"].append({"id": "evil", "path": path, "args": arguments})
+    config.write_text(json.dumps(content))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_shipped", [True, False], ids=["shipped code", "foreign class"])
+def test_code_of_others_never_runs(federation: Federation, tmp_path: Path, is_shipped: bool) -> None:
+    marker = tmp_path / "marker"
+    write_evil_job(tmp_path / "job", marker, is_shipped)
+    session: Any = federation.connect()
+    job = session._do(lambda inner: inner.submit_job(str(tmp_path / "job")))
+    assert federation.end_of(job) == JobState.FAILED
+    assert not marker.exists()
+    assert federation.end_of(federation.submit({"bytes": 10})) == JobState.DONE
+
+
+def knock(federation: Federation, kit: Path | None) -> bytes:
+    """Speak to the server as a stranger, with a certificate or without; what it answers."""
+    root = federation.folder / "server" / "startup" / "rootCA.pem"
+    port = int(read_json(federation.folder / "server" / "startup" / "fed_server.json")["servers"][0]["admin_port"])
+    context = ssl.create_default_context(cafile=str(root))
+    context.set_alpn_protocols(["h2"])
+    if kit is not None:
+        context.load_cert_chain(kit / "startup" / "client.crt", kit / "startup" / "client.key")
+    with socket.create_connection(("localhost", port), timeout=10) as plain:
+        try:
+            with context.wrap_socket(plain, server_hostname="localhost") as secured:
+                secured.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+                return secured.recv(100)
+        except OSError:
+            return b""
+
+
+@pytest.mark.slow
+def test_strangers_are_refused_with_a_line_each(federation: Federation, kits: Path) -> None:
+    output = federation.folder / "server.out"
+    assert knock(federation, federation.folder / "node-1") != b"", "a known node is let in"
+    for kit, word in ((None, "PEER_DID_NOT_RETURN_A_CERTIFICATE"), (kits / "node-1", "CERTIFICATE_VERIFY_FAILED")):
+        before = output.read_text().count(word)
+        assert knock(federation, kit) == b""
+        assert wait_until(lambda word=word, before=before: output.read_text().count(word) == before + 1, 10)
+
+
+@pytest.mark.slow
+def test_a_node_cannot_take_the_name_of_another(federation: Federation) -> None:
+    federation.kill("node-2")
+    assert wait_until(lambda: federation.connect().connected() == {"node-1"})
+    shutil.copytree(
+        federation.folder / "node-1", federation.folder / "thief", ignore=shutil.ignore_patterns("*.txt")
+    )
+    command = ENGINE.node_command(federation.folder / "thief")
+    federation.start("thief", ["uid=node-2" if part == "uid=node-1" else part for part in command])
+    log = federation.folder / "server" / "log.txt"
+    refusal = "authenticated as 'node-1' but claimed endpoint 'node-2'"
+    assert wait_until(lambda: refusal in log.read_text())
+    assert federation.connect().connected() == {"node-1"}
+    federation.kill("thief")
+    federation.start("node-2")
+    assert federation.all_connected(NODES)
+
+
+@pytest.mark.slow
+def test_sigterm_ends_a_process_and_its_worker(federation: Federation) -> None:
+    job = federation.submit({"bytes": 1_000, "repeat": 1_000, "every": 0.1})
+    assert wait_until(lambda: len(federation.calls()) > 3)
+    workers = [federation.worker(name) for name in ("server", *NODES)]
+    for name in ("node-2", "node-1", "server"):
+        federation.processes[name].send_signal(signal.SIGTERM)
+        assert federation.processes[name].wait(10) == 0
+    assert wait_until(lambda: not any(worker.is_running() for worker in workers), 5)
+    for name in ("server", *NODES):
+        federation.start(name)
+    assert federation.end_of(job) == JobState.FAILED
+    assert federation.all_connected(NODES)
