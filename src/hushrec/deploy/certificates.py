@@ -1,11 +1,9 @@
 """Certificates of a federation: an authority that signs once and whose key is never written down."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -14,26 +12,26 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CERTIFICATE_DAYS = 3650
-_CLOCK_TOLERANCE = timedelta(days=1)  # machines whose clocks are behind
+_CLOCK_TOLERANCE = timedelta(days=1)  # for machines whose clocks are behind
 
 
 @dataclass(frozen=True)
 class Authority:
-    """Signs the certificates of one federation. Whoever has the key can sign as any node."""
+    """Signs the certificates of one federation. Whoever has its key can sign as any node."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
     @property
     def root(self) -> bytes:
-        """What everybody must know to check certificates, in PEM."""
+        """What everybody needs to check certificates, in PEM."""
         return self.certificate.public_bytes(Encoding.PEM)
 
 
 def new_authority(name: str) -> Authority:
     """An authority that nobody knows yet."""
     key = ec.generate_private_key(ec.SECP384R1())
-    builder = _certificate(name, name, key.public_key())
+    builder = _certificate(name, _common_name(name), key.public_key(), key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
     return Authority(builder.sign(key, hashes.SHA384()), key)
@@ -42,38 +40,39 @@ def new_authority(name: str) -> Authority:
 def issue(authority: Authority, name: str, hosts: Sequence[str] = ()) -> tuple[bytes, bytes]:
     """A new certificate and its private key, in PEM: of a server reached at these hosts, or else of a node."""
     key = ec.generate_private_key(ec.SECP384R1())
-    issuer = authority.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
-    builder = _certificate(name, str(issuer), key.public_key())
+    issuer = authority.certificate.subject
+    builder = _certificate(name, issuer, key.public_key(), authority.key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
     builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
     if hosts:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
-    certificate = builder.sign(authority.key, hashes.SHA384())
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return certificate.public_bytes(Encoding.PEM), private
+        names = x509.SubjectAlternativeName([_host(host) for host in dict.fromkeys(hosts)])
+        builder = builder.add_extension(names, critical=False)
+    certificate = builder.sign(authority.key, hashes.SHA384()).public_bytes(Encoding.PEM)
+    return certificate, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a new file that only its user can read, in folders that only its user can enter."""
-    for folder in (path.parent.parent, path.parent):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-
-
-def _certificate(name: str, issuer: str, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _certificate(
+    name: str, issuer: x509.Name, own: ec.EllipticCurvePublicKey, issuers: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
-        .public_key(public_key)
+        .subject_name(_common_name(name))
+        .issuer_name(issuer)
+        .public_key(own)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCK_TOLERANCE)
         .not_valid_after(now + timedelta(days=CERTIFICATE_DAYS))
+        # Strict checks, the default from Python 3.13 on, want both identifiers.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(own), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuers), critical=False)
     )
+
+
+def _common_name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 def _usage(signs_certificates: bool) -> x509.KeyUsage:
