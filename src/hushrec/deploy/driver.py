@@ -136,7 +136,7 @@ class _ServerRun:
         self.report("running")
         hosts = self._enrol(caller, present)
         members = {host.card.name: np.sort(np.array(host.numbers, np.int32)) for host in hosts.hosts}
-        num_clients = 1 + max(int(numbers[-1]) for numbers in members.values())
+        num_clients = hosts.num_clients
         progress = self._open(num_clients)
         network = OverNetwork(
             self._system, self._config, Draws(order.seed), members, caller, progress.transcript, self._attempt.away
@@ -180,10 +180,11 @@ class _ServerRun:
         if known is None:
             entries = [HostEntry(cards[name], numbers[name]) for name in present]
             pad_bytes = max(entry.letter_bytes for entry in enrolled.values()) if order.relay == "onion" else 0
-            known = Hosts(entries, pad_bytes, self._attempt.away)
+            num_clients = 1 + max(max(host.numbers) for host in entries)
+            known = Hosts(entries, pad_bytes, num_clients, self._attempt.away)
         else:
             changed = [HostEntry(cards.get(host.card.name, host.card), host.numbers) for host in known.hosts]
-            known = Hosts(changed, known.pad_bytes, self._attempt.away)
+            known = Hosts(changed, known.pad_bytes, known.num_clients, self._attempt.away)
         self._check_cards(known)
         write_private_file(path, msgspec.msgpack.encode(known))
         self._call(caller, "start", Kind.START, dict.fromkeys(present, known), Ready)
@@ -193,7 +194,8 @@ class _ServerRun:
         root = (self._folder.parent.parent / "server" / "startup" / "rootCA.pem").read_bytes()
         for host in hosts.hosts:
             run_id = bytes.fromhex(self._order.run_id)
-            check_key_card(host.card, root, run_id, numbers_digest(host.numbers))
+            with blamed(host.card.name, "assign", self._rounds_done):
+                check_key_card(host.card, root, run_id, numbers_digest(host.numbers))
 
     def _call(self, caller: Caller, phase: str, kind: Kind, requests: dict[str, Any], reply: type[Any]) -> Any:
         sequence = caller.next_sequence()

@@ -65,11 +65,13 @@ class Clients:
 
 
 def clients_of(settings: NodeSettings, catalogue: Catalogue, rating_range: tuple[float, float] | None) -> Clients:
-    """Read the node's own ratings."""
+    """Read the node's own ratings, and see that its test ratings can be used, too."""
     data = read_own(settings, settings.data, rating_range)
-    if settings.numbers is None:
-        return Clients(as_in_catalogue(data, data.user_ids, catalogue), None)
-    user_ids, numbers = _read_numbers(Path(settings.numbers), data.user_ids)
+    user_ids, numbers = data.user_ids, None
+    if settings.numbers is not None:
+        user_ids, numbers = _read_numbers(Path(settings.numbers), data.user_ids)
+    if settings.test is not None:
+        as_in_catalogue(read_own(settings, settings.test, rating_range), user_ids, catalogue)
     return Clients(as_in_catalogue(data, user_ids, catalogue), numbers)
 
 
@@ -88,6 +90,9 @@ def as_in_catalogue(data: Interactions, user_ids: Ids, catalogue: Catalogue) -> 
         raise HushrecError(f"{num_unknown} rated items are not in the federation's catalogue; leave them out")
     titles = None if catalogue.titles is None else np.array(catalogue.titles, np.str_)
     rows = _as_kind(data.user_ids, user_ids)
+    num_strangers = len(rows) - np.count_nonzero(np.isin(rows, user_ids))
+    if num_strangers:
+        raise HushrecError(f"{num_strangers} users are not clients of this node; leave them out")
     return replace(
         data,
         users=np.searchsorted(user_ids, rows)[data.users].astype(np.int32),
@@ -117,6 +122,8 @@ def _read_numbers(path: Path, known: Ids) -> tuple[Ids, Numbers]:
     try:
         lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line]
         given = {user: int(number) for user, number in lines}
+        if not all(0 <= number < 2**31 - 1 for number in given.values()):
+            raise ValueError
     except (OSError, ValueError):
         raise HushrecError(f"{path} is no list of agreed numbers; write lines of user, tab, number") from None
     try:

@@ -57,6 +57,8 @@ def joined(parts: Sequence[Measured]) -> dict[str, float]:
         having = [part for part in parts if name in part.metrics]
         weights = np.array([part.num_test if is_rating else part.num_users for part in having])
         values = np.array([part.metrics[name] for part in having])
+        if not weights.any():
+            continue
         if name == "RMSE":
             metrics[name] = math.sqrt(float(weights @ values**2) / float(weights.sum()))
         else:

@@ -112,6 +112,7 @@ class Hosts(msgspec.Struct, frozen=True):
 
     hosts: list[HostEntry]
     pad_bytes: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]  # 0: mail is neither padded nor wrapped
+    num_clients: Count = 0  # with those whom no node hosts
     away: list[str] = []  # those who do not take part now
 
 

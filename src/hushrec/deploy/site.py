@@ -8,6 +8,7 @@ that were trained on. State is on disk before a reply leaves, so a node can die 
 import json
 import os
 import secrets
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -67,7 +68,7 @@ class Site:
             self._log("served", packet)
         except Exception as error:
             reply = packet.refusal(_refusal(error))
-            self._log("refused", packet, reason=str(error) if isinstance(error, HushrecError) else repr(error))
+            self._log("refused", packet, reason=str(error) if isinstance(error, HushrecError) else _place(error))
         return encode_packet(reply)
 
     def _answer(self, packet: Packet, data: bytes) -> Packet:
@@ -113,6 +114,12 @@ class Site:
 def open_site(kit: Path) -> Site:
     """The site that a kit's folder describes."""
     return Site(kit)
+
+
+def _place(error: Exception) -> str:
+    """Kind and place of an unforeseen error; its words may quote private values."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
 
 
 def _refusal(error: Exception) -> Refusal:
@@ -266,7 +273,8 @@ class _NodeRun:
             for host in hosts.hosts
         ]
         run_id, own = bytes.fromhex(self._folder.name), read_kit(self._kit).name
-        post = Post(run_id, known, own, mail_key(self._kit), secrets.randbelow, hosts.pad_bytes, hosts.away)
+        key, choose = mail_key(self._kit), secrets.randbelow
+        post = Post(run_id, known, own, key, choose, hosts.pad_bytes, hosts.away, hosts.num_clients)
         return Node(self.system, self.config, self._draws(), numbers, private, post)
 
     def _save(self, node: Node, mark: Mark) -> None:

@@ -96,6 +96,9 @@ class Supervisor:
                 present = session.connected() & wanted
             except HushrecError:
                 session.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_SECONDS)
                 session = self._connected()
                 continue
             if present == wanted or time.monotonic() > deadline:

@@ -47,12 +47,14 @@ class Post:
         choose: Callable[[int], int],  # a secret random number below n
         pad_bytes: int = 0,  # 0: no padding, no onion
         away: Collection[str] = (),  # hosts that cannot relay
+        num_clients: int = 0,  # of the run, if there are more than the hosts have
     ) -> None:
         self._run_id, self._hosts, self._private_key = run_id, hosts, private_key
         self._present = [place for place, host in enumerate(hosts) if host.name not in away]
         self._choose, self._pad_bytes = choose, pad_bytes
         self._own = [host.name for host in hosts].index(own_name)
-        self._host_of = np.full(1 + max(int(host.numbers[-1]) for host in hosts), -1, np.int64)
+        hosted = 1 + max(int(host.numbers[-1]) for host in hosts)
+        self._host_of = np.full(max(hosted, num_clients), -1, np.int64)
         for place, host in enumerate(hosts):
             self._host_of[host.numbers] = place
 
@@ -63,8 +65,10 @@ class Post:
             places = np.flatnonzero(sealed.addressees == addressee)
             is_all = len(places) == len(sealed.addressees)
             message = sealed.message if is_all else sealed.message.take(places)
-            frame = encode(message, round_number, sealed.addressees[places])
             host = self._host(addressee)
+            if host < 0:
+                continue  # its node never took part; the server will do without it
+            frame = encode(message, round_number, sealed.addressees[places])
             content = pad(frame, self._pad_bytes) if self._pad_bytes else frame
             letter = seal(
                 content, self._hosts[host].public_key, self._bound(round_number, sequence, code, addressee)
@@ -118,8 +122,8 @@ class Post:
         return Binding(self._run_id, round_number, sequence, code, addressee)
 
     def _host(self, addressee: int) -> int:
-        if addressee >= len(self._host_of) or self._host_of[addressee] < 0:
-            raise SealError("mail to a client that no node hosts")
+        if addressee >= len(self._host_of):
+            raise SealError("mail to a client that does not exist")
         return int(self._host_of[addressee])
 
     def _relay_for(self, host: int) -> int:

@@ -1,0 +1,362 @@
+"""A federation in one process: real kits, sites and driver, an engine made of function calls, and its mishaps."""
+
+import os
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import numpy as np
+
+from hushrec import settings
+from hushrec.data import Split, k_folds, synthetic
+from hushrec.deploy.certificates import Authority, issue, new_authority
+from hushrec.deploy.driver import Report, drive, read_report
+from hushrec.deploy.enrolment import NodeSettings, write_settings
+from hushrec.deploy.items import catalogue_of
+from hushrec.deploy.orders import Attempt, Order, place_order
+from hushrec.deploy.shares import Share, deal
+from hushrec.deploy.site import Site, open_site
+from hushrec.experiments import runs
+from hushrec.experiments.record import read_run
+from hushrec.runtime.checkpoint import Progress, digest, model_arrays, private_arrays, read_arrays
+from hushrec.runtime.in_process import Losses, RuntimeOptions
+from hushrec.runtime.packets import Packet, decode_packet
+from hushrec.runtime.training import Job, run_job
+from hushrec.runtime.transport import Delivery
+from hushrec.systems import SYSTEMS
+
+SMALL: dict[str, dict[str, Any]] = {
+    "fedrec": {"rho": 2, "predict_after": 1, "local_steps": 3},
+    "fedrec++": {"rho": 2, "predict_after": 1, "local_steps": 3, "denoisers": 3},
+    "sdcf-denoised": {"denoisers": 3},
+}
+"""Settings that reach every branch within a few rounds."""
+
+
+def small(name: str, **values: Any) -> dict[str, Any]:
+    """A system's settings for a run of a moment."""
+    values = {"num_factors": 4, "num_rounds": 3, **SMALL.get(name, {}), **values}
+    return settings.to_dict(settings.build(SYSTEMS[name].config, values))
+
+
+@cache
+def some_split(num_users: int = 30, num_items: int = 40, num_ratings: int = 400) -> Split:
+    """Ratings of a small crowd, the first fold held out."""
+    return next(iter(k_folds(synthetic(num_users, num_items, num_ratings), 5, 0)))
+
+
+# --- Certificates, made once ---------------------------------------------------------------------------------
+
+
+OURS = "our federation"
+
+
+@cache
+def _authority(name: str) -> Authority:
+    return new_authority(name)
+
+
+@cache
+def certificate(name: str, authority: str = OURS) -> tuple[bytes, bytes]:
+    """A certificate and its key, of this federation or of a foreign one."""
+    return issue(_authority(authority), name)
+
+
+def make_kits(folder: Path, nodes: Sequence[str]) -> None:
+    """Kits as `kits.make_kits` leaves them, without an engine's own files."""
+    for name in ("server", *nodes):
+        startup = folder / name / "startup"
+        startup.mkdir(parents=True)
+        (startup / "rootCA.pem").write_bytes(_authority(OURS).root)
+    for name in nodes:
+        own, key = certificate(name)
+        (folder / name / "startup" / "client.crt").write_bytes(own)
+        (folder / name / "startup" / "client.key").write_bytes(key)
+        card = {"engine": "nvflare", "name": name, "nodes": sorted(nodes)}
+        (folder / name / "startup" / "nodes.json").write_bytes(msgspec.json.encode(card))
+
+
+_version = cache(runs.version)
+
+
+@contextmanager
+def quick() -> Iterator[None]:
+    """Without what costs time and changes nothing here: waiting for the disk, reading versions of packages."""
+    with patch.object(os, "fsync", lambda _file: None), patch.object(runs, "version", _version):
+        yield
+
+
+# --- The federation --------------------------------------------------------------------------------------------
+
+
+class Federation:
+    """Kits, shares of data and open sites of some nodes, and the server's folder."""
+
+    def __init__(self, folder: Path, num_nodes: int = 3, split: Split | None = None, seed: int = 0) -> None:
+        self.folder, self.split = folder, split or some_split()
+        self.nodes = [f"node-{number}" for number in range(1, num_nodes + 1)]
+        make_kits(folder, self.nodes)
+        self.shares = deal(self.split, self.nodes, seed, folder / "shares")
+        for name in self.nodes:
+            self.settle(name)
+        self._sites: dict[str, Site] = {}
+
+    def settle(self, name: str, **values: Any) -> None:
+        """Write a node's settings, by default those of `deploy local`; the node starts anew."""
+        share: Share = self.shares[name]
+        known = NodeSettings(
+            data=str(share.data), numbers=str(share.numbers), test=str(share.test),
+            systems=list(SYSTEMS), accepts_shared_seed=True,
+        )  # fmt: skip
+        write_settings(self.folder / name, replace(known, **values))
+        self.__dict__.setdefault("_sites", {}).pop(name, None)
+
+    def site(self, name: str) -> Site:
+        """The node's site, which stays open until it is killed."""
+        if name not in self._sites:
+            self._sites[name] = open_site(self.folder / name)
+        return self._sites[name]
+
+    def kill(self, *names: str) -> None:
+        """End nodes: all that they did not write down is gone. They start again with the next packet."""
+        for name in names or self.nodes:
+            self._sites.pop(name, None)
+
+    def numbers(self, name: str) -> np.ndarray:
+        """The clients of a node, by their agreed numbers."""
+        lines = self.shares[name].numbers.read_text().splitlines()
+        return np.sort(np.array([int(line.split("\t")[1]) for line in lines], np.int32))
+
+    def order(self, system: str, config: dict[str, Any] | None = None, **values: Any) -> "Ordered":
+        """Order a run, under a new name."""
+        train = self.split.train
+        order = Order(
+            run_id=secrets.token_hex(16), run_name=f"run-{secrets.token_hex(4)}", system=system,
+            config=small(system) if config is None else config,
+            **{
+                "seed": 0, "shares_seed": True, "data_name": train.name, "rating_range": train.rating_range,
+                **values,
+            },
+        )  # fmt: skip
+        folder = place_order(self.folder, order, catalogue_of(train), resume=False)
+        return Ordered(self, order, folder)
+
+    def log(self, name: str) -> list[dict[str, Any]]:
+        """A node's log."""
+        path = self.folder / name / "private" / "node.log"
+        return [msgspec.json.decode(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@dataclass
+class Ordered:
+    """A run on its way."""
+
+    federation: Federation
+    order: Order
+    folder: Path
+    attempt: int = 0
+
+    def drive(self, wire: "Wire | None" = None, away: Collection[str] = ()) -> Report:
+        """One more attempt."""
+        self.attempt += 1
+        nodes = [name for name in self.federation.nodes if name not in away]
+        job = msgspec.json.encode(Attempt(self.order.run_name, self.attempt, sorted(away)))
+        with quick():
+            drive(wire or Wire(self.federation), nodes, self.federation.folder, job)
+        report = read_report(self.folder)
+        assert report is not None
+        assert report.attempt == self.attempt
+        return report
+
+    def finish(self, wire: "Wire | None" = None, away: Collection[str] = (), most: int = 8) -> list[Report]:
+        """Attempts until the run is done, as an operator makes them whatever is killed."""
+        wire, reports = wire or Wire(self.federation), []
+        for _ in range(most):
+            try:
+                reports.append(self.drive(wire, away))
+            except ServerKilled:
+                continue
+            assert reports[-1].status != "failed", reports[-1].reason
+            if reports[-1].status == "done":
+                return reports
+        raise AssertionError(f"not done after {most} attempts: {reports[-1:]}")
+
+    @property
+    def run_id(self) -> bytes:
+        return bytes.fromhex(self.order.run_id)
+
+    def node_folder(self, name: str) -> Path:
+        return self.federation.folder / name / "private" / "runs" / self.order.run_id
+
+    def model_sha256(self) -> str:
+        """Of the finished run."""
+        return read_run(self.folder).folds[0].model_sha256
+
+    def private(self, away: Collection[str] = ()) -> dict[str, np.ndarray]:
+        """The nodes' private results, put together in the order of the clients' numbers."""
+        system = SYSTEMS[self.order.system]
+        parts: dict[str, dict[int, np.ndarray]] = {name: {} for name in system.private_arrays}
+        for node in self.federation.nodes:
+            if node in away or not system.private_arrays:
+                continue
+            numbers = read_arrays(self.node_folder(node) / "numbers.npz")["assigned"]
+            state = read_arrays(self.node_folder(node) / "fold-1" / "state.npz")
+            for name, rows in parts.items():
+                rows.update(zip(numbers.tolist(), state[f"private.{name}"], strict=True))
+        return {name: np.array([rows[number] for number in sorted(rows)]) for name, rows in parts.items()}
+
+    def assert_equals(self, expected: "Expected", away: Collection[str] = ()) -> None:
+        """The result is that of a run in one process, to the bit."""
+        assert self.model_sha256() == expected.model_sha256
+        if away:
+            gone = np.concatenate([self.federation.numbers(name) for name in away])
+            kept = {name: np.delete(array, gone, 0) for name, array in expected.private.items()}
+        else:
+            kept = expected.private
+        assert digest(self.private(away)) == digest(kept)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What `hushrec run` gives."""
+
+    model_sha256: str
+    private: dict[str, np.ndarray]
+    progress: Progress
+
+
+def in_process(
+    system: str, config: dict[str, Any], split: Split, losses: Losses | None = None, seed: int = 0
+) -> Expected:
+    """The same run in one process."""
+    chosen = SYSTEMS[system]
+    built = settings.build(chosen.config, config)
+    progress = run_job(Job(chosen, built, seed, split.train), RuntimeOptions(threads=1, losses=losses))
+    private = private_arrays(chosen, progress.private)
+    return Expected(digest(model_arrays(chosen, progress.state)), private, progress)
+
+
+def losing_from(first_round: int, numbers: np.ndarray) -> Losses:
+    """Clients that are lost from a round on."""
+    return lambda round_number, _request, to: np.isin(to, numbers) & (round_number >= first_round)
+
+
+# --- The engine ------------------------------------------------------------------------------------------------
+
+
+class ServerKilled(BaseException):
+    """The server's process ends here."""
+
+
+class NodeKilled(BaseException):
+    """A node's process ends here."""
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One packet on its way to a node."""
+
+    place: int  # of the call within all calls of this wire
+    phase: str
+    round_number: int
+    node: str
+
+
+Deliver = Callable[[bytes], bytes]
+Fate = Callable[[Deliver, bytes], bytes]
+"""What happens to a packet: gets the way to the node and the packet, returns a reply, or raises `Lost`."""
+
+
+class Lost(Exception):
+    """No reply comes."""
+
+
+@dataclass
+class Wire:
+    """Carries packets by function calls. `mishap` may choose another fate for a packet."""
+
+    federation: Federation
+    mishap: Callable[[Leg], Fate | None] = lambda _leg: None
+    reopens: bool = False  # whether nodes are new processes for every packet, as with Flower
+    calls: int = 0
+    legs: list[Leg] = field(default_factory=list)
+    requests: list[tuple[Leg, bytes]] = field(default_factory=list)
+    replies: list[tuple[Leg, bytes]] = field(default_factory=list)
+
+    def call(
+        self, phase: str, requests: Mapping[str, bytes], round_number: int, timeout_seconds: float
+    ) -> Delivery:
+        """One call to all."""
+        assert timeout_seconds > 0
+        place, self.calls = self.calls, self.calls + 1
+        replies, lost = {}, {}
+        for name, packet in requests.items():
+            leg = Leg(place, phase, round_number, name)
+            self.legs.append(leg)
+            self.requests.append((leg, packet))
+            if self.reopens:
+                self.federation.kill(name)
+            deliver = self._way_to(name)
+            fate = self.mishap(leg)
+            try:
+                replies[name] = deliver(packet) if fate is None else fate(deliver, packet)
+                self.replies.append((leg, replies[name]))
+            except Lost as error:
+                lost[name] = str(error) or "no reply"
+        return Delivery(replies, lost)
+
+    def _way_to(self, name: str) -> Deliver:
+        def deliver(packet: bytes) -> bytes:
+            if name not in self.federation.nodes:
+                raise Lost("no such node")
+            try:
+                return self.federation.site(name).handle(packet)
+            except NodeKilled:
+                self.federation.kill(name)
+                raise Lost("connection closed") from None
+
+        return deliver
+
+
+def once(place: int, node: str, fate: Fate) -> Callable[[Leg], Fate | None]:
+    """That fate for the packet to one node in one call."""
+    return lambda leg: fate if (leg.place, leg.node) == (place, node) else None
+
+
+def opened(data: bytes) -> Packet:
+    """A packet, decoded."""
+    return decode_packet(data)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """All files of a folder but its log."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "node.log"
+    }
+
+
+@contextmanager
+def killed_at_write(number: int, folder: Path, ended: BaseException, is_after: bool) -> Iterator[list[str]]:
+    """A process that ends right before, or after, its file `number` within a folder is put in its place."""
+    replace_file, written = os.replace, list[str]()
+
+    def replace_or_end(source: Any, target: Any) -> None:
+        is_ours = Path(target).is_relative_to(folder)
+        if is_ours:
+            written.append(Path(target).name)
+        if is_ours and len(written) == number and not is_after:
+            raise ended
+        replace_file(source, target)
+        if is_ours and len(written) == number:
+            raise ended
+
+    with patch.object(os, "replace", replace_or_end):
+        yield written

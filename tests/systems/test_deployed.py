@@ -1,0 +1,152 @@
+"""What every system owes on a network: the bits of a run in one process, whoever hosts whom."""
+
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from deploy.federation import Expected, Federation, Leg, Lost, Wire, in_process, losing_from, small, some_split
+from hushrec import settings
+from hushrec.experiments.record import read_run
+from hushrec.experiments.runs import evaluate
+from hushrec.runtime.checkpoint import load_train
+from hushrec.runtime.packets import Contents, about, decode_packet
+from hushrec.systems import SYSTEMS
+
+NAMES = list(SYSTEMS)
+WITH_MAIL = [name for name in NAMES if SYSTEMS[name].inboxes]
+
+
+@pytest.fixture(scope="module")
+def federations(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Federation]:
+    """By number of nodes; each deals the clients in another way."""
+    folder = tmp_path_factory.mktemp("federations")
+    return {count: Federation(folder / str(count), count, seed=count) for count in (1, 2, 5)}
+
+
+@cache
+def expected(name: str) -> Expected:
+    return in_process(name, small(name), some_split())
+
+
+@pytest.mark.parametrize("num_nodes", [1, 2, 5])
+@pytest.mark.parametrize("name", NAMES)
+def test_deployed_equals_one_process(name: str, num_nodes: int, federations: dict[int, Federation]) -> None:
+    ordered = federations[num_nodes].order(name)
+    report = ordered.drive()
+    assert (report.status, report.reason, report.round_number) == ("done", "", 3)
+    ordered.assert_equals(expected(name))
+
+
+@pytest.mark.parametrize("num_nodes", [1, 2, 5])
+@pytest.mark.parametrize("name", WITH_MAIL)
+def test_onions_change_nothing(name: str, num_nodes: int, federations: dict[int, Federation]) -> None:
+    """And all letters of a run have one size."""
+    ordered, wire = federations[num_nodes].order(name, relay="onion"), Wire(federations[num_nodes])
+    assert ordered.drive(wire).status == "done"
+    ordered.assert_equals(expected(name))
+    sizes = {
+        (leg.phase == "relay", len(section))
+        for leg, reply in wire.replies
+        if leg.phase in {kind.__name__ for kind in SYSTEMS[name].handlers} | {"relay"}
+        for section in decode_packet(reply).sections[about(decode_packet(reply), Contents).num_frames :]
+    }
+    assert len(sizes) == 2, "one size of onions, one of what relays make of them"
+
+
+@pytest.mark.parametrize(
+    ("name", "relay"), [(name, "direct") for name in NAMES] + [(name, "onion") for name in WITH_MAIL]
+)
+def test_a_new_process_for_every_packet_changes_nothing(
+    name: str, relay: Any, federations: dict[int, Federation]
+) -> None:
+    ordered = federations[2].order(name, relay=relay)
+    assert ordered.drive(Wire(federations[2], reopens=True)).status == "done"
+    ordered.assert_equals(expected(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_phase_survives_a_lost_reply_and_a_dead_node(name: str, federations: dict[int, Federation]) -> None:
+    """In one run: in each phase, once, a node serves its packet and dies before anybody hears of it."""
+    federation = federations[2]
+    ordered, lost_in = federation.order(name), set[str]()
+
+    def mishap(leg: Leg) -> Any:
+        if leg.phase in lost_in:
+            return None
+        lost_in.add(leg.phase)
+
+        def fate(deliver: Any, packet: bytes) -> bytes:
+            deliver(packet)
+            federation.kill(leg.node)
+            raise Lost("killed")
+
+        return fate
+
+    ordered.finish(Wire(federation, mishap), most=12)
+    assert lost_in >= {"enrol", "assign", "start", "measure"} | {kind.__name__ for kind in SYSTEMS[name].handlers}
+    ordered.assert_equals(expected(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_node_that_is_gone_takes_its_clients_with_it(name: str, federations: dict[int, Federation]) -> None:
+    """From the round on in which it was lost: 2, or 1 where only the first round asks anybody."""
+    federation, victim = federations[5], "node-3"
+    first = 1 if name == "pmf" else 2
+
+    def mishap(leg: Leg) -> Any:
+        def fate(_deliver: Any, _packet: bytes) -> bytes:
+            raise Lost("connection refused")
+
+        is_gone = leg.round_number >= first and leg.phase not in ("enrol", "assign", "start")
+        return fate if leg.node == victim and is_gone else None
+
+    ordered = federation.order(name)
+    assert ordered.drive(Wire(federation, mishap)).status == "paused"
+    assert ordered.drive(Wire(federation, mishap), away=[victim]).status == "done"
+    losses = losing_from(first, federation.numbers(victim))
+    ordered.assert_equals(in_process(name, small(name), federation.split, losses), away=[victim])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_travels_is_counted_as_in_one_process(name: str, federations: dict[int, Federation]) -> None:
+    """As many messages and rows of each type; mail is counted by letter, and nobody looks inside."""
+    ordered = federations[5].order(name)
+    ordered.drive()
+    transcript = expected(name).progress.transcript
+    for count in read_run(ordered.folder).folds[0].messages:
+        [kind] = [kind for kind in SYSTEMS[name].messages if kind.__name__ == count.type]
+        if kind in SYSTEMS[name].inboxes:
+            assert 0 < count.messages <= transcript.total(kind).messages
+        else:
+            assert (count.messages, count.rows) == (transcript.total(kind).messages, transcript.total(kind).rows)
+        assert count.bytes > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_server_knows_items_and_a_number_of_clients(name: str, federations: dict[int, Federation]) -> None:
+    ordered = federations[2].order(name)
+    ordered.drive()
+    known = load_train(ordered.folder / "fold-1" / "train.npz", "", "", False)
+    assert len(known) == 0
+    np.testing.assert_array_equal(known.item_ids, federations[2].split.train.item_ids)
+    assert known.user_ids.tolist() == list(range(30))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if SYSTEMS[name].own_model])
+@pytest.mark.parametrize("num_nodes", [1, 5])
+def test_metrics_equal_those_of_one_process(name: str, num_nodes: int, federations: dict[int, Federation]) -> None:
+    """To rounding: a mean of the nodes' means, weighted, is summed in another order."""
+    ordered, split, system = federations[num_nodes].order(name), some_split(), SYSTEMS[name]
+    ordered.drive()
+    done, progress = read_run(ordered.folder).folds[0], expected(name).progress
+    config = settings.build(system.config, small(name))
+    scorer = system.model(progress.state, progress.private, config, split.train.rating_range)
+    metrics = evaluate(scorer, split.train, split.test, (10,))
+    assert done.metrics.keys() == metrics.keys()
+    for metric, value in metrics.items():
+        assert done.metrics[metric] == pytest.approx(value, rel=1e-5), metric
+    assert (done.num_train, done.num_test) == (len(split.train), len(split.test))
+    assert msgspec.json.decode((ordered.folder / "run.json").read_bytes())["party"] == "server"
