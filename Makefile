@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint types bench clean
+.PHONY: help install demo test test-slow test-flower lint types bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -39,8 +39,16 @@ test: lint types  ## lint, types, tests
 test-slow: install  ## all tests, the slow ones too
 	$(BIN)/pytest -n 2 -m ''
 
+.venv-flower/.installed: pyproject.toml constraints-flower.txt
+	$(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/pip install --quiet --disable-pip-version-check -c constraints-flower.txt -e '.[flower,report]' pytest pytest-xdist hypothesis pytrec-eval-terrier
+	@touch $@
+
+test-flower: .venv-flower/.installed  ## the Flower engine, in an environment of its own
+	.venv-flower/bin/pytest -m '' tests/deploy/test_flower_engine.py tests/deploy/test_certificates.py
+
 bench: install  ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove the virtual environment and the demo's output
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) .venv-flower demo

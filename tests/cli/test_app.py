@@ -115,7 +115,8 @@ def small(text: str) -> list[str]:
     return arguments + SHORT if arguments[0] == "run" else arguments
 
 
-NEED_MORE = ("reproduce", "fetch", "serve")  # the paper's data; the network; an end. They are only parsed here.
+# The paper's data; networks; an end. They are only parsed here.
+NEED_MORE = ("reproduce", "fetch", "serve", "deploy")
 EXAMPLES = {text: None for command in ALL.values() for text in examples(command)}
 
 

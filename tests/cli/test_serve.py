@@ -253,7 +253,7 @@ def test_no_request_that_the_description_leads_to_is_a_fault(
     config = tmp_path / "schemathesis.toml"
     config.write_text("" if user is None else f'[parameters]\nuser_id = "{user}"\n')
     # What the schema cannot say, as one rating per item, makes some of what it allows a 422.
-    options = ["--exclude-checks", "positive_data_acceptance", "--max-examples", "1000", "--no-color"]
+    options = ["--exclude-checks", "positive_data_acceptance", "--max-examples", "500", "--no-color"]
     with (
         serving(folder, "--rate", "999999999/second", HUSHREC_TOKEN=TOKEN) as server,
         (tmp_path / "log").open("w") as log,
@@ -270,7 +270,7 @@ def test_no_request_that_the_description_leads_to_is_a_fault(
     assert done.returncode == 0, done.stdout.partition("= FAILURES")[2][:3000]
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     statuses = [line["status"] for line in lines if "status" in line]
-    assert len(statuses) > 1500
+    assert len(statuses) > 1000
     assert {status for status in statuses if status >= 500} == set()
     assert not [line for line in lines if "error" in line]
     assert {200, 401, 405, 422} <= set(statuses)

@@ -1,0 +1,148 @@
+"""`hushrec deploy` as its users call it."""
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from hushrec.cli.app import app
+from hushrec.errors import HushrecError
+
+pytest.importorskip("nvflare")
+
+RUNNER = CliRunner()
+DATA = "synthetic:users=40,items=60,ratings=1200"
+
+
+def ended(*words: str) -> str:
+    """What an invocation that goes wrong says."""
+    result = RUNNER.invoke(app, list(words))
+    assert isinstance(result.exception, HushrecError), result.output
+    assert "\n" not in str(result.exception)
+    return str(result.exception)
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kits") / "fed"
+    result = RUNNER.invoke(app, ["deploy", "init", str(folder), "--name", "shop-a", "--name", "shop-b"])
+    assert result.exit_code == 0, result.output
+    assert "hushrec deploy node shop-a --data RATINGS" in result.stdout
+    return folder
+
+
+def test_kits_are_private_and_complete(kits: Path) -> None:
+    for name in ("server", "shop-a", "shop-b"):
+        assert stat.S_IMODE((kits / name).stat().st_mode) == 0o700
+    for name in ("rootCA.pem", "client.crt", "client.key", "nodes.json"):
+        assert (kits / "shop-a" / "startup" / name).exists()
+    assert stat.S_IMODE((kits / "shop-a" / "startup" / "client.key").stat().st_mode) == 0o600
+    assert not list(kits.rglob("rootCA.key"))
+
+
+def test_status_without_a_server(kits: Path) -> None:
+    result = RUNNER.invoke(app, ["deploy", "status", str(kits), "--json"])
+    told = json.loads(result.stdout)
+    assert told["server"]["is_up"] is False
+    assert told["nodes"] == {"shop-a": False, "shop-b": False}
+    assert told["runs"] == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("init", "new"), "say which nodes: --nodes 3, or --name for each of them"),
+        (("init", "new", "--nodes", "0"), "a federation needs a node"),
+        (("init", "new", "--name", "../x"), "cannot be a node's name"),
+        (("init", "new", "--name", "server"), "cannot be a node's name"),
+        (("init", "new", "--nodes", "2", "--port", "0"), "--port 0 is not within 1 to 65535"),
+        (("server", "nowhere"), "nowhere holds no federation; make one with: hushrec deploy init nowhere"),
+        (("node", "nowhere", "--data", "x.csv"), "nowhere is no node's kit"),
+        (("status", "nowhere"), "holds no federation"),
+        (("local", "--system", "fedrek", "--data", DATA), "no system 'fedrek'"),
+        (("local", "--system", "pmf", "--data", DATA, "--rho", "3"), "unknown setting rho"),
+        (("local", "--system", "fedrec", "--data", DATA, "--nodes", "0"), "--nodes must be at least 1"),
+        (("local", "--system", "fedrec", "--data", DATA, "--nodes", "2", "--min-nodes", "3"), "has 2 nodes"),
+    ],
+)
+def test_bad_input_ends_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert says in ended("deploy", *words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_kits_are_not_overwritten(kits: Path) -> None:
+    assert "is not empty" in ended("deploy", "init", str(kits), "--nodes", "2")
+
+
+def test_a_run_needs_items_and_a_server(kits: Path, tmp_path: Path) -> None:
+    (tmp_path / "items.tsv").write_text("")
+    words = ["deploy", "run", "fedrec++", str(kits), "--items", str(tmp_path / "items.tsv")]
+    assert "is no list of items" in ended(*words)
+    assert not (kits / "runs").exists()
+
+
+def test_a_node_looks_at_its_ratings_before_it_starts(kits: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("user,item,rating\n1,2,many\n")
+    words = ["deploy", "node", str(kits), "--name", "shop-a"]
+    assert "bad.csv" in ended(*words, "--data", str(tmp_path / "bad.csv"))
+    (tmp_path / "good.csv").write_text("user,item,rating\n1,2,3\n")
+    good = [*words, "--data", str(tmp_path / "good.csv")]
+    assert "no such system" in ended(*good, "--allow", "fedrek")
+    assert "write setting=value" in ended(*good, "--require", "rho")
+    assert "shop-c" in ended("deploy", "node", str(kits / "shop-a"), "--name", "shop-c", "--data", str(good[-1]))
+
+
+def test_local_gives_the_bits_of_run(tmp_path: Path) -> None:
+    """Real processes, real TLS, two nodes; and nothing stays behind."""
+    settings = ["--rounds", "3", "--num-factors", "5", "--rho", "2"]
+    before = {process.pid for process in psutil.process_iter()}
+    command = [sys.executable, "-m", "hushrec.cli.app", "deploy", "local", "--nodes", "2", "--system", "fedrec++"]
+    deployed = subprocess.run(
+        [*command, "--data", DATA, *settings, "--json", "--out", str(tmp_path / "kept")],
+        capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert deployed.returncode == 0, deployed.stderr
+    result = RUNNER.invoke(app, ["run", "fedrec++", "--data", DATA, *settings, "--json"])
+    ours, theirs = json.loads(deployed.stdout), json.loads(result.stdout)
+    assert ours["folds"][0]["model_sha256"] == theirs["folds"][0]["model_sha256"]
+    for name, value in theirs["folds"][0]["metrics"].items():
+        assert ours["folds"][0]["metrics"][name] == pytest.approx(value, rel=1e-9)
+    assert ours["config"] == theirs["config"]
+    assert ours["deployment"]["nodes"] == 2
+    assert (tmp_path / "kept" / "run.json").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    left = [p for p in psutil.process_iter(["cmdline"]) if p.pid not in before and str(tmp_path) in str(p.info)]
+    assert left == []
+
+
+@pytest.mark.slow
+def test_local_ends_cleanly_on_ctrl_c(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hushrec.cli.app", "deploy", "local", "--nodes", "2", "--system", "fedrec++"]
+    process = subprocess.Popen(
+        [*command, "--data", DATA, "--rounds", "2000"], stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.rglob("progress.json")) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert re.search("interrupted", said)
+    assert list(tmp_path.iterdir()) == []
+    assert [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in str(p.info)] == []
