@@ -331,14 +331,7 @@ def test_a_reply_without_sense_loses_the_node_and_not_the_run(
     assert list(reports[0].lost) == [victim]
 
 
-CARDS = pytest.mark.xfail(
-    strict=True, reason="who sends another node's card is not to blame, but the node whose card it is"
-)
-
-
-@pytest.mark.parametrize(
-    "phase", ["ItemFactors", "DenoiserFactors", "Settle", pytest.param("assign", marks=CARDS)]
-)
+@pytest.mark.parametrize("phase", ["ItemFactors", "DenoiserFactors", "Settle", "assign"])
 def test_another_nodes_reply_is_no_reply(federation: Federation, phase: str) -> None:
     """The second node of a call gives the first one's reply for its own."""
     ordered, held, garbled = federation.order(SYSTEM), list[bytes](), list[str]()

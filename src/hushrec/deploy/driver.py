@@ -177,6 +177,7 @@ class _ServerRun:
         numbers = _dealt(enrolled) if known is None else {host.card.name: host.numbers for host in known.hosts}
         assignments = {name: Assignment(numbers[name]) for name in present}
         cards = self._call(caller, "assign", Kind.ASSIGN, assignments, KeyCard)
+        self._check_cards(cards, numbers)
         if known is None:
             entries = [HostEntry(cards[name], numbers[name]) for name in present]
             pad_bytes = max(entry.letter_bytes for entry in enrolled.values()) if order.relay == "onion" else 0
@@ -185,17 +186,17 @@ class _ServerRun:
         else:
             changed = [HostEntry(cards.get(host.card.name, host.card), host.numbers) for host in known.hosts]
             known = Hosts(changed, known.pad_bytes, known.num_clients, self._attempt.away)
-        self._check_cards(known)
         write_private_file(path, msgspec.msgpack.encode(known))
         self._call(caller, "start", Kind.START, dict.fromkeys(present, known), Ready)
         return known
 
-    def _check_cards(self, hosts: Hosts) -> None:
+    def _check_cards(self, cards: dict[str, KeyCard], numbers: dict[str, list[int]]) -> None:
         root = (self._folder.parent.parent / "server" / "startup" / "rootCA.pem").read_bytes()
-        for host in hosts.hosts:
-            run_id = bytes.fromhex(self._order.run_id)
-            with blamed(host.card.name, "assign", self._rounds_done):
-                check_key_card(host.card, root, run_id, numbers_digest(host.numbers))
+        for name, card in cards.items():
+            with blamed(name, "assign", self._rounds_done):
+                if card.name != name:
+                    raise WireError("sent a card of another name")
+                check_key_card(card, root, bytes.fromhex(self._order.run_id), numbers_digest(numbers[name]))
 
     def _call(self, caller: Caller, phase: str, kind: Kind, requests: dict[str, Any], reply: type[Any]) -> Any:
         sequence = caller.next_sequence()
