@@ -6,7 +6,6 @@ Nothing in it is private to a client.
 """
 
 import fcntl
-import os
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -161,9 +160,7 @@ class _ServerRun:
             status, self._attempt.attempt, self._rounds_done, self._config.num_rounds, sent, seconds, lost or {},
             reason,
         )  # fmt: skip
-        temporary = self._folder / f".progress.json.{os.getpid()}"
-        temporary.write_bytes(msgspec.json.encode(report))
-        os.replace(temporary, self._folder / "progress.json")
+        write_private_file(self._folder / "progress.json", msgspec.json.encode(report))
 
     def _enrol(self, caller: Caller, present: list[str]) -> Hosts:
         """Who hosts whom: asked at the start of the run, and the same from then on."""

@@ -83,7 +83,7 @@ class Invitation(msgspec.Struct, frozen=True):
 class Enrolled(msgspec.Struct, frozen=True):
     """From a node. Reveals: how many clients it has, and roughly how much they can send in a round."""
 
-    num_clients: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+    num_clients: Annotated[int, msgspec.Meta(ge=1, le=10**8)]
     numbers: list[Number] | None  # if they were agreed on beforehand
     letter_bytes: Annotated[
         int, msgspec.Meta(ge=1, lt=2**31)

@@ -177,7 +177,7 @@ class _NodeRun:
         """Go on with a run in a new process."""
         known = folder / "invitation.msgpack"
         if not known.exists():
-            raise Refused("a packet of a run that this node does not take part in")
+            raise WireError("a packet of a run that this node does not take part in")
         run = cls(kit, folder, settings, msgspec.msgpack.decode(known.read_bytes(), type=Invitation))
         run._restore()
         return run
@@ -260,7 +260,7 @@ class _NodeRun:
     def _hosts(self) -> Hosts:
         path = self._folder / "hosts.msgpack"
         if not path.exists():
-            raise Refused("an ask before the start of the run")
+            raise WireError("an ask before the start of the run")
         return msgspec.msgpack.decode(path.read_bytes(), type=Hosts)
 
     def _open_node(self, hosts: Hosts) -> Node:

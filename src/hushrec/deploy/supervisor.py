@@ -54,8 +54,7 @@ class Supervisor:
         while True:
             attempt += 1
             before = self._rounds_done()
-            away = self._wait_for_nodes()
-            session = self._connected()
+            session, away = self._wait_for_nodes()
             try:
                 report = self._run_job(session, Attempt(self.folder.name, attempt, sorted(away)))
             finally:
@@ -86,8 +85,8 @@ class Supervisor:
                     raise
                 time.sleep(_POLL_SECONDS)
 
-    def _wait_for_nodes(self) -> set[str]:
-        """Those who do not come in time."""
+    def _wait_for_nodes(self) -> tuple[Session, set[str]]:
+        """A session, and those who do not come in time."""
         wanted = set(self.nodes) - self.banned
         session = self._connected()
         deadline = time.monotonic() + self.terms.patience_seconds
@@ -104,16 +103,17 @@ class Supervisor:
             if present == wanted or time.monotonic() > deadline:
                 break
             time.sleep(_POLL_SECONDS)
-        session.close()
         if len(present) < self.terms.min_nodes:
+            session.close()
+            left_out = f" ({', '.join(sorted(self.banned))} left out)" if self.banned else ""
             raise HushrecError(
-                f"{len(present)} of {len(self.nodes)} nodes are there, {self.terms.min_nodes} are needed; "
-                "start the others, then use --resume"
+                f"{len(present)} of {len(self.nodes)} nodes are there{left_out}, {self.terms.min_nodes} are "
+                "needed; start the others, then use --resume"
             )
         if present < wanted:
             missing = ", ".join(sorted(wanted - present))
             self.tell(f"going on without {missing} from round {self._rounds_done() + 1} on")
-        return set(self.nodes) - present
+        return session, set(self.nodes) - present
 
     def _run_job(self, session: Session, attempt: Attempt) -> Report | None:
         """How the job ended; None if it did not tell."""
