@@ -93,6 +93,12 @@ def test_the_server_keeps_its_stores_in_its_kit_and_hears_of_lost_nodes_within_s
     assert 20 <= resources["servers"][0]["heart_beat_timeout"] <= 60
 
 
+@pytest.mark.parametrize("name", ["server", *NODES])
+def test_messages_have_a_largest_size(kits: Path, name: str) -> None:
+    sizes = read_json(kits / name / "local" / "comm_config.json")
+    assert sizes["streaming_chunk_size"] < sizes["max_message_size"] < sizes["streaming_max_blob_size"] <= 1 << 30
+
+
 def test_one_port_is_open(kits: Path) -> None:
     server = read_json(kits / "server" / "startup" / "fed_server.json")["servers"][0]
     assert server["admin_port"] == 18999
@@ -557,6 +563,20 @@ def test_strangers_are_refused_with_a_line_each(federation: Federation, kits: Pa
         before = output.read_text().count(word)
         assert knock(federation, kit) == b""
         assert wait_until(lambda word=word, before=before: output.read_text().count(word) == before + 1, 10)
+
+
+@pytest.mark.slow
+def test_a_message_that_is_too_long_is_refused(federation: Federation) -> None:
+    config = federation.folder / "node-2" / "local" / "comm_config.json"
+    usual = config.read_text()
+    config.write_text(json.dumps({**json.loads(usual), "streaming_max_blob_size": 1_000_000}))
+    job = federation.submit({"bytes": 900_000}, {"bytes": 5_000_000, "timeout": 30}, {"bytes": 900_000})
+    assert federation.end_of(job) == JobState.DONE
+    config.write_text(usual)
+    before, long, after = federation.calls()
+    assert before["replies"] == after["replies"] == NODES
+    assert long["replies"] == ["node-1"]
+    assert long["lost"] == {"node-2": "a message is too long"}
 
 
 @pytest.mark.slow
