@@ -12,6 +12,8 @@ from pathlib import Path
 
 _STOP_SECONDS = 10.0
 _FASTEST_RESTART_SECONDS = 1.0
+# Engines have many threads: glibc would keep a heap, and freed frames in it, for each of them.
+_LEAN = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(16 << 20)}
 
 
 def _dying_with_us(command: list[str]) -> list[str]:
@@ -39,7 +41,7 @@ class Kept:
         try:
             self.process = subprocess.Popen(
                 _dying_with_us(self.command),
-                env={**os.environ, **self.environment},
+                env={**os.environ, **_LEAN, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=handle,
                 stderr=handle,
