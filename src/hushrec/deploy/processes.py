@@ -12,8 +12,12 @@ from pathlib import Path
 
 _STOP_SECONDS = 10.0
 _FASTEST_RESTART_SECONDS = 1.0
-# Engines have many threads: glibc would keep a heap, and freed frames in it, for each of them.
-_LEAN = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(16 << 20)}
+# Engines have many threads, and glibc a heap for each: two are enough, and they keep what a round needs again.
+_LEAN = {
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+}
 
 
 def _dying_with_us(command: list[str]) -> list[str]:
