@@ -168,7 +168,7 @@ def _drive_seconds() -> float:
 
 
 def _federation() -> tuple[float, float]:
-    """MB/s over NVFlare's wire, and bytes of the server's job per byte of replies, of 100,000 clients on 4 nodes."""
+    """100,000 clients on four nodes: MB/s over the wire, and memory of the server's job per byte of replies."""
     with tempfile.TemporaryDirectory(prefix="hushrec-devices-") as name:
         data = hushrec.synthetic(100_000, 20_000, 5_000_000, seed=1)
         columns = {"user": data.user_ids[data.users], "item": data.item_ids[data.items], "rating": data.ratings}
