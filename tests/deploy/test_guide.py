@@ -1,8 +1,8 @@
 """docs/deploy.md, followed to the letter on three machines made of network namespaces.
 
-In the page, a block of `sh {server}` is run on that machine, one of `sh {shop-a: node}` stays in a terminal of
-that machine, and `output` is what the block before it prints, or a terminal so far. Comments say what people do in
-between: carry a file, press Ctrl-C, wait. Numbers may differ; a line `...` stands for any lines.
+In the page, a block with the first line `# server` is run on that machine, `# shop-a, terminal node` stays in a
+terminal of that machine, and `output` is what the block before it prints, or a terminal so far. Comments say what
+people do in between: carry a file, press Ctrl-C, wait. Numbers may differ; a line `...` stands for any lines.
 
 The machines' virtual environment is that of the tests; with HUSHREC_GUIDE_INSTALL=1, one made as the page says.
 """
@@ -58,18 +58,24 @@ def steps_of(text: str) -> Iterator[Step]:
                 if inner == "```":
                     break
                 body.append(inner)
-            yield Step(number, fence[1], "\n".join(body), *_marks(fence[2] or ""))
+            yield _block(number, fence[1], fence[2] or "", body)
         else:
             assert not line.startswith("```"), f"line {number}: what kind of block is this?"
 
 
-def _marks(text: str) -> tuple[tuple[str, ...], str, frozenset[str]]:
-    machine, _, terminal = text.partition(": ")
-    words = [word.strip() for word in machine.split(",") if word.strip()]
-    where = tuple(word for word in words if word in NAMES)
-    flags = frozenset(words) - set(where)
-    assert flags <= FLAGS, f"unknown marks {sorted(flags - FLAGS)}"
-    return where, terminal, flags
+def _block(number: int, kind: str, marks: str, body: list[str]) -> Step:
+    """A block of commands says in its first line where it is run, one of output perhaps in its marks."""
+    flags, text = frozenset(marks.split(", ")) & FLAGS, "\n".join(body)
+    if kind == "output":
+        machine, _, terminal = marks.partition(": ")
+        where = (machine,) if machine in NAMES else ()
+        assert where or marks in ("", *FLAGS), f"line {number}: unknown marks {marks!r}"
+        return Step(number, kind, text, where, terminal, flags)
+    assert marks in ("", *FLAGS), f"line {number}: unknown marks {marks!r}"
+    machines_named, _, terminal = body[0].removeprefix("# ").partition(", terminal ")
+    where = tuple(machines_named.split(", "))
+    assert set(where) <= set(NAMES), f"line {number}: where is this run?"
+    return Step(number, kind, "\n".join(body[1:]), where, terminal, flags)
 
 
 def plain(line: str) -> str:
@@ -148,6 +154,14 @@ class Reader:
                 print(printed)
                 expected = 2 if "fails" in step.flags else 0
                 assert code == expected, f"line {step.line} on {name} ended with {code}:\n{printed}"
+        if "python keys.py" in step.text:
+            self._check_fingerprints()
+
+    def _check_fingerprints(self) -> None:
+        """What a shop's terminal showed at its start is what the other shop was told."""
+        for shop in NAMES[1:]:
+            shown = self._machines[shop].terminals["node"].printed().partition("mail key ")[2].splitlines()[0]
+            assert f"{shop} {shown}\n" in self._printed
 
     def _compare(self, step: Step) -> None:
         self.num_outputs += 1
@@ -257,7 +271,7 @@ def _check_unit(machine: Machine, script: str) -> None:
     [unit] = (machine.disk / ".config" / "systemd" / "user").glob("*.service")
     command = re.search(r"^ExecStart=%h/venv/bin/(.*)$", unit.read_text(), re.MULTILINE)
     assert command is not None
-    assert f"\n{command[1]}\n" in PAGE.read_text(encoding="utf-8")
+    assert f"\n{command[1]}\n```" in PAGE.read_text(encoding="utf-8")
     if shutil.which("systemd-analyze"):
         judge = "mkdir -p ~/.cache && XDG_RUNTIME_DIR=~/.cache systemd-analyze --user verify --man=no"
         code, printed = machine.run(f"{judge} ~/.config/systemd/user/{unit.name}")
