@@ -38,20 +38,20 @@ PARTICIPATION = (0.001, 0.01, 0.1)
 # Participation, first learning rate, its decay, rounds.
 SCHEDULES = ((1.0, 0.8, 0.9, 100), (0.1, 0.8, 0.9, 100), (0.1, 0.4, 0.995, 1000), (0.01, 0.2, 0.999, 4000))
 
-# Two-core EPYC at 2.45 GHz, busy with other work: the best of four measurings; others were up to twice as slow.
+# Medians of six measurings on a busy two-core EPYC at 2.45 GHz; single ones were up to two times as fast or slow.
 MEASURED = Costs(
-    decode_us=58.0,
-    fold_ns=11.0,
-    sum_ms=1.1,
-    seal_us=112.0,
-    open_us=68.0,
-    noise_ns=11.0,
-    client_us=23.0,
-    handshake_us=4390.0,
-    tls_mb=2430.0,
-    drive_ms=45.0,
-    nvflare_mb=121.0,
-    held=3.0,
+    decode_us=88.0,
+    fold_ns=20.0,
+    sum_ms=1.5,
+    seal_us=125.0,
+    open_us=77.0,
+    noise_ns=22.0,
+    client_us=28.0,
+    handshake_us=4430.0,
+    tls_mb=2080.0,
+    drive_ms=51.0,
+    nvflare_mb=135.0,
+    held=3.4,
 )
 
 
@@ -204,8 +204,8 @@ def organisations(costs: Costs) -> Iterator[str]:
     for participation in PARTICIPATION:
         load = Load(participation, is_denoised=True)
         replies = load.devices * (SIZES.up + SIZES.mail)
-        v = NUM_NODES * 2 * SIZES.down
-        moved = replies + load.devices * SIZES.mail + v
+        # V goes to every node in both phases; mail comes and goes.
+        moved = load.bytes_up + load.devices * SIZES.mail + 2 * NUM_NODES * SIZES.down
         per_node = replies / NUM_NODES
         rows.append(
             [
