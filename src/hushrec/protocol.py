@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.settings import build
 
 Numbers = NDArray[np.int32]
 NO_ONE: Numbers = np.empty(0, np.int32)
@@ -139,6 +141,11 @@ class Message:
         return np.empty(0, np.int64)
 
     @property
+    def absent_bytes(self) -> int:
+        """Bytes per party that the real thing would carry beyond this stand-in; they are counted as sent."""
+        return 0
+
+    @property
     def num_rows(self) -> int:
         """How many rows the ragged fields of the batch hold."""
         for kind in self.kinds():
@@ -243,6 +250,7 @@ class Cohort(Generic[Private]):
     inboxes: Mapping[type[Message], Fold] = field(default_factory=dict)  # mail of this round, by type
 
 
+Feedback = Literal["explicit", "implicit"]
 Handler = Callable[[Cohort[Any], Any, Any, Draws], Reply]
 
 
@@ -293,6 +301,21 @@ class System(Generic[Config, Server, Private]):
     private_arrays: tuple[str, ...] = ()  # the fields of Private that are each party's own result
     own_model: Callable[..., Scorer] | None = None  # (private, config, rating_range): what a party can use alone
     server_ranks: bool = False  # whether the driving side alone can rank items for users
+    more_models: Callable[..., Mapping[str, Scorer]] | None = None  # (state, private, config): measured as well
+    hands_over_data: bool = False  # whether the driving side gets the parties' data itself
+    feedback: Feedback = "explicit"  # implicit: ratings are left out, what was interacted with is a positive
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # named sets of settings
+
+    def configure(self, values: Mapping[str, object]) -> Config:
+        """A config from names and values; `preset` among them picks what the others default to."""
+        own = {name: value for name, value in values.items() if name != "preset"}
+        if "preset" not in values:
+            return build(self.config, own)
+        preset = str(values["preset"])
+        if preset not in self.presets:
+            hint = f"choose from {', '.join(self.presets)}" if self.presets else "it has none"
+            raise HushrecError(f"no preset {preset!r} of {self.name}; {hint}")
+        return build(self.config, {**self.presets[preset], **own})
 
 
 # --- Transcript ------------------------------------------------------------------------------------------

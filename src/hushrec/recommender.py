@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from hushrec.data import Interactions
 from hushrec.errors import HushrecError
 from hushrec.evaluation import top_k
-from hushrec.experiments.runs import evaluate, load_fold, save_fitted
+from hushrec.experiments.runs import Side, evaluate, load_fold, save_fitted
 from hushrec.protocol import Numbers, Ragged, Scorer, System
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, run_job
-from hushrec.settings import build, to_dict
+from hushrec.runtime.training import Job, data_for, run_job
+from hushrec.settings import to_dict
 from hushrec.systems import SYSTEMS
 
 # Below this number of raters an item's vector is hardly trained, and its scores are far too high or too low.
@@ -100,7 +100,7 @@ class Recommender:
     system: ClassVar[System[Any, Any, Any]]
 
     def __init__(self, *, seed: int = 0, options: RuntimeOptions | None = None, **settings: Any) -> None:
-        self.config = build(self.system.config, settings)
+        self.config = self.system.configure(settings)
         self.seed = seed
         self.options = options or RuntimeOptions()
         self._fitted: tuple[Job, Progress] | None = None
@@ -112,7 +112,7 @@ class Recommender:
 
     def fit(self, train: Interactions, on_round: Callable[[Progress], None] | None = None) -> Self:
         """Train all rounds. `on_round` is told the progress after each."""
-        job = Job(self.system, self.config, self.seed, train)
+        job = Job(self.system, self.config, self.seed, data_for(self.system, train))
         self._fitted, self._ranker = (job, run_job(job, self.options, on_round=on_round)), None
         return self
 
@@ -157,11 +157,20 @@ class Recommender:
     def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
         """MAE, RMSE and ranking metrics on ratings that were not trained on."""
         ranker = self.ranker()
-        return evaluate(ranker.scorer, ranker.train, test.renumbered_as(ranker.train), tuple(at))
+        measured = data_for(self.system, test.renumbered_as(ranker.train))
+        return evaluate(ranker.scorer, ranker.train, measured, tuple(at))
 
     def save(self, path: str | Path) -> None:
         """Keep the fitted model as a run's folder, for `hushrec.load_run` and the command line."""
         save_fitted(Path(path), *self._require_fitted())
+
+    @property
+    def source(self) -> str:
+        """Whose model predicts, in words."""
+        job, _ = self._require_fitted()
+        if self.system.server_ranks and job.party != "node":
+            return "the server's model"
+        return "the client's own model; nothing was sent"
 
     def _require_fitted(self) -> tuple[Job, Progress]:
         if self._fitted is None:
@@ -202,9 +211,12 @@ class SDCFDenoised(Recommender):
 RECOMMENDERS = {kind.system.name: kind for kind in (PMF, FedRec, FedRecPlusPlus, SDCF, SDCFDenoised)}
 
 
-def load_run(path: str | Path, fold: int | None = None) -> Recommender:
-    """A fitted recommender from a run's folder (its first fold, unless told)."""
-    job, progress = load_fold(Path(path), fold)
+def load_run(path: str | Path, fold: int | None = None, side: Side | None = None) -> Recommender:
+    """A fitted recommender from a run's folder (its first fold, unless told).
+
+    Where server and clients have models of their own, `side` says whose; the server's, unless told.
+    """
+    job, progress = load_fold(Path(path), fold, side)
     recommender = RECOMMENDERS[job.system.name](seed=job.seed, **to_dict(job.config))
     recommender._fitted = job, progress
     return recommender

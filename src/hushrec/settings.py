@@ -12,9 +12,9 @@ from hushrec.errors import HushrecError
 Config = TypeVar("Config")
 
 
-def setting(default: Any, help: str) -> Any:
-    """A config field with the paper's default and a line for `--help`."""
-    return field(default=default, metadata={"help": help})
+def setting(default: Any, help: str, is_secret: bool = False) -> Any:
+    """A config field with the paper's default and a line for `--help`. A secret one never leaves the server."""
+    return field(default=default, metadata={"help": help, "is_secret": is_secret})
 
 
 def build(config_type: type[Config], values: Mapping[str, object]) -> Config:
@@ -34,6 +34,12 @@ def build(config_type: type[Config], values: Mapping[str, object]) -> Config:
 def to_dict(config: object) -> dict[str, Any]:
     """Names and values, as JSON and TOML keep them."""
     return asdict(config)  # type: ignore[call-overload,no-any-return]
+
+
+def shown_to_parties(config: object) -> dict[str, Any]:
+    """Names and values without those that only the driving side may know."""
+    secret = {entry.name for entry in fields(config) if entry.metadata.get("is_secret")}  # type: ignore[arg-type]
+    return {name: value for name, value in to_dict(config).items() if name not in secret}
 
 
 def check(is_right: bool, message: str) -> None:

@@ -50,7 +50,7 @@ def test_a_list_is_the_models(folder: Path) -> None:
     assert lines[1:] == [
         [str(place), str(entry.item), f"{entry.score:.2f}"] for place, entry in enumerate(expected, 1)
     ]
-    assert result.stderr == "computed on this machine from the client's own vector; nothing was sent\n"
+    assert result.stderr == "computed on this machine from the client's own model; nothing was sent\n"
 
 
 def test_json_is_all_there_is(folder: Path) -> None:

@@ -14,7 +14,14 @@ from hushrec.protocol import Answer, Ask, Collect, Transcript
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.rounds import diverged, drive_round, run_rounds
 
-CONFIG = SimpleNamespace(num_rounds=4, learning_rate=0.5)
+
+@dataclass(frozen=True)
+class Config:
+    num_rounds: int = 4
+    learning_rate: float = 0.5
+
+
+CONFIG = Config()
 
 
 @dataclass(frozen=True)

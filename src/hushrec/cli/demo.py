@@ -18,7 +18,6 @@ from hushrec.report.page import write_report
 from hushrec.report.tables import format_bytes, up_and_down
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import announce_compilation
-from hushrec.settings import build
 from hushrec.systems import system_named
 
 JOBS = {
@@ -61,7 +60,7 @@ def _data() -> Interactions:
 def _run(name: str, data: Interactions, folder: Path) -> Run:
     title, system_name, settings = JOBS[name]
     system = system_named(system_name)
-    config = build(system.config, settings)
+    config = system.configure(settings)
     shutil.rmtree(folder / name, ignore_errors=True)
     with watching(title, config.num_rounds, 1) as watch:
         return run(system, config, data, RunSettings(), RuntimeOptions(), folder / name, watch=watch)

@@ -25,9 +25,10 @@ from hushrec.deploy.orders import Catalogue, Order, Relay, place_order
 from hushrec.deploy.supervisor import Supervisor, Terms
 from hushrec.errors import HushrecError
 from hushrec.experiments.record import read_run
-from hushrec.experiments.runs import FoldProgress, RunSettings, splits_of
+from hushrec.experiments.runs import FoldProgress, settings_for, splits_of
 from hushrec.protocol import System
-from hushrec.settings import build, to_dict
+from hushrec.runtime.training import data_for
+from hushrec.settings import to_dict
 from hushrec.systems import SYSTEMS, system_named
 
 _CONNECT_SECONDS = 20.0
@@ -50,7 +51,7 @@ def common(
         typer.Option(help="Of the nodes' draws: their own secrets, or --seed, which shows them to the server."),
     ] = "secret",
     rating_range: Annotated[str | None, typer.Option(help="LOW,HIGH of ratings on all nodes.")] = None,
-    at: Annotated[str, typer.Option(help="Lengths of ranked lists for ranking metrics.")] = "10",
+    at: Annotated[str | None, typer.Option(help="Lengths of ranked lists; default: the papers'.")] = None,
     relevant_from: Annotated[float | None, typer.Option(help="Ratings that count as relevant.")] = None,
     relay: Annotated[
         Relay, typer.Option(help="How sealed mail travels; onion: padded, via a third node.")
@@ -65,12 +66,12 @@ def common(
 
     def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
         federation = read_federation(folder)
-        config = to_dict(build(system.config, values))
+        config = to_dict(system.configure(values))
         order = Order(
             run_id=secrets.token_hex(16), run_name=run_name or system.name, system=system.name, config=config,
             seed=seed, shares_seed=seeds == "shared", data_name=data_name,
-            rating_range=parse_rating_range(rating_range), at=parse_lengths(at), relevant_from=relevant_from,
-            relay=relay, timeout_seconds=timeout,
+            rating_range=parse_rating_range(rating_range), at=settings_for(system, at=parse_lengths(at)).at,
+            relevant_from=relevant_from, relay=relay, timeout_seconds=timeout,
         )  # fmt: skip
         terms = Terms(_checked_least(min_nodes, len(federation.nodes)), patience)
         run = _supervised(folder, order, read_catalogue(items), federation.nodes, federation.engine, terms, resume)
@@ -156,7 +157,7 @@ def _local(
     relay: Annotated[
         Relay, typer.Option(help="How sealed mail travels; onion: padded, via a third node.")
     ] = "direct",
-    at: Annotated[str, typer.Option(help="Lengths of ranked lists for ranking metrics.")] = "10",
+    at: Annotated[str | None, typer.Option(help="Lengths of ranked lists; default: the papers'.")] = None,
     relevant_from: Annotated[float | None, typer.Option(help="Ratings that count as relevant.")] = None,
     columns: Annotated[str | None, typer.Option(help="Of a file: user=..,item=..,rating=..,timestamp=..")] = None,
     duplicates: Annotated[str, typer.Option(help="Of a file: error, last or mean.")] = "error",
@@ -171,7 +172,7 @@ def _local(
 ) -> None:
     """Deal a dataset to nodes on this machine, and run a system over loopback with all that belongs to it."""
     chosen = system_named(system)
-    config = to_dict(build(chosen.config, {name: value for name, value in values.items() if value is not None}))
+    config = to_dict(chosen.configure({name: value for name, value in values.items() if value is not None}))
     if nodes < 1:
         raise HushrecError("--nodes must be at least 1")
     if out is not None and out.exists():
@@ -184,13 +185,13 @@ def _local(
         rating_range=parse_rating_range(rating_range),
         notify=note,
     )
-    if interactions.ratings is None:
-        raise HushrecError(f"{system} needs ratings, {data} has none; choose data with explicit ratings")
-    split = next(splits_of(interactions, RunSettings(seed)))
+    interactions = data_for(chosen, interactions)
+    settings = settings_for(chosen, seed, at=parse_lengths(at), relevant_from=relevant_from)
+    split = next(splits_of(interactions, settings))
     order = Order(
         run_id=secrets.token_hex(16), run_name=system, system=system, config=config, seed=seed, shares_seed=True,
         data_name=interactions.name, is_synthetic=interactions.is_synthetic, data_sha256=interactions.sha256,
-        rating_range=split.train.rating_range, at=parse_lengths(at), relevant_from=relevant_from, relay=relay,
+        rating_range=split.train.rating_range, at=settings.at, relevant_from=relevant_from, relay=relay,
         timeout_seconds=timeout,
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="hushrec-") as temporary:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+import numpy as np
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -11,6 +12,7 @@ from rich.text import Text
 from hushrec.cli.console import note, results
 from hushrec.data import Columns, Interactions, read
 from hushrec.errors import HushrecError
+from hushrec.experiments.runs import Side
 from hushrec.recommender import MIN_RATERS, Recommendation, load_run
 
 
@@ -23,29 +25,31 @@ def recommend(
     k: Annotated[int, typer.Option("-k", help="How many items.")] = 10,
     min_raters: Annotated[int, typer.Option(help="Leave out items that fewer users have rated.")] = MIN_RATERS,
     fold: Annotated[int | None, typer.Option(help="Which fold's model; default: the first.")] = None,
+    side: Annotated[
+        Side | None, typer.Option(help="Whose model, where both have one; default: the server's.")
+    ] = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Items already rated, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Recommend items to a user of a run, or to a newcomer."""
     if (user is None) == (newcomer is None):
         raise HushrecError("say for whom: --user ID, or --newcomer FILE with item and rating columns")
-    model = load_run(run, fold)
+    model = load_run(run, fold, side)
     if user is not None:
         found = model.recommend([user], k, not include_seen, min_raters)[0]
     elif newcomer is not None:
         ratings = _ratings_of(newcomer)
         if ratings.num_users != 1:
             raise HushrecError(f"{newcomer} holds {ratings.num_users} users; a newcomer's file holds one")
-        if ratings.ratings is None:
+        if ratings.ratings is None and model.system.feedback == "explicit":
             raise HushrecError(f"{newcomer} has no ratings; give a column named rating")
-        found = model.recommend_newcomer(
-            ratings.item_ids[ratings.items], ratings.ratings, k, not include_seen, min_raters
-        )
+        given = np.ones(len(ratings), np.float32) if ratings.ratings is None else ratings.ratings
+        found = model.recommend_newcomer(ratings.item_ids[ratings.items], given, k, not include_seen, min_raters)
     if as_json:
         print(msgspec.json.encode(found).decode())
         return
     print_recommendations(found)
-    note("computed on this machine from the client's own vector; nothing was sent")
+    note(f"computed on this machine from {model.source}")
 
 
 def _ratings_of(newcomer: Path) -> Interactions:

@@ -16,12 +16,11 @@ from hushrec.data import load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import published_for
 from hushrec.experiments.record import Run, SplitKind
-from hushrec.experiments.runs import RunSettings, run
+from hushrec.experiments.runs import run, settings_for
 from hushrec.protocol import System
 from hushrec.report.tables import format_bytes
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import announce_compilation
-from hushrec.settings import build
 from hushrec.systems import SYSTEMS
 
 app = typer.Typer(
@@ -35,9 +34,13 @@ def common(
     data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")],
     folds: Annotated[int, typer.Option(help="How many of the five folds to run.")] = 1,
     seed: Annotated[int, typer.Option(help="Of everything random: split, start, draws.")] = 0,
-    split: Annotated[SplitKind, typer.Option(help="How test ratings are chosen.")] = "folds",
+    split: Annotated[
+        SplitKind | None, typer.Option(help="How test ratings are chosen; default: folds, or random if implicit.")
+    ] = None,
     test_share: Annotated[float, typer.Option(help="For the splits random and latest.")] = 0.2,
-    at: Annotated[str, typer.Option(help="Lengths of ranked lists for ranking metrics.")] = "10",
+    at: Annotated[
+        str | None, typer.Option(help="Lengths of ranked lists; default: 10, or 20 if implicit.")
+    ] = None,
     relevant_from: Annotated[
         float | None, typer.Option(help="Ratings that count as relevant; default: the upper quarter.")
     ] = None,
@@ -54,10 +57,10 @@ def common(
     if resume and out is None:
         raise HushrecError("--resume needs --out, the folder of the run to go on with")
     options = RuntimeOptions(cohort_size=cohort_size) if threads is None else RuntimeOptions(threads, cohort_size)
-    settings = RunSettings(seed, folds, split, test_share, parse_lengths(at), relevant_from)
 
     def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
-        config = build(system.config, values)
+        config = system.configure(values)
+        settings = settings_for(system, seed, folds, split, test_share, parse_lengths(at), relevant_from)
         interactions = load(
             data,
             columns=parse_columns(columns),
@@ -77,10 +80,10 @@ def common(
     return go
 
 
-def parse_lengths(at: str) -> tuple[int, ...]:
+def parse_lengths(at: str | None) -> tuple[int, ...] | None:
     """The lengths of `5,10,20`."""
     try:
-        return tuple(int(length) for length in at.split(","))
+        return None if at is None else tuple(int(length) for length in at.split(","))
     except ValueError:
         raise HushrecError(f"--at {at!r} is not a list of lengths; write --at 5,10,20") from None
 
@@ -132,17 +135,36 @@ def command_for(system: System[Any, Any, Any], common: Callable[..., Go]) -> Cal
         )
         for entry in fields(system.config)
     ]
+    if system.presets:
+        own.insert(0, _preset_parameter(system))
     names = {parameter.name for parameter in own}
 
-    def command(**values: Any) -> None:
+    def command(context: typer.Context, **values: Any) -> None:
         go = common(**{name: value for name, value in values.items() if name not in names})
-        go(system, {name: value for name, value in values.items() if name in names})
+        # A setting that was not typed is left to the preset.
+        go(system, {name: values[name] for name in sorted(names) if _is_typed(context, name)})
 
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shared.values()] + own
+    parameters.insert(0, context)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     command.__doc__ = f"{system.title}."
     return command
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _preset_parameter(system: System[Any, Any, Any]) -> inspect.Parameter:
+    known = ", ".join(system.presets)
+    option = typer.Option("--preset", help=f"Named settings: {known}.", rich_help_panel="Settings")
+    first = next(iter(system.presets))
+    return inspect.Parameter(
+        "preset", inspect.Parameter.KEYWORD_ONLY, default=first, annotation=Annotated[str, option]
+    )
 
 
 def flags(name: str) -> tuple[str, ...]:

@@ -80,6 +80,10 @@ class Interactions:
             order=None if self.order is None else self.order[rows],
         )
 
+    def as_implicit(self) -> "Interactions":
+        """The same interactions without ratings: each is a positive."""
+        return replace(self, ratings=None, rating_range=None)
+
     def canonical_order(self) -> npt.NDArray[np.signedinteger] | None:
         """Row numbers sorted by user, then item; None where the rows are in that order already."""
         if is_canonical(self.users, self.items):

@@ -37,7 +37,7 @@ from hushrec.deploy.orders import (
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.experiments.record import FoldResult, MessageCount, write_run
-from hushrec.experiments.runs import RunSettings, planned_run
+from hushrec.experiments.runs import planned_run, settings_for
 from hushrec.protocol import Transcript
 from hushrec.runtime.checkpoint import (
     Progress,
@@ -54,7 +54,7 @@ from hushrec.runtime.packets import Kind, Packet, about
 from hushrec.runtime.rounds import run_rounds
 from hushrec.runtime.transport import Transport
 from hushrec.runtime.wire import WireError
-from hushrec.settings import build
+from hushrec.settings import shown_to_parties
 from hushrec.systems import system_named
 
 _LOCK_SECONDS = 60.0
@@ -120,7 +120,7 @@ class _ServerRun:
         self._order = msgspec.json.decode((folder / "order.json").read_bytes(), type=Order)
         self._catalogue = msgspec.msgpack.decode((folder / "items.msgpack").read_bytes(), type=Catalogue)
         self._system = system_named(self._order.system)
-        self._config = build(self._system.config, self._order.config)
+        self._config = self._system.configure(self._order.config)
         self._progress: Progress | None = None
         checkpoint = folder / "fold-1" / "state.npz"
         self._rounds_done = int(read_arrays(checkpoint)["round_number"]) if checkpoint.exists() else 0
@@ -166,7 +166,8 @@ class _ServerRun:
         """Who hosts whom: asked at the start of the run, and the same from then on."""
         order, path = self._order, self._folder / "hosts.msgpack"
         seed = order.seed if order.shares_seed else None
-        invitation = Invitation(order.system, order.config, seed, self._catalogue, order.rating_range, order.relay)
+        shown = shown_to_parties(self._config)
+        invitation = Invitation(order.system, shown, seed, self._catalogue, order.rating_range, order.relay)
         known = msgspec.msgpack.decode(path.read_bytes(), type=Hosts) if path.exists() else None
         if known is not None:
             present = [host.card.name for host in known.hosts if host.card.name in present]
@@ -252,7 +253,7 @@ class _ServerRun:
         )
         order, known = self._order, self._known(num_clients)
         save_train(self._folder / "fold-1" / "train.npz", known)
-        plan = planned_run(self._system, self._config, known, RunSettings(order.seed, at=order.at))
+        plan = planned_run(self._system, self._config, known, settings_for(self._system, order.seed, at=order.at))
         write_run(self._folder, replace(plan, relevant_from=order.relevant_from, folds=[fold], party="server"))
         self.report("done")
 

@@ -22,7 +22,7 @@ from hushrec.runtime.packets import MAX_PACKET_BYTES
 from hushrec.systems import SYSTEMS
 
 # In these systems the server gets the ratings themselves; a node's owner must allow them by name.
-_OPEN_SYSTEMS = {name for name, system in SYSTEMS.items() if system.server_ranks}
+_OPEN_SYSTEMS = {name for name, system in SYSTEMS.items() if system.hands_over_data}
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from hushrec.deploy.enrolment import NodeSettings, as_in_catalogue, read_own
 from hushrec.deploy.orders import Invitation, Measure, Measured
 from hushrec.evaluation import evaluated_users
 from hushrec.experiments.record import FoldResult, write_run
-from hushrec.experiments.runs import RunSettings, evaluate, num_cold, planned_run, relevance_limit
+from hushrec.experiments.runs import evaluate, num_cold, planned_run, relevance_limit, settings_for
 from hushrec.protocol import System
+from hushrec.runtime.training import data_for
 
 
 def measure(
@@ -31,14 +32,18 @@ def measure(
     train = replace(train, rating_range=invitation.rating_range)
     if system.own_model is None:
         return Measured()
-    kept = planned_run(system, config, train, RunSettings(at=order.at))
+    kept = planned_run(system, config, train, settings_for(system, at=order.at))
     write_run(folder, replace(kept, party="node", folds=[_own_fold(config.num_rounds, len(train))]))
     if settings.test is None:
         return Measured()
     data = read_own(settings, settings.test, invitation.rating_range)
     test = as_in_catalogue(data, train.user_ids, invitation.catalogue)
     scorer = system.own_model(private, config, invitation.rating_range)
-    metrics = evaluate(scorer, train, test, order.at, order.relevant_from)
+    train, test = data_for(system, train), data_for(system, test)
+    # Where the server has a model of its own, the clients' is another one.
+    prefix = "client " if system.server_ranks else ""
+    found = evaluate(scorer, train, test, order.at, order.relevant_from)
+    metrics = {prefix + name: value for name, value in found.items()}
     limit = relevance_limit(test, order.relevant_from)
     num_users = len(evaluated_users(test.by_user(), limit))
     return Measured(metrics, len(test), num_users, num_cold(train, test), len(train))

@@ -46,10 +46,7 @@ def _write(split: Split, is_own: NDArray[np.bool_], folder: Path) -> Share:
 
 
 def _write_ratings(data: Interactions, path: Path) -> None:
-    assert data.ratings is not None
-    columns = {
-        "user": pa.array(data.user_ids[data.users]),
-        "item": pa.array(data.item_ids[data.items]),
-        "rating": pa.array(data.ratings),
-    }
+    columns = {"user": pa.array(data.user_ids[data.users]), "item": pa.array(data.item_ids[data.items])}
+    if data.ratings is not None:
+        columns["rating"] = pa.array(data.ratings)
     pa.csv.write_csv(pa.table(columns), path)

@@ -38,8 +38,8 @@ from hushrec.runtime.checkpoint import (
 from hushrec.runtime.node import Node
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
 from hushrec.runtime.post import BadLetter, Host, Post
+from hushrec.runtime.training import data_for
 from hushrec.runtime.wire import WireError
-from hushrec.settings import build
 from hushrec.systems import system_named
 
 
@@ -147,7 +147,7 @@ class _NodeRun:
     def __init__(self, kit: Path, folder: Path, settings: NodeSettings, invitation: Invitation) -> None:
         self._kit, self._folder, self._settings, self.invitation = kit, folder, settings, invitation
         self.system = system_named(invitation.system)
-        self.config = build(self.system.config, invitation.config)
+        self.config = self.system.configure(invitation.config)
         self._node: Node | None = None
         self.last = Mark(-1, 0, b"")
 
@@ -247,7 +247,8 @@ class _NodeRun:
 
     def _private(self, numbers: Numbers) -> Any:
         train, draws = self._train(), self._draws()
-        return self.system.enrol(numbers, train.by_user(), train.num_items, self.config, draws)
+        rows = data_for(self.system, train).by_user()
+        return self.system.enrol(numbers, rows, train.num_items, self.config, draws)
 
     def _draws(self) -> Draws:
         if self.invitation.seed is not None:

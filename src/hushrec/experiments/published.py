@@ -10,8 +10,8 @@ import msgspec
 
 from hushrec.errors import HushrecError
 from hushrec.experiments.record import Run
-from hushrec.experiments.runs import NUM_FOLDS
-from hushrec.settings import build, to_dict
+from hushrec.experiments.runs import NUM_FOLDS, settings_for
+from hushrec.settings import to_dict
 from hushrec.systems import system_named
 
 
@@ -82,11 +82,11 @@ class Published:
 
 def published_for(run: Run) -> Published | None:
     """The published row with the same system, data and settings, if there is one and the split is its own."""
-    if run.provenance.split != "folds":
+    if run.provenance.split != settings_for(system_named(run.system)).split:
         return None
     for table, row in _accuracy_rows():
         if (row.system, row.data) == (run.system, run.data) and row.published:
-            config = build(system_named(row.system).config, row.settings(run.provenance.num_users))
+            config = system_named(row.system).configure(row.settings(run.provenance.num_users))
             if to_dict(config) == run.config:
                 return Published(table.title, row.label, row.published)
     return None

@@ -10,7 +10,6 @@ from hushrec.experiments.published import Row, Table
 from hushrec.experiments.record import FoldResult, Run
 from hushrec.experiments.runs import RunSettings, Watch, run
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.settings import build
 from hushrec.systems import system_named
 
 
@@ -60,7 +59,7 @@ def reproduce_row(
     values = row.settings(data.num_users)
     if table.num_rounds is not None:
         values = values | {"num_rounds": table.num_rounds}
-    config = build(system.config, values)
+    config = system.configure(values)
     done = [
         run(
             system,

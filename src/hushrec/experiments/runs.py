@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -44,11 +44,12 @@ from hushrec.runtime.checkpoint import (
 )
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.rounds import diverged
-from hushrec.runtime.training import Job, run_job
-from hushrec.settings import build, to_dict
+from hushrec.runtime.training import Job, data_for, run_job
+from hushrec.settings import to_dict
 from hushrec.systems import system_named
 
 NUM_FOLDS = 5
+Side = Literal["server", "client"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,27 @@ class RunSettings:
             raise HushrecError(f"--folds {self.num_folds} with --split {self.split}: choose 1 to {most}")
         if not self.at or min(self.at) < 1:
             raise HushrecError("--at takes list lengths of at least 1, as in --at 5,10,20")
+
+
+def settings_for(
+    system: System[Any, Any, Any],
+    seed: int = 0,
+    num_folds: int = 1,
+    split: SplitKind | None = None,
+    test_share: float = 0.2,
+    at: tuple[int, ...] | None = None,
+    relevant_from: float | None = None,
+) -> RunSettings:
+    """What to run, with the split and the length of lists that papers on this kind of feedback use."""
+    is_explicit = system.feedback == "explicit"
+    return RunSettings(
+        seed,
+        num_folds,
+        split or ("folds" if is_explicit else "random"),
+        test_share,
+        at or ((10,) if is_explicit else (20,)),
+        relevant_from,
+    )
 
 
 @dataclass(frozen=True)
@@ -111,6 +133,7 @@ def run(
     watch: Watch | None = None,
 ) -> Run:
     """Run the folds; with a folder, keep them there and go on where an interrupted run stopped."""
+    data = data_for(system, data)
     planned = planned_run(system, config, data, settings)
     current = open_run(folder, planned, resume) if folder else planned
     for split in islice(splits_of(data, settings), len(current.folds), None):
@@ -142,7 +165,7 @@ def _run_fold(
 
     def on_round(progress: Progress) -> None:
         try:
-            metrics = _rating_metrics(job.scorer(progress), split.test)
+            metrics = _round_metrics(job, progress, split.test, plan.at)
         except HushrecError as error:
             raise diverged(job.config, progress.round_number, str(error)) from None
         row = np.array([list(metrics.values())])
@@ -173,6 +196,20 @@ def _rating_metrics(scorer: Scorer, test: Interactions) -> dict[str, float]:
     return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
 
 
+def _round_metrics(job: Job, progress: Progress, test: Interactions, at: tuple[int, ...]) -> dict[str, float]:
+    """What is measured after every round."""
+    scorer = job.scorer(progress)
+    if job.system.feedback == "explicit":
+        return _rating_metrics(scorer, test)
+    metrics = ranking_metrics(scorer.score, job.train.by_user(), test.by_user(), (max(at),))
+    return {name: metrics[name] for name in curve_names(job.system, at)}
+
+
+def curve_names(system: System[Any, Any, Any], at: tuple[int, ...]) -> tuple[str, str]:
+    """The metrics of a learning curve."""
+    return ("MAE", "RMSE") if system.feedback == "explicit" else (f"Recall@{max(at)}", f"NDCG@{max(at)}")
+
+
 def evaluate(
     scorer: Scorer,
     train: Interactions,
@@ -180,24 +217,36 @@ def evaluate(
     at: tuple[int, ...],
     relevant_from: float | None = None,
 ) -> dict[str, float]:
-    """Rating metrics and, if some test rating is relevant, ranking metrics."""
-    metrics, rows, limit = _rating_metrics(scorer, test), test.by_user(), relevance_limit(test, relevant_from)
+    """Rating metrics, if there are ratings, and ranking metrics, if some of them are relevant."""
+    metrics = {} if test.ratings is None else _rating_metrics(scorer, test)
+    rows, limit = test.by_user(), relevance_limit(test, relevant_from)
     if len(evaluated_users(rows, limit)):
         metrics |= ranking_metrics(scorer.score, train.by_user(), rows, at, limit)
     return metrics
 
 
 def relevance_limit(test: Interactions, relevant_from: float | None) -> float | None:
-    """From which rating on an item is relevant: as told, or the upper quarter of the range."""
+    """From which rating on an item is relevant: as told, or the upper quarter of the range, or all."""
     if relevant_from is not None or test.rating_range is None:
         return relevant_from
     low, high = test.rating_range
     return low + 0.75 * (high - low)
 
 
+def _final_metrics(job: Job, progress: Progress, test: Interactions, plan: Run) -> dict[str, float]:
+    """Metrics of the model, and of what else there is, by its name."""
+    system, train = job.system, job.train
+    metrics = evaluate(job.scorer(progress), train, test, plan.at, plan.relevant_from)
+    more = {} if system.more_models is None else system.more_models(progress.state, progress.private, job.config)
+    for name, scorer in more.items():
+        found = evaluate(scorer, train, test, plan.at, plan.relevant_from)
+        metrics |= {f"{name} {metric}": value for metric, value in found.items()}
+    return metrics
+
+
 def _fold_result(fold: int, job: Job, progress: Progress, test: Interactions | None, plan: Run) -> FoldResult:
     train, transcript = job.train, progress.transcript
-    metrics = {} if test is None else evaluate(job.scorer(progress), train, test, plan.at, plan.relevant_from)
+    metrics = {} if test is None else _final_metrics(job, progress, test, plan)
     curve = np.empty((0, 2)) if progress.curve is None else progress.curve
     private = private_arrays(job.system, progress.private)
     totals = [(kind, transcript.total(kind)) for kind in job.system.messages]
@@ -219,7 +268,7 @@ def _fold_result(fold: int, job: Job, progress: Progress, test: Interactions | N
             )
             for kind, tally in totals
         ],
-        curve={name: curve[:, place].tolist() for place, name in enumerate(("MAE", "RMSE"))},
+        curve={name: curve[:, place].tolist() for place, name in enumerate(curve_names(job.system, plan.at))},
     )
 
 
@@ -257,10 +306,11 @@ def save_fitted(folder: Path, job: Job, progress: Progress) -> None:
     write_run(folder, replace(plan, folds=[_fold_result(1, job, progress, None, plan)]))
 
 
-def load_fold(folder: Path, fold: int | None = None) -> tuple[Job, Progress]:
-    """A trained fold (the first by default), ready to predict."""
+def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -> tuple[Job, Progress]:
+    """A trained fold (the first by default), ready to predict; on one side, where both have a model."""
     kept = read_run(folder)
     system = system_named(kept.system)
+    _check_side(system, kept.party, side)
     if kept.party == "server" and not system.server_ranks:
         raise HushrecError(
             f"the server of {system.name} has no client's vector; recommend on a node, from its private/runs"
@@ -272,7 +322,7 @@ def load_fold(folder: Path, fold: int | None = None) -> tuple[Job, Progress]:
         )
     place = folder / f"fold-{number}"
     train = load_train(place / "train.npz", kept.data, kept.provenance.data_sha256, kept.provenance.is_synthetic)
-    job = Job(system, build(system.config, kept.config), kept.seed, train, kept.party)
+    job = Job(system, system.configure(kept.config), kept.seed, train, kept.party)
     if kept.party == "server":
         state = system.init(train.num_users, train.num_items, job.config, Draws(kept.seed))
         return job, load_progress(place / "state.npz", system, Progress(state, None, Transcript()))
@@ -280,4 +330,14 @@ def load_fold(folder: Path, fold: int | None = None) -> tuple[Job, Progress]:
     if kept.party == "node":
         restore_private(system, start.private, read_arrays(place / "state.npz"))
         return job, start
-    return job, load_progress(place / "state.npz", system, start)
+    party = "node" if side == "client" else kept.party
+    return replace(job, party=party), load_progress(place / "state.npz", system, start)
+
+
+def _check_side(system: System[Any, Any, Any], party: str, side: Side | None) -> None:
+    if side == "server" and not system.server_ranks:
+        raise HushrecError(f"the server of {system.name} has no client's vector; leave --side server out")
+    if side == "client" and system.own_model is None:
+        raise HushrecError(f"clients of {system.name} have no model of their own; leave --side client out")
+    if (party, side) in (("server", "client"), ("node", "server")):
+        raise HushrecError(f"this is the folder of a {party}; the model of a {side} is not in it")

@@ -144,7 +144,10 @@ def load_progress(path: Path, system: System[Any, Any, Any], start: Progress) ->
 def restore_private(system: System[Any, Any, Any], private: Any, arrays: Arrays) -> None:
     """Put what training changed back where it was."""
     for name in system.learned:
-        getattr(private, name)[:] = arrays[f"private.{name}"]
+        if isinstance(getattr(type(private), name, None), property):  # packed: only what is in use was kept
+            setattr(private, name, arrays[f"private.{name}"])
+        else:
+            getattr(private, name)[:] = arrays[f"private.{name}"]
 
 
 def save_train(path: Path, train: Interactions) -> None:

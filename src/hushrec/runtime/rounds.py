@@ -10,6 +10,7 @@ from hushrec.draws import Draws
 from hushrec.privacy.exact_sum import DivergedError
 from hushrec.protocol import Answer, Ask, System
 from hushrec.runtime.checkpoint import Progress
+from hushrec.settings import to_dict
 
 
 class Runtime(Protocol):
@@ -70,7 +71,6 @@ def _check_finite(system: System[Any, Any, Any], config: Any, progress: Progress
 
 def diverged(config: Any, round_number: int, symptom: str) -> DivergedError:
     """What to say when a round's result cannot be used."""
-    return DivergedError(
-        f"round {round_number}: {symptom}; the training diverges: use a --learning-rate below "
-        f"{config.learning_rate:g}"
-    )
+    rates = {name: rate for name, rate in to_dict(config).items() if name.endswith("learning_rate")}
+    remedies = [f"a --{name.replace('_', '-')} below {rate:g}" for name, rate in rates.items()]
+    return DivergedError(f"round {round_number}: {symptom}; the training diverges: use {' or '.join(remedies)}")

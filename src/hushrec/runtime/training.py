@@ -17,6 +17,15 @@ from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.rounds import run_rounds
 
 
+def data_for(system: System[Any, Any, Any], data: Interactions) -> Interactions:
+    """The data as a system takes it: with ratings, or without."""
+    if system.feedback == "implicit":
+        return data.as_implicit()
+    if data.ratings is None:
+        raise HushrecError(f"{system.name} needs ratings, {data.name} has none; choose data with explicit ratings")
+    return data
+
+
 @dataclass(frozen=True)
 class Job:
     """One training: a system, its settings, a seed and the data of all parties."""
@@ -29,11 +38,7 @@ class Job:
 
     def start(self, keep_payloads: bool = False) -> Progress:
         """Before the first round."""
-        train, draws = self.train, Draws(self.seed)
-        if train.ratings is None:
-            raise HushrecError(
-                f"{self.system.name} needs ratings, {train.name} has none; choose data with explicit ratings"
-            )
+        train, draws = data_for(self.system, self.train), Draws(self.seed)
         if not len(train):
             raise HushrecError(f"{train.name} has no rating to train on")
         numbers = np.arange(train.num_users, dtype=np.int32)

@@ -70,7 +70,7 @@ def _padded(num_bytes: int) -> int:
 
 
 def frame_bytes(message: Message, num_parties: int) -> int:
-    """Bytes of a batch when each party's message travels in a frame of its own."""
+    """Bytes of a batch when each party's message travels in its own frame, with what a stand-in leaves out."""
     fixed = _HEADER.size + 4 + (4 if _is_ragged(type(message)) else 0)
     total = 0
     for kind in message.kinds():
@@ -86,7 +86,7 @@ def frame_bytes(message: Message, num_parties: int) -> int:
             else:
                 row_bytes = kind.dtype.itemsize * math.prod(value.values.shape[1:])
                 total += sum(_padded(size) for size in (value.lengths * row_bytes).tolist())
-    return total + fixed * num_parties
+    return total + (fixed + message.absent_bytes) * num_parties
 
 
 # --- Encoding --------------------------------------------------------------------------------------------

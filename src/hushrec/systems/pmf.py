@@ -186,4 +186,5 @@ SYSTEM = System(
     reply_bytes=lambda rows, _config: 8 * np.diff(rows.starts),
     model_arrays=("item_factors", "user_factors"),
     server_ranks=True,
+    hands_over_data=True,
 )
