@@ -15,13 +15,20 @@ HEAVY = {"torch", "matplotlib", "tenseal", "sklearn", "pandas"}
 def test_the_names_are_these() -> None:
     """Users rely on them: a name that goes or comes is a change to write down."""
     assert hushrec.__all__ == [
+        "FCF",
+        "NGCF",
         "PMF",
         "SDCF",
         "SYSTEMS",
+        "FedMF",
         "FedRec",
         "FedRecPlusPlus",
         "HushrecError",
         "Interactions",
+        "LightGCN",
+        "MetaMF",
+        "NeuMF",
+        "PTFFedRec",
         "RuntimeOptions",
         "SDCFDenoised",
         "k_folds",

@@ -19,20 +19,41 @@ from hushrec.data import (
     synthetic,
 )
 from hushrec.errors import HushrecError
-from hushrec.recommender import PMF, SDCF, FedRec, FedRecPlusPlus, SDCFDenoised, load_run
+from hushrec.recommender import (
+    FCF,
+    NGCF,
+    PMF,
+    SDCF,
+    FedMF,
+    FedRec,
+    FedRecPlusPlus,
+    LightGCN,
+    MetaMF,
+    NeuMF,
+    PTFFedRec,
+    SDCFDenoised,
+    load_run,
+)
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.systems import SYSTEMS
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "FCF",
+    "NGCF",
     "PMF",
     "SDCF",
     "SYSTEMS",
+    "FedMF",
     "FedRec",
     "FedRecPlusPlus",
     "HushrecError",
     "Interactions",
+    "LightGCN",
+    "MetaMF",
+    "NeuMF",
+    "PTFFedRec",
     "RuntimeOptions",
     "SDCFDenoised",
     "k_folds",

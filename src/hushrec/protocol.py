@@ -61,6 +61,13 @@ class Ragged:
         rows = np.arange(starts[-1]) + np.repeat(self.starts[places] - starts[:-1], lengths)
         return Ragged(starts, self.values[rows])
 
+    def at_most(self, rows: NDArray[Any]) -> "Ragged":
+        """The first rows of each party, at most so many."""
+        lengths = np.minimum(self.lengths, rows)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.arange(starts[-1]) + np.repeat(self.starts[:-1] - starts[:-1], lengths)
+        return Ragged(starts, self.values[places])
+
     def part(self, first: int, last: int) -> "Ragged":
         """The slices of parties first..last-1, without a copy of the rows."""
         starts = self.starts[first : last + 1]

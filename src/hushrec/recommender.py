@@ -208,7 +208,50 @@ class SDCFDenoised(Recommender):
     system = SYSTEMS["sdcf-denoised"]
 
 
-RECOMMENDERS = {kind.system.name: kind for kind in (PMF, FedRec, FedRecPlusPlus, SDCF, SDCFDenoised)}
+class PTFFedRec(Recommender):
+    """Predictions instead of parameters; the server's model stays hidden."""
+
+    system = SYSTEMS["ptf-fedrec"]
+
+
+class FCF(Recommender):
+    """Federated collaborative filtering of implicit feedback."""
+
+    system = SYSTEMS["fcf"]
+
+
+class FedMF(Recommender):
+    """Matrix factorisation with homomorphically encrypted gradients."""
+
+    system = SYSTEMS["fedmf"]
+
+
+class MetaMF(Recommender):
+    """A meta network on the server generates each client's model."""
+
+    system = SYSTEMS["metamf"]
+
+
+class NeuMF(Recommender):
+    """Neural matrix factorisation in one place."""
+
+    system = SYSTEMS["neumf"]
+
+
+class NGCF(Recommender):
+    """Neural graph collaborative filtering in one place."""
+
+    system = SYSTEMS["ngcf"]
+
+
+class LightGCN(Recommender):
+    """Light graph convolution in one place."""
+
+    system = SYSTEMS["lightgcn"]
+
+
+_KINDS = (PMF, FedRec, FedRecPlusPlus, SDCF, SDCFDenoised, PTFFedRec, FCF, FedMF, MetaMF, NeuMF, NGCF, LightGCN)
+RECOMMENDERS = {kind.system.name: kind for kind in _KINDS}
 
 
 def load_run(path: str | Path, fold: int | None = None, side: Side | None = None) -> Recommender:

@@ -33,7 +33,8 @@ def build(config_type: type[Config], values: Mapping[str, object]) -> Config:
 
 def to_dict(config: object) -> dict[str, Any]:
     """Names and values, as JSON and TOML keep them."""
-    return asdict(config)  # type: ignore[call-overload,no-any-return]
+    values = asdict(config)  # type: ignore[call-overload]
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def shown_to_parties(config: object) -> dict[str, Any]:

@@ -210,7 +210,7 @@ def _settings_of_all() -> list[inspect.Parameter]:
     for system in SYSTEMS.values():
         hints = get_type_hints(system.config)
         for entry in fields(system.config):
-            kind = hints[entry.name] if hints[entry.name] in (int, float, bool) else str
+            kind = hints[entry.name] if hints[entry.name] in (int, float, bool, tuple[int, int]) else str
             option = typer.Option(*flags(entry.name), help=entry.metadata["help"], rich_help_panel="Settings")
             known[entry.name] = inspect.Parameter(
                 entry.name,

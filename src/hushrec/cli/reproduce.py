@@ -12,8 +12,14 @@ from hushrec.cli.console import note, results, watching
 from hushrec.data import load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Row, Table, table_named
-from hushrec.experiments.reproduction import Cell, Reproduced, lossless_pairs, reproduce_row
-from hushrec.experiments.runs import RunSettings
+from hushrec.experiments.reproduction import (
+    Cell,
+    Reproduced,
+    lossless_pairs,
+    order_changes,
+    reproduce_row,
+)
+from hushrec.experiments.runs import settings_for
 from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.reproduced import published_and_ours
 from hushrec.runtime.in_process import RuntimeOptions
@@ -43,9 +49,10 @@ def reproduce(
     check_picture(picture)
     announce_compilation(note)
     options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
-    settings = RunSettings(seed=seed, num_folds=folds)
+    tasks = [(row, preset) for row in rows for preset in chosen.presets_of(row)]
     done = [
-        _reproduced(chosen, row, place, len(rows), settings, options, out) for place, row in enumerate(rows, 1)
+        _reproduced(chosen, row, preset, f"{place}/{len(tasks)}", (seed, folds), options, out)
+        for place, (row, preset) in enumerate(tasks, 1)
     ]
     if picture:
         write_picture(published_and_ours(chosen, done), picture)
@@ -59,22 +66,44 @@ def reproduce(
 def _reproduced(
     table: Table,
     row: Row,
-    place: int,
-    num_rows: int,
-    settings: RunSettings,
+    preset: str,
+    place: str,
+    seed_and_folds: tuple[int, int],
     options: RuntimeOptions,
     out: Path | None,
 ) -> Reproduced:
-    interactions = load(row.data, notify=note)
-    folder = out / re.sub(r"[^a-z0-9.+]+", "-", f"{row.data} {row.label}".lower()) if out else None
-    num_rounds = table.num_rounds or system_named(row.system).config().num_rounds
-    with watching(f"{place}/{num_rows} {row.data} {row.label}", num_rounds, settings.num_folds) as watch:
-        return reproduce_row(table, row, interactions, settings, options, folder, watch)
+    system, interactions = system_named(row.system), load(row.data, notify=note)
+    seed, folds = seed_and_folds
+    settings = settings_for(system, seed, folds if system.feedback == "explicit" else 1)
+    name = " ".join(part for part in (row.data, row.label, preset) if part)
+    folder = out / re.sub(r"[^a-z0-9.+]+", "-", name.lower()) if out else None
+    num_rounds = table.num_rounds or row.config.get("num_rounds") or system.config().num_rounds
+    with watching(f"{place} {name}", num_rounds, settings.num_folds) as watch:
+        done = reproduce_row(table, row, preset, interactions, settings, options, folder, watch)
+    cpu_seconds = sum(fold.cpu_seconds for fold in done.run.folds)
+    note(f"{place} {name}: done, {cpu_seconds:.0f} s of CPU")
+    return done
 
 
 def _print(table: Table, done: list[Reproduced]) -> None:
     out = results()
     out.print(f"{table.title}\n{table.paper}", markup=False)
+    out.print(
+        _spread_grid(table, done) if table.kind in ("accuracy", "communication") else _order_grid(table, done)
+    )
+    for remark in dict.fromkeys(entry.row.note for entry in done if entry.row.note):
+        out.print(f"note: {remark}", markup=False)
+    for reference, other, is_equal in lossless_pairs(done) if table.kind == "accuracy" else ():
+        verdict = "yes" if is_equal else "no"
+        where = f"{other.row.data}: {other.row.label} and {reference.row.label}"
+        out.print(f"{where}: identical to the last bit: {verdict}", markup=False)
+    if table.kind not in ("accuracy", "communication"):
+        _print_order(table, done)
+    out.print(f"claim: {table.claim}", markup=False)
+
+
+def _spread_grid(table: Table, done: list[Reproduced]) -> RichTable:
+    """Ours with spread, published with spread, verdict."""
     grid = RichTable(box=None, pad_edge=False)
     for heading in ("data", "row"):
         grid.add_column(heading, overflow="fold")
@@ -84,14 +113,43 @@ def _print(table: Table, done: list[Reproduced]) -> None:
     for entry in done:
         cells = [text for cell in entry.cells for text in _texts(table, cell)]
         grid.add_row(entry.row.data, entry.row.label, *cells)
-    out.print(grid)
-    for remark in dict.fromkeys(entry.row.note for entry in done if entry.row.note):
-        out.print(f"note: {remark}", markup=False)
-    for reference, other, is_equal in lossless_pairs(done) if table.kind == "accuracy" else ():
-        verdict = "yes" if is_equal else "no"
-        where = f"{other.row.data}: {other.row.label} and {reference.row.label}"
-        out.print(f"{where}: identical to the last bit: {verdict}", markup=False)
-    out.print(f"claim: {table.claim}", markup=False)
+    return grid
+
+
+def _order_grid(table: Table, done: list[Reproduced]) -> RichTable:
+    """Published, and ours with each preset; a row whose system has none shows the same number for all."""
+    grid, names = RichTable(box=None, pad_edge=False), table.presets or ["ours"]
+    for heading in ("data", "row"):
+        grid.add_column(heading, overflow="fold")
+    for metric in table.metrics:
+        for heading in (f"{metric} published", *names):
+            grid.add_column(heading, justify="right", overflow="fold")
+    for row in dict.fromkeys((entry.row.data, entry.row.label) for entry in done):
+        entries = [entry for entry in done if (entry.row.data, entry.row.label) == row]
+        texts = []
+        for metric in table.metrics:
+            by_preset = {entry.preset: _number(table, entry.cell(metric).ours) for entry in entries}
+            texts.append(_number(table, entries[0].cell(metric).published))
+            texts += [by_preset.get(name, by_preset.get("", "")) for name in names]
+        grid.add_row(*row, *texts)
+    return grid
+
+
+def _print_order(table: Table, done: list[Reproduced]) -> None:
+    """Where ours ranks rows otherwise than the paper."""
+    out = results()
+    for metric in table.metrics:
+        changes = order_changes(done, metric)
+        for above, below in changes:
+            where = ", ".join(part for part in (above.row.data, metric, above.preset or below.preset) if part)
+            line = f"order differs ({where}): {above.row.label} above {below.row.label}"
+            out.print(line, markup=False)
+        if not changes:
+            out.print(f"order of {metric} as published", markup=False)
+
+
+def _number(table: Table, value: float | None) -> str:
+    return "" if value is None else f"{value:,.2f}" if table.kind == "bytes" else f"{value:.4f}"
 
 
 def _texts(table: Table, cell: Cell) -> list[str]:
@@ -115,6 +173,7 @@ def _as_json(table: Table, done: list[Reproduced]) -> dict[str, Any]:
             {
                 "data": entry.row.data,
                 "label": entry.row.label,
+                "preset": entry.preset,
                 "cells": [
                     {
                         "metric": cell.metric,

@@ -12,7 +12,7 @@ import numpy as np
 
 from hushrec.data.entries import ENTRIES, Entry, Form
 from hushrec.data.fetching import Fetch, fetch_archive, fetch_into, file_digest
-from hushrec.data.interactions import Duplicates, Interactions, data_digest
+from hushrec.data.interactions import Duplicates, Interactions, checked, data_digest
 from hushrec.data.readers import Columns, checked_file, read, read_draft
 from hushrec.data.synthetic import synthetic
 from hushrec.data.titles import titles_beside
@@ -100,7 +100,11 @@ def _folders() -> list[tuple[Literal["folder", "cache"], Path]]:
 
 
 def _present_form(entry: Entry, folder: Path) -> Form | None:
-    return next((form for form in entry.forms if (folder / form.ratings).is_file()), None)
+    """The first form whose files are all there: a prepared file comes before raw ones."""
+    return next(
+        (form for form in entry.forms if all((folder / name).is_file() for name in (form.ratings, *form.beside))),
+        None,
+    )
 
 
 def _load_entry(entry: Entry, fetch: Fetch, notify: Callable[[str], None] | None) -> Interactions:
@@ -140,8 +144,11 @@ def _load_from(entry: Entry, folder: Path) -> Interactions:
     if form.titles and (folder / form.titles).is_file():
         _check_file(entry, folder / form.titles, form.titles_sha256)
     try:
-        draft = read_draft(path, columns=form.columns, rating_range=entry.rating_range)
-        data = checked_file(path, _whole_catalogue(entry, path, draft))
+        if form.recipe is not None:
+            data = checked(replace(form.recipe(path), name=entry.name))
+        else:
+            draft = read_draft(path, columns=form.columns, rating_range=entry.rating_range)
+            data = checked_file(path, _whole_catalogue(entry, path, draft))
     except HushrecError as error:
         raise _damaged(entry, path, str(error)) from None
     if data.sha256 != entry.data_sha256:

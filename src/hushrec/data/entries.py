@@ -1,21 +1,30 @@
 """One entry for each data set of the catalogue. No data is kept here, only names and digests."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from hushrec.data.fetching import Download
+from hushrec.data.interactions import Interactions
 from hushrec.data.readers import Columns
+from hushrec.data.recipes import gowalla_10core, gowalla_20, steam_200k
 
 
 @dataclass(frozen=True)
 class Form:
-    """Files in which a data set may lie in a folder, with their SHA-256 where it is known."""
+    """Files in which a data set may lie in a folder, with their SHA-256 where it is known.
+
+    With a `recipe` the files are raw ones, from which it makes the data set; it needs those of `beside` as well.
+    """
 
     ratings: str
     ratings_sha256: str | None
     titles: str | None = None
     titles_sha256: str | None = None
     columns: Columns | None = None
+    recipe: Callable[[Path], Interactions] | None = None
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +52,9 @@ class Entry:
 _GROUPLENS = "GroupLens: research use, no redistribution without permission, no commercial use"
 _STEAM = "from Kaggle tamber/steam-video-games; licence not known"
 _GOWALLA = "SNAP loc-gowalla: public research data, no licence text"
+_STEAM_FULL_SHA256 = "eed956501909dba2a849bc5fb1b5705f076e4da347d469e4a4133fe34eb70212"
+_STEAM_FULL_ITEMS_SHA256 = "8a8fe428575e2cfdcdb63d60f7e774bdad92afeb5a318308864c7ad21b8b5aaa"
+_GOWALLA_10CORE_SHA256 = "61975a2eab92c70714ed04dc76bbe97390841f035d2b173aacfe69d7e751ddee"
 
 ENTRIES = (
     Entry(
@@ -144,6 +156,16 @@ ENTRIES = (
                 "steam-200k-items.parquet",
                 "dc16981b9f6e7553623cf15b85aed6254e2a09847c06b3b91f6e51ff16daae89",
             ),
+            Form("steam-200k.csv", None, recipe=steam_200k),
+            Form("steam-200k/steam-200k.csv", None, recipe=steam_200k),
+            Form(
+                "steam-200k-full.parquet",
+                _STEAM_FULL_SHA256,
+                "steam-200k-full-items.parquet",
+                _STEAM_FULL_ITEMS_SHA256,
+                recipe=steam_200k,
+                beside=("steam-200k-full-items.parquet",),
+            ),
         ),
     ),
     Entry(
@@ -157,7 +179,11 @@ ENTRIES = (
         num_interactions=391_238,
         aliases=("gowalla",),
         data_sha256="c0c386ef1822b38dfdd3ce2ba4494c5cbd0dcda47ea542f2ad057ddeb369da10",
-        forms=(Form("gowalla-20.parquet", "55dde75c0e7289da3bd2ee45cf5454ef29cc73ae7b61fcee058170b91ad329de"),),
+        forms=(
+            Form("gowalla-20.parquet", "55dde75c0e7289da3bd2ee45cf5454ef29cc73ae7b61fcee058170b91ad329de"),
+            Form("gowalla-10core.parquet", _GOWALLA_10CORE_SHA256, recipe=gowalla_20),
+            Form("gowalla/train.txt", None, recipe=gowalla_20, beside=("gowalla/test.txt",)),
+        ),
     ),
     Entry(
         name="netflix-1200",
@@ -244,7 +270,8 @@ ENTRIES = (
         num_interactions=1_027_370,
         data_sha256="aaae32354774b7d8d8ccfab74d5344341b0ca7833f90a17e4ee010f6b811fd75",
         forms=(
-            Form("gowalla-10core.parquet", "61975a2eab92c70714ed04dc76bbe97390841f035d2b173aacfe69d7e751ddee"),
+            Form("gowalla-10core.parquet", _GOWALLA_10CORE_SHA256),
+            Form("gowalla/train.txt", None, recipe=gowalla_10core, beside=("gowalla/test.txt",)),
         ),
     ),
     Entry(
@@ -260,9 +287,9 @@ ENTRIES = (
         forms=(
             Form(
                 "steam-200k-full.parquet",
-                "eed956501909dba2a849bc5fb1b5705f076e4da347d469e4a4133fe34eb70212",
+                _STEAM_FULL_SHA256,
                 "steam-200k-full-items.parquet",
-                "8a8fe428575e2cfdcdb63d60f7e774bdad92afeb5a318308864c7ad21b8b5aaa",
+                _STEAM_FULL_ITEMS_SHA256,
             ),
         ),
     ),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,6 +13,9 @@ from hushrec.experiments.record import Run
 from hushrec.experiments.runs import NUM_FOLDS, settings_for
 from hushrec.settings import to_dict
 from hushrec.systems import system_named
+
+# accuracy and communication have a published spread or unit; of the others only the order of rows is claimed.
+Kind = Literal["accuracy", "communication", "ranking", "bytes", "attack"]
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,19 @@ class Table:
     name: str
     title: str
     paper: str
-    kind: str  # how it is printed: accuracy, communication or curves
+    kind: Kind  # what is measured, and what counts as agreement
     claim: str
     metrics: list[str]
     rows: list[Row]
     num_folds: int = NUM_FOLDS
     num_rounds: int | None = None  # fewer than the paper's where the numbers do not depend on them
     num_seeds: int = 1  # more than one where a number depends on whom chance makes a denoiser
+    presets: list[str] = field(default_factory=list)  # of systems that have them: ours, once with each
+
+    def presets_of(self, row: Row) -> list[str]:
+        """With which presets a row is run; an empty name stands for the row's settings alone."""
+        has_presets = bool(system_named(row.system).presets) and "preset" not in row.config
+        return self.presets if self.presets and has_presets else [""]
 
 
 @cache

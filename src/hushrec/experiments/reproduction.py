@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hushrec.attacks.top_guess import top_guess_f1
 from hushrec.data import Interactions
 from hushrec.experiments.published import Row, Table
 from hushrec.experiments.record import FoldResult, Run
@@ -43,11 +44,17 @@ class Reproduced:
     row: Row
     cells: list[Cell]
     run: Run
+    preset: str = ""
+
+    def cell(self, metric: str) -> Cell:
+        """The number of a metric."""
+        return next(cell for cell in self.cells if cell.metric == metric)
 
 
 def reproduce_row(
     table: Table,
     row: Row,
+    preset: str,
     data: Interactions,
     settings: RunSettings,
     options: RuntimeOptions,
@@ -56,10 +63,11 @@ def reproduce_row(
 ) -> Reproduced:
     """Run one row; with a folder, go on where it stopped."""
     system = system_named(row.system)
-    values = row.settings(data.num_users)
+    values = row.settings(data.num_users) | ({"preset": preset} if preset else {})
     if table.num_rounds is not None:
         values = values | {"num_rounds": table.num_rounds}
     config = system.configure(values)
+    attacks = {"top guess F1": top_guess_f1} if table.kind == "attack" else {}
     done = [
         run(
             system,
@@ -70,20 +78,21 @@ def reproduce_row(
             _of_seed(folder, seed, settings),
             True,
             watch,
+            attacks,
         )
         for seed in range(settings.seed, settings.seed + table.num_seeds)
     ]
-    folds = [fold for each in done for fold in each.folds]
-    return Reproduced(row, [_cell(table, row, metric, folds) for metric in table.metrics], done[0])
+    cells = [_cell(table, row, metric, done) for metric in table.metrics]
+    return Reproduced(row, cells, done[0], preset)
 
 
 def _of_seed(folder: Path | None, seed: int, settings: RunSettings) -> Path | None:
     return folder if folder is None or seed == settings.seed else folder.with_name(f"{folder.name}-seed-{seed}")
 
 
-def _cell(table: Table, row: Row, metric: str, folds: Sequence[FoldResult]) -> Cell:
-    measure = _COMMUNICATION[metric] if table.kind == "communication" else _metric(metric)
-    values = [measure(fold) for fold in folds]
+def _cell(table: Table, row: Row, metric: str, done: Sequence[Run]) -> Cell:
+    measure = _measure(table, metric)
+    values = [measure(one, fold) for one in done for fold in one.folds]
     published = row.published.get(metric)
     return Cell(
         metric,
@@ -94,8 +103,27 @@ def _cell(table: Table, row: Row, metric: str, folds: Sequence[FoldResult]) -> C
     )
 
 
-def _metric(name: str) -> Callable[[FoldResult], float]:
-    return lambda fold: fold.metrics[name]
+def _measure(table: Table, metric: str) -> Callable[[Run, FoldResult], float]:
+    if table.kind == "communication":
+        return lambda _run, fold: _COMMUNICATION[metric](fold)
+    if table.kind == "bytes":
+        return lambda done, fold: (
+            sum(fold.sent_bytes.values()) / fold.num_rounds / done.provenance.num_users / 1000
+        )
+    return lambda _run, fold: fold.metrics[metric]
+
+
+def order_changes(done: Sequence[Reproduced], metric: str) -> list[tuple[Reproduced, Reproduced]]:
+    """Pairs of rows on the same data that the paper ranks the other way round: ours puts the first above."""
+    return [
+        (above, below)
+        for above in done
+        for below in done
+        if above.row.data == below.row.data
+        and (above.preset == below.preset or "" in (above.preset, below.preset))
+        and above.cell(metric).ours > below.cell(metric).ours
+        and (above.cell(metric).published or 0) < (below.cell(metric).published or 0)
+    ]
 
 
 # --- Table 3 of FedRec++: the unit is one vector; see the paper's caption ---------------------------------

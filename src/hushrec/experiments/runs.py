@@ -5,7 +5,7 @@ A run's folder holds `run.json`, which `Run` describes, and per fold `fold-N/sta
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -29,7 +29,7 @@ from hushrec.experiments.record import (
     read_run,
     write_run,
 )
-from hushrec.protocol import Scorer, System, Transcript
+from hushrec.protocol import Recorded, Role, Scorer, System, Transcript
 from hushrec.runtime.checkpoint import (
     Progress,
     digest,
@@ -105,6 +105,7 @@ class FoldProgress:
 
 
 Watch = Callable[[FoldProgress], None]
+RoundAttack = Callable[[list[Recorded], Interactions], float]  # what the server saw in a round, and the truth
 
 
 def splits_of(data: Interactions, settings: RunSettings) -> Iterator[Split]:
@@ -131,15 +132,19 @@ def run(
     folder: Path | None = None,
     resume: bool = False,
     watch: Watch | None = None,
+    attacks: Mapping[str, RoundAttack] | None = None,
 ) -> Run:
-    """Run the folds; with a folder, keep them there and go on where an interrupted run stopped."""
+    """Run the folds; with a folder, keep them there and go on where an interrupted run stopped.
+
+    Attacks see what the server saw in each round; their means over the rounds are among the metrics.
+    """
     data = data_for(system, data)
     planned = planned_run(system, config, data, settings)
     current = open_run(folder, planned, resume) if folder else planned
     for split in islice(splits_of(data, settings), len(current.folds), None):
         fold_folder = folder / f"fold-{split.fold}" if folder else None
         job = Job(system, config, settings.seed, split.train)
-        result = _run_fold(job, split, current, options, fold_folder, watch)
+        result = _run_fold(job, split, current, options, fold_folder, watch, attacks or {})
         current = replace(current, folds=[*current.folds, result])
         if folder:
             write_run(folder, current)
@@ -155,7 +160,13 @@ def planned_run(system: System[Any, Any, Any], config: Any, data: Interactions, 
 
 
 def _run_fold(
-    job: Job, split: Split, plan: Run, options: RuntimeOptions, folder: Path | None, watch: Watch | None
+    job: Job,
+    split: Split,
+    plan: Run,
+    options: RuntimeOptions,
+    folder: Path | None,
+    watch: Watch | None,
+    attacks: Mapping[str, RoundAttack],
 ) -> FoldResult:
     if folder and (folder / "train.npz").exists():
         _check_same_train(folder, split.train)
@@ -166,6 +177,7 @@ def _run_fold(
     def on_round(progress: Progress) -> None:
         try:
             metrics = _round_metrics(job, progress, split.test, plan.at)
+            metrics |= _attacked(attacks, progress.transcript, split.train)
         except HushrecError as error:
             raise diverged(job.config, progress.round_number, str(error)) from None
         row = np.array([list(metrics.values())])
@@ -174,8 +186,18 @@ def _run_fold(
             sent = sum(progress.transcript.sent_bytes().values())
             watch(FoldProgress(split.fold, plan.num_folds, progress.round_number, num_rounds, metrics, sent))
 
+    options = replace(options, keep_payloads=options.keep_payloads or bool(attacks))
     progress = run_job(job, options, folder / "state.npz" if folder else None, on_round)
-    return _fold_result(split.fold, job, progress, split.test, plan)
+    return _fold_result(split.fold, job, progress, split.test, plan, tuple(attacks))
+
+
+def _attacked(attacks: Mapping[str, RoundAttack], transcript: Transcript, train: Interactions) -> dict[str, float]:
+    """What attacks make of the last round; its messages are forgotten after them."""
+    if not attacks:
+        return {}
+    seen = transcript.seen_by(Role.SERVER)
+    transcript.recorded.clear()
+    return {name: attack(seen, train) for name, attack in attacks.items()}
 
 
 def _check_same_train(folder: Path, train: Interactions) -> None:
@@ -244,10 +266,19 @@ def _final_metrics(job: Job, progress: Progress, test: Interactions, plan: Run) 
     return metrics
 
 
-def _fold_result(fold: int, job: Job, progress: Progress, test: Interactions | None, plan: Run) -> FoldResult:
+def _fold_result(
+    fold: int,
+    job: Job,
+    progress: Progress,
+    test: Interactions | None,
+    plan: Run,
+    attacks: tuple[str, ...] = (),
+) -> FoldResult:
     train, transcript = job.train, progress.transcript
     metrics = {} if test is None else _final_metrics(job, progress, test, plan)
-    curve = np.empty((0, 2)) if progress.curve is None else progress.curve
+    names = (*curve_names(job.system, plan.at), *attacks)
+    curve = np.empty((0, len(names))) if progress.curve is None else progress.curve
+    metrics |= {name: float(curve[:, names.index(name)].mean()) for name in attacks}
     private = private_arrays(job.system, progress.private)
     totals = [(kind, transcript.total(kind)) for kind in job.system.messages]
     return FoldResult(
@@ -268,7 +299,7 @@ def _fold_result(fold: int, job: Job, progress: Progress, test: Interactions | N
             )
             for kind, tally in totals
         ],
-        curve={name: curve[:, place].tolist() for place, name in enumerate(curve_names(job.system, plan.at))},
+        curve={name: curve[:, place].tolist() for place, name in enumerate(names)},
     )
 
 

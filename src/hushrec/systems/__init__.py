@@ -4,7 +4,20 @@ from typing import Any
 
 from hushrec.errors import HushrecError
 from hushrec.protocol import System
-from hushrec.systems import fedrec, fedrec_plus_plus, pmf, sdcf, sdcf_denoised
+from hushrec.systems import (
+    fcf,
+    fedmf,
+    fedrec,
+    fedrec_plus_plus,
+    lightgcn,
+    metamf,
+    neumf,
+    ngcf,
+    pmf,
+    ptf_fedrec,
+    sdcf,
+    sdcf_denoised,
+)
 
 SYSTEMS: dict[str, System[Any, Any, Any]] = {
     system.name: system
@@ -14,6 +27,13 @@ SYSTEMS: dict[str, System[Any, Any, Any]] = {
         fedrec_plus_plus.SYSTEM,
         sdcf.SYSTEM,
         sdcf_denoised.SYSTEM,
+        ptf_fedrec.SYSTEM,
+        fcf.SYSTEM,
+        fedmf.SYSTEM,
+        metamf.SYSTEM,
+        neumf.SYSTEM,
+        ngcf.SYSTEM,
+        lightgcn.SYSTEM,
     )
 }
 

@@ -1,0 +1,1 @@
+"""Attacks on what a party really saw, one file each."""

@@ -1,0 +1,198 @@
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="assignment"
+"""Collaborative filtering of implicit feedback: the maths of FCF.
+
+The loss is J = sum_u,i c_ui (p_ui - x_u v_i)^2 + lambda (sum_u |x_u|^2 + sum_i |v_i|^2), where p_ui is 1 for a
+positive of u and 0 otherwise, and c_ui = 1 + alpha p_ui.
+
+Symbols: x_u = user_factors[u], v_i = item_factors[i], alpha = confidence, lambda = regularization.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.draws import Draws, uniform_rows
+from hushrec.errors import HushrecError
+from hushrec.kernels.rows import dot, load, store, width_of
+
+Factors = NDArray[np.float32]
+Squares = NDArray[np.float64]
+
+
+class Weights(NamedTuple):
+    """How much positives count, and how much the size of the vectors."""
+
+    confidence: float
+    regularization: float
+
+
+@dataclass
+class PositiveClients:
+    """Private state of clients that hold positives and a vector: what never leaves them."""
+
+    starts: NDArray[np.int64]
+    items: NDArray[np.int32]  # ascending within a client
+    num_items: int  # of the whole catalogue
+    user_factors: Factors  # as solved last; zero before
+    item_factors: Factors  # as sent at the end of a run; zero before
+    _common: "tuple[Factors, Squares] | None" = None  # V^T V of the V that came last
+
+    def common_for(self, item_factors: Factors) -> Squares:
+        """V^T V, computed once for all cohorts that get the same V."""
+        known = self._common
+        if known is None or known[0] is not item_factors:
+            known = self._common = item_factors, square(item_factors)
+        return known[1]
+
+    def check_fit(self, item_factors: Factors) -> None:
+        """Refuse a V of another catalogue or another length of vectors: kernels do not look."""
+        if item_factors.shape != self.item_factors.shape:
+            raise HushrecError(
+                f"V has the shape {item_factors.shape} and clients expect {self.item_factors.shape}; send that"
+            )
+
+
+def initial_item_factors(num_items: int, num_factors: int, scale: float, draws: Draws) -> Factors:
+    """Uniform in (-scale, scale), independently per coordinate."""
+    items = np.arange(num_items, dtype=np.int32)
+    return uniform_rows(draws.key("item-factors"), items, num_factors, -scale, scale)
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_square(item_factors, item, weight, out):
+    """Add weight v_i v_i^T."""
+    num_factors = item_factors.shape[1]
+    for row in range(num_factors):
+        scaled = weight * np.float64(item_factors[item, row])
+        for column in range(num_factors):
+            out[row, column] += scaled * np.float64(item_factors[item, column])
+
+
+@numba.njit(nogil=True, cache=True)
+def _square(item_factors, out):
+    for item in range(len(item_factors)):
+        _add_square(item_factors, item, 1.0, out)
+
+
+def square(item_factors: Factors) -> Squares:
+    """V^T V, which all clients need: compute it once for all of them."""
+    out = np.zeros((item_factors.shape[1], item_factors.shape[1]))
+    _square(item_factors, out)
+    return out
+
+
+@numba.njit(nogil=True, cache=True)
+def _solve(matrix, vector):
+    """Solve in place by Cholesky's decomposition; `matrix` is symmetric and positive definite."""
+    size = len(vector)
+    for column in range(size):
+        for row in range(column, size):
+            total = matrix[row, column]
+            for place in range(column):
+                total -= matrix[row, place] * matrix[column, place]
+            matrix[row, column] = np.sqrt(total) if row == column else total / matrix[column, column]
+    for row in range(size):
+        for place in range(row):
+            vector[row] -= matrix[row, place] * vector[place]
+        vector[row] /= matrix[row, row]
+    for row in range(size - 1, -1, -1):
+        for place in range(row + 1, size):
+            vector[row] -= matrix[place, row] * vector[place]
+        vector[row] /= matrix[row, row]
+
+
+@numba.njit(nogil=True, cache=True)
+def _solve_users(positives, rows, item_factors, common, weights, out):
+    starts, items = positives
+    confidence, regularization = weights
+    num_factors = item_factors.shape[1]
+    matrix = np.empty((num_factors, num_factors))
+    vector = np.empty(num_factors)
+    for client in range(rows.size):
+        matrix[:] = common
+        vector[:] = 0.0
+        for place in range(starts[rows[client]], starts[rows[client] + 1]):
+            _add_square(item_factors, items[place], confidence, matrix)
+            for factor in range(num_factors):
+                vector[factor] += (1.0 + confidence) * np.float64(item_factors[items[place], factor])
+        for factor in range(num_factors):
+            matrix[factor, factor] += regularization
+        _solve(matrix, vector)
+        for factor in range(num_factors):
+            out[client, factor] = vector[factor]
+
+
+def solve_users(
+    starts: NDArray[np.int64],
+    items: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    item_factors: Factors,
+    common: Squares,  # V^T V
+    weights: Weights,
+) -> Factors:
+    """x_u = (V^T C_u V + lambda I)^-1 V^T C_u p_u of the users in `rows`."""
+    out = np.empty((len(rows), item_factors.shape[1]), np.float32)
+    _solve_users((starts, items), rows, item_factors, common, weights, out)
+    return out
+
+
+@numba.njit(nogil=True, cache=True)
+def _gradients(width, positives, rows, user_factors, item_factors, confidence, out):
+    starts, items = positives
+    two = np.float32(2.0)
+    of_positive = np.float32(-2.0) * (np.float32(1.0) + confidence)
+    num_items = len(item_factors)
+    for client in range(rows.size):
+        vector, base = load(user_factors, client, width), client * num_items
+        for item in range(num_items):
+            store(out, base + item, (two * dot(vector, load(item_factors, item, width))) * vector)
+        for place in range(starts[rows[client]], starts[rows[client] + 1]):
+            item = np.int64(items[place])
+            error = np.float32(1.0) - dot(vector, load(item_factors, item, width))
+            store(out, base + item, (of_positive * error) * vector)
+
+
+def item_gradients(
+    starts: NDArray[np.int64],
+    items: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    user_factors: Factors,  # of the users in `rows`
+    item_factors: Factors,
+    weights: Weights,
+) -> Factors:
+    """-2 c_ui (p_ui - x_u v_i) x_u of all items, one table under the other: (users * items, factors)."""
+    num_items, num_factors = item_factors.shape
+    out = np.empty((len(rows) * num_items, num_factors), np.float32)
+    positives = (starts, items)
+    confidence = np.float32(weights.confidence)
+    _gradients(width_of(num_factors), positives, rows, user_factors, item_factors, confidence, out)
+    return out
+
+
+@dataclass(frozen=True)
+class PositiveModel:
+    """Vectors of users and items, ready to rank; a newcomer's vector is solved for."""
+
+    user_factors: Factors
+    item_factors: Factors
+    weights: Weights
+
+    def predict(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> Factors:
+        """x_u v_i."""
+        scores: Factors = np.einsum("nf,nf->n", self.user_factors[users], self.item_factors[items])
+        return scores
+
+    def score(self, users: NDArray[np.int32]) -> Factors:
+        """x_u v_i of all items."""
+        scores: Factors = self.user_factors[users] @ self.item_factors.T
+        return scores
+
+    def fold_in(self, items: NDArray[np.int32], _ratings: object) -> Factors:
+        """Scores of all items for a newcomer with these positives."""
+        starts, row = np.array([0, len(items)]), np.zeros(1, np.int64)
+        vector = solve_users(starts, items, row, self.item_factors, square(self.item_factors), self.weights)
+        scores: Factors = vector[0] @ self.item_factors.T
+        return scores

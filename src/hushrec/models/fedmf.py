@@ -1,0 +1,188 @@
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="assignment"
+"""Matrix factorisation by gradient steps on positives and drawn negatives, in fixed point: the maths of FedMF.
+
+Symbols: U_u = user_factors[u], V_i = item_factors[i], gamma = learning_rate, lambda = regularization,
+e_ui = r_ui - U_u V_i with r_ui = 1 for positives and 0 for negatives.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.draws import Draws, uniform_rows
+from hushrec.errors import HushrecError
+from hushrec.kernels.rows import dot, load, store, width_of
+from hushrec.models.fcf import Weights, solve_users, square
+from hushrec.privacy.exact_sum import DivergedError
+from hushrec.privacy.filling import Listing
+from hushrec.privacy.homomorphic import Bytes, Integers, SecretKey, num_blocks
+from hushrec.protocol import Numbers
+
+Factors = NDArray[np.float32]
+Fixed = NDArray[np.int32]
+
+FRACTION_BITS = 20
+# How large V may become, as fixed point; what is left of an encrypted sum's range is for the steps of one round.
+FACTOR_LIMIT = 2**27
+_UNIT = np.float32(2.0**FRACTION_BITS)
+# A step this large or larger is not rounded right, and refused in any case.
+_LARGEST = np.float32(2.0**30)
+
+
+class Training(NamedTuple):
+    """How clients train in a round."""
+
+    learning_rate: np.float32
+    regularization: np.float32
+    epochs: int
+
+
+def initial_factors(
+    purpose: str, numbers: NDArray[np.int32], num_factors: int, scale: float, draws: Draws
+) -> Factors:
+    """Uniform in (-scale, scale), independently per coordinate."""
+    return uniform_rows(draws.key(purpose), numbers, num_factors, -scale, scale)
+
+
+def to_fixed(numbers: Factors) -> Fixed:
+    """Rounded to fixed point."""
+    fixed: Fixed = np.rint(numbers * _UNIT).astype(np.int32)
+    return fixed
+
+
+def to_float(numbers: Fixed) -> Factors:
+    """Fixed point as floating point numbers."""
+    return numbers.astype(np.float32) / _UNIT
+
+
+@numba.njit(nogil=True, cache=True)
+def _quantized(row, place, limit, out):
+    """Round a step to fixed point; tell whether it is finite and within the limit."""
+    is_right = True
+    for factor in range(out.shape[1]):
+        scaled = np.rint(row[0, factor] * _UNIT)
+        is_right &= np.abs(scaled) <= limit
+        out[place, factor] = np.int32(scaled) if np.abs(scaled) < _LARGEST else 0
+    return is_right
+
+
+@numba.njit(nogil=True, cache=True)
+def _train(width, rows, user_factors, item_factors, listing, training, limit, out):
+    """Train the clients of a cohort; return the place of one with a step beyond the limit, or -1."""
+    starts, items, rated_place = listing
+    rate = np.float32(2.0) * training.learning_rate
+    shrink = rate * training.regularization
+    scratch = np.empty((1, len(width)), np.float32)
+    beyond = -1
+    for client in range(rows.size):
+        vector = load(user_factors, rows[client], width)
+        for epoch in range(training.epochs):
+            for place in range(starts[client], starts[client + 1]):
+                item = load(item_factors, np.int64(items[place]), width)
+                error = np.float32(rated_place[place] >= 0) - dot(vector, item)
+                vector = vector + ((rate * error) * item - shrink * vector)
+                if epoch == training.epochs - 1:
+                    store(scratch, 0, (rate * error) * vector - shrink * item)
+                    if not _quantized(scratch, place, limit, out):
+                        beyond = client
+        store(user_factors, rows[client], vector)
+    return beyond
+
+
+def train_clients(
+    rows: NDArray[np.int64],
+    user_factors: Factors,
+    item_factors: Factors,
+    listing: Listing,
+    training: Training,
+    step_limit: int,
+) -> tuple[Fixed, int]:
+    """Update U_u of the clients in `rows` in place; return the steps of V_i, -gamma times its gradient.
+
+    The number is the place of a client with a step that is not finite or beyond the limit, or -1.
+    """
+    steps = np.empty((len(listing.items), item_factors.shape[1]), np.int32)
+    width, limit = width_of(item_factors.shape[1]), np.float32(min(step_limit, 2**29))
+    return steps, int(_train(width, rows, user_factors, item_factors, listing, training, limit, steps))
+
+
+@dataclass
+class KeyHolders:
+    """Private state of clients: their positives and vectors, and the key that they share."""
+
+    starts: NDArray[np.int64]
+    items: NDArray[np.int32]  # ascending within a client
+    num_items: int  # of the whole catalogue
+    user_factors: Factors
+    previous_user_factors: Factors  # before the last update, for a request that comes again
+    trained_round: Numbers  # of that update
+    item_factors: Factors  # as decrypted at the end of a run; zero before
+    key: SecretKey | None  # None: no encryption
+    _opened: tuple[Bytes, Factors] | None = field(default=None, repr=False)
+
+    def open(self, blocks: Bytes, num_additions: Integers) -> Factors:
+        """V; decrypted once for all cohorts that get the same ciphertexts. On devices each client does it."""
+        known = self._opened
+        if known is None or known[0] is not blocks:
+            known = self._opened = blocks, self._decrypted(blocks, num_additions)
+        return known[1]
+
+    def _decrypted(self, blocks: Bytes, num_additions: Integers) -> Factors:
+        slots = self.item_factors.shape[1] if self.key is None else self.key.adder.slots
+        expected = num_blocks(self.item_factors.size, slots)
+        if len(blocks) != expected or len(num_additions) != expected or blocks.shape[1] < 4 * slots:
+            raise HushrecError(f"V came in {len(blocks)} blocks, not the {expected} of this catalogue; send those")
+        numbers = np.ascontiguousarray(blocks[:, : 4 * slots]).view("<i4").astype(np.int64)
+        if self.key is not None:
+            for place in np.flatnonzero(num_additions).tolist():
+                numbers[place] = self.key.decrypt(blocks[place])
+        numbers = numbers.ravel()[: self.item_factors.size]
+        if max(-int(numbers.min()), int(numbers.max())) > FACTOR_LIMIT:
+            raise DivergedError(
+                "V is out of range, or nodes have different keys (order the run with --seeds shared)"
+            )
+        return to_float(numbers.astype(np.int32).reshape(self.item_factors.shape))
+
+    def begin(self, rows: NDArray[np.int64], round_number: int) -> None:
+        """Keep the vectors of before this round, or go back to them if a request has come again."""
+        is_again = self.trained_round[rows] == round_number
+        again, anew = rows[is_again], rows[~is_again]
+        self.user_factors[again] = self.previous_user_factors[again]
+        self.previous_user_factors[anew] = self.user_factors[anew]
+        self.trained_round[anew] = round_number
+
+
+@dataclass(frozen=True)
+class SampledModel:
+    """U and V, ready to rank."""
+
+    user_factors: Factors
+    item_factors: Factors
+    num_negatives: int
+    regularization: float
+
+    def predict(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> Factors:
+        """U_u V_i."""
+        scores: Factors = np.einsum("nf,nf->n", self.user_factors[users], self.item_factors[items])
+        return scores
+
+    def score(self, users: NDArray[np.int32]) -> Factors:
+        """U_u V_i of all items."""
+        scores: Factors = self.user_factors[users] @ self.item_factors.T
+        return scores
+
+    def fold_in(self, items: NDArray[np.int32], _ratings: object) -> Factors:
+        """Scores of all items for a newcomer, whose vector has the least loss over what it would draw."""
+        num_others = max(len(self.item_factors) - len(items), 1)
+        num_drawn = min(max(self.num_negatives, 1) * len(items), num_others)
+        # Relative to another item, which is drawn with this share, a positive counts once.
+        share = num_drawn / num_others
+        sizes = self.regularization * (len(items) + num_drawn) / share
+        weights = Weights(1.0 / share - 1.0, max(sizes, 1e-6))
+        starts, row = np.array([0, len(items)]), np.zeros(1, np.int64)
+        vector = solve_users(starts, items, row, self.item_factors, square(self.item_factors), weights)
+        scores: Factors = vector[0] @ self.item_factors.T
+        return scores

@@ -1,0 +1,132 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""Training and scoring of clients' own models, client by client, inside compiled kernels.
+
+A client is computed alone, so its numbers do not depend on its cohort nor on threads. `model` is (sizes, layers of
+the graph). `ngcf` is None for NeuMF and LightGCN: a type, so that each case is compiled without the other.
+"""
+
+import numba
+import numpy as np
+
+from hushrec.draws import BLOCK_WORDS, chacha_block
+from hushrec.models.local_mlp import mlp_gradients, mlp_room, mlp_scores
+from hushrec.models.local_ngcf import ngcf_gradients, ngcf_room, ngcf_scores
+from hushrec.models.local_products import adam
+from hushrec.models.local_values import initial_row, row_words
+
+_SCORED = 64  # items that are scored at a time
+
+
+@numba.njit(nogil=True, cache=True)
+def shuffle(key, party, round_number, epoch, words, order, size):
+    """The numbers below `size` in random order (Fisher-Yates)."""
+    for place in range(size):
+        order[place] = place
+    for last in range(size - 1, 0, -1):
+        word = (size - 1 - last) % BLOCK_WORDS
+        if word == 0:
+            block = (size - 1 - last) // BLOCK_WORDS
+            chacha_block(key, party, round_number, (epoch << 32) + block, words)
+        place = np.int64((np.uint64(words[word]) * np.uint64(last + 1)) >> np.uint64(32))
+        order[last], order[place] = order[place], order[last]
+
+
+@numba.njit(nogil=True, cache=True)
+def _most(counts, rows):
+    """The largest count of any client of `rows`."""
+    most = 0
+    for client in range(rows.size):
+        most = max(most, np.int64(counts[rows[client]]))
+    return most
+
+
+@numba.njit(nogil=True, cache=True)
+def train_rows(tables, weights, samples, num_steps, rows, numbers, order_of, model, ngcf, pace):
+    """Passes over the samples of each client, in batches, each with one step of Adam."""
+    starts, num_slots, num_positives, item_rows, row_means, row_squares = tables
+    values, means, squares = weights
+    sample_starts, num_samples, sample_slots, sample_labels = samples
+    key, round_number = order_of
+    sizes, graph_layers = model
+    epochs, batch_size, learning_rate = pace
+    size = sizes[0]
+    words = np.empty(BLOCK_WORDS, np.uint32)
+    order = np.empty(_most(num_samples, rows), np.int32)
+    slots, labels = np.empty(batch_size, np.int32), np.empty(batch_size, np.float32)
+    gradients = np.zeros(values.shape[1], np.float32)
+    row_gradients = np.zeros(_most(num_slots, rows) * size, np.float32)
+    out = (gradients, row_gradients)
+    if ngcf is None:
+        room = mlp_room(sizes)
+    else:
+        room = ngcf_room(size, graph_layers, _most(num_positives, rows), batch_size)
+    for client in range(rows.size):
+        row = rows[client]
+        used = slice(starts[row] * size, (starts[row] + num_slots[row]) * size)
+        table, table_means, table_squares, own = item_rows[used], row_means[used], row_squares[used], values[row]
+        positives, first, count = np.int64(num_positives[row]), sample_starts[row], np.int64(num_samples[row])
+        for epoch in range(epochs):
+            shuffle(key, numbers[client], round_number, epoch, words, order, count)
+            for begin in range(0, count, batch_size):
+                length = min(batch_size, count - begin)
+                for place in range(length):
+                    slots[place] = sample_slots[first + order[begin + place]]
+                    labels[place] = sample_labels[first + order[begin + place]]
+                batch = (slots[:length], labels[:length])
+                if ngcf is None:
+                    mlp_gradients(table, positives, graph_layers, own, sizes, batch, room, out)
+                else:
+                    ngcf_gradients(table, positives, graph_layers, own, size, batch, room, out)
+                num_steps[row] += 1
+                steps = np.int64(num_steps[row])
+                adam(own, means[row], squares[row], gradients, own.size, steps, learning_rate)
+                adam(table, table_means, table_squares, row_gradients, table.size, steps, learning_rate)
+
+
+@numba.njit(nogil=True, cache=True)
+def score_slots(tables, weights, rows, slot_starts, slots, model, ngcf, out):
+    """Scores of given slots of each client."""
+    starts, num_slots, num_positives, item_rows = tables
+    sizes, graph_layers = model
+    size = sizes[0]
+    if ngcf is None:
+        room = mlp_room(sizes)
+    else:
+        room = ngcf_room(size, graph_layers, _most(num_positives, rows), _SCORED)
+    for client in range(rows.size):
+        row = rows[client]
+        table = item_rows[starts[row] * size : (starts[row] + num_slots[row]) * size]
+        part = slice(slot_starts[client], slot_starts[client + 1])
+        own, positives = weights[row], np.int64(num_positives[row])
+        if ngcf is None:
+            mlp_scores(table, positives, graph_layers, own, sizes, slots[part], room, out[part])
+        else:
+            ngcf_scores(table, positives, graph_layers, own, size, slots[part], room, out[part])
+
+
+@numba.njit(nogil=True, cache=True)
+def complete_tables(tables, slot_items, rows, numbers, wanted_starts, wanted, start, out):
+    """Tables of clients with the wanted items in them; those never trained have their initial vectors."""
+    starts, num_slots, _, item_rows = tables
+    num_items, size, key, bound = start
+    out_rows, out_num_slots, slots = out
+    slot_of, table_items = np.full(num_items, -1, np.int32), np.empty(num_items, np.int32)
+    words = row_words(size)
+    for client in range(rows.size):
+        row, used = rows[client], np.int64(num_slots[rows[client]])
+        table = out_rows[client * num_items * size : (client + 1) * num_items * size]
+        table[: used * size] = item_rows[starts[row] * size : (starts[row] + used) * size]
+        for slot in range(used):
+            table_items[slot] = slot_items[starts[row] + slot]
+            slot_of[table_items[slot]] = slot
+        for place in range(wanted_starts[client], wanted_starts[client + 1]):
+            item = wanted[place]
+            if slot_of[item] < 0:
+                initial_row(key, numbers[client], item, bound, words, table, used * size, size)
+                table_items[used] = item
+                slot_of[item] = used
+                used += 1
+            slots[place] = slot_of[item]
+        out_num_slots[client] = used
+        for slot in range(used):
+            slot_of[table_items[slot]] = -1

@@ -1,0 +1,247 @@
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="assignment"
+"""Layers of the networks as compiled kernels: forward, and their gradients by hand. Rows are nodes or samples.
+
+Each sum has one fixed order, so a number does not depend on threads.
+"""
+
+import math
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.kernels.rows import dot, load, multiply, store, width_of, zeros
+from hushrec.models.networks_graph import Graph, Vectors, neighbours_sum
+
+_LEAK = np.float32(0.2)  # slope of NGCF's activation below 0
+_SHORTEST = np.float32(1e-12)  # below it a vector is not stretched to length 1
+_BLOCK_ROWS = 64  # what stays in the first cache
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _times(width, row, inputs, weight, first, num_inputs):
+    """inputs[row] times rows first.. of the weight."""
+    even, odd = zeros(width), zeros(width)
+    place = 0
+    while place + 1 < num_inputs:
+        even = even + inputs[row, place] * load(weight, first + place, width)
+        odd = odd + inputs[row, place + 1] * load(weight, first + place + 1, width)
+        place += 2
+    if place < num_inputs:
+        even = even + inputs[row, place] * load(weight, first + place, width)
+    return even + odd
+
+
+@numba.njit(nogil=True, cache=True)
+def _affine(width, inputs, weight, bias, out):
+    num_inputs = inputs.shape[1]
+    for row in range(len(inputs)):
+        store(out, row, load(bias, 0, width) + _times(width, row, inputs, weight, 0, num_inputs))
+
+
+def affine(inputs: Vectors, weight: Vectors, bias: Vectors) -> Vectors:
+    """Compute inputs W + b."""
+    out = np.empty((len(inputs), weight.shape[1]), np.float32)
+    _affine(width_of(weight.shape[1]), inputs, weight, bias, out)
+    return out
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_outer(width, left, right, out):
+    num_rows, num_columns = left.shape
+    for first in range(0, num_rows, _BLOCK_ROWS):
+        last = min(first + _BLOCK_ROWS, num_rows)
+        for column in range(0, num_columns - 1, 2):
+            one, other = load(out, column, width), load(out, column + 1, width)
+            for row in range(first, last):
+                gradient = load(right, row, width)
+                one = one + left[row, column] * gradient
+                other = other + left[row, column + 1] * gradient
+            store(out, column, one)
+            store(out, column + 1, other)
+        if num_columns % 2 == 1:
+            one = load(out, num_columns - 1, width)
+            for row in range(first, last):
+                one = one + left[row, num_columns - 1] * load(right, row, width)
+            store(out, num_columns - 1, one)
+
+
+def add_outer(left: Vectors, right: Vectors, out: Vectors) -> None:
+    """Compute out += left^T right: the gradient of a weight whose inputs are `left`."""
+    _add_outer(width_of(right.shape[1]), left, right, out)
+
+
+# --- NGCF --------------------------------------------------------------------------------------------------
+
+
+@numba.njit(nogil=True, cache=True)
+def _activate(numbers, words, dropout, factors):
+    """Leaky relu and dropout; `factors` gets what each number was multiplied with."""
+    threshold, kept = dropout
+    for place in range(numbers.size):
+        number = numbers[place]
+        factor = kept if number > np.float32(0.0) else kept * _LEAK
+        factor = factor if words[place] >= threshold else np.float32(0.0)
+        factors[place] = factor
+        numbers[place] = number * factor
+
+
+@numba.njit(nogil=True, cache=True)
+def _messages(width, graph, own, weight, bias, words, dropout, out):
+    sides, products, messages, normals, lengths, factors = out
+    num_factors = len(width)
+    for first in range(0, len(own), _BLOCK_ROWS):
+        last = min(first + _BLOCK_ROWS, len(own))
+        for node in range(first, last):
+            side = neighbours_sum(width, graph, own, node)
+            store(sides, node, side)
+            store(products, node, multiply(load(own, node, width), side))
+            from_sides = _times(width, node, sides, weight, 0, num_factors)
+            from_products = _times(width, node, products, weight, num_factors, num_factors)
+            store(messages, node, load(bias, 0, width) + from_sides + from_products)
+        block = slice(first * num_factors, last * num_factors)
+        _activate(messages.reshape(-1)[block], words[block], dropout, factors.reshape(-1)[block])
+        for node in range(first, last):
+            message = load(messages, node, width)
+            lengths[node] = max(np.sqrt(dot(message, message)), _SHORTEST)
+            store(normals, node, (np.float32(1.0) / lengths[node]) * message)
+
+
+@numba.njit(nogil=True, cache=True)
+def _messages_back(width, own, kept, transposed, gradients, out):
+    sides, normals, lengths, factors = kept
+    by_message, by_normal = gradients
+    by_total, by_side, by_own, by_bias = out
+    num_factors, sums = len(width), zeros(width)
+    for node in range(len(own)):
+        normal, outer = load(normals, node, width), load(by_normal, node, width)
+        if lengths[node] > _SHORTEST:
+            outer = outer - dot(normal, outer) * normal
+        inner = load(by_message, node, width) + (np.float32(1.0) / lengths[node]) * outer
+        total = multiply(inner, load(factors, node, width))
+        store(by_total, node, total)
+        sums = sums + total
+        product = _times(width, node, by_total, transposed, num_factors, num_factors)
+        side = _times(width, node, by_total, transposed, 0, num_factors)
+        store(by_side, node, side + multiply(product, load(own, node, width)))
+        store(by_own, node, multiply(product, load(sides, node, width)))
+    store(by_bias, 0, sums)
+
+
+class MessageLayer:
+    """One layer of NGCF: leaky_relu(S W1 + (E * S) W2 + b) with S = A E, its dropout and its rows of length 1."""
+
+    def __init__(self, num_nodes: int, num_factors: int) -> None:
+        shape = (num_nodes, num_factors)
+        self.sides, self.products, self.messages = (np.empty(shape, np.float32) for _ in range(3))
+        self._factors = np.empty(shape, np.float32)  # of a message's numbers: slope times dropout
+        self._lengths = np.empty(num_nodes, np.float32)
+        self.by_total, self.by_side = np.empty(shape, np.float32), np.empty(shape, np.float32)
+        self.by_bias = np.empty((1, num_factors), np.float32)
+
+    def forward(
+        self,
+        graph: Graph,
+        own: Vectors,
+        weight: Vectors,
+        bias: Vectors,
+        words: NDArray[np.uint16],
+        dropout: float,
+        normals: Vectors,
+    ) -> None:
+        """From E to `messages` and `normals`. `words`, one per number of a message, are random; they tell what is
+        dropped.
+        """
+        threshold, kept = np.uint16(round(dropout * 2**16)), np.float32(1 / (1 - dropout))
+        out = (self.sides, self.products, self.messages, normals, self._lengths, self._factors)
+        _messages(width_of(own.shape[1]), graph, own, weight, bias, words, (threshold, kept), out)
+
+    def backward(
+        self, own: Vectors, weight: Vectors, normals: Vectors, by_outputs: tuple[Vectors, Vectors], by_own: Vectors
+    ) -> None:
+        """From gradients by messages and normals to those by the sum within leaky_relu, by S, and by b.
+
+        `by_own` gets the gradient by E but for what S brings.
+        """
+        num_factors = own.shape[1]
+        transposed = np.ascontiguousarray(weight.reshape(2, num_factors, num_factors).transpose(0, 2, 1))
+        kept = (self.sides, normals, self._lengths, self._factors)
+        out = (self.by_total, self.by_side, by_own, self.by_bias)
+        _messages_back(width_of(num_factors), own, kept, transposed.reshape(weight.shape), by_outputs, out)
+
+
+# --- Scores of pairs, and Adam -----------------------------------------------------------------------------
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _loss_slope(logit, label):
+    """The derivative of the binary cross-entropy with a soft label."""
+    return np.float32(1.0 / (1.0 + math.exp(-logit))) - label
+
+
+@numba.njit(nogil=True, cache=True)
+def loss_slopes(logits, labels, scale):
+    """The derivative of each sample's loss by its logit, in place of the logit."""
+    for row in range(len(logits)):
+        logits[row, 0] = scale * _loss_slope(logits[row, 0], labels[row])
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_product_gradients(width, outputs, num_nodes, users, items, labels, scale, gradients):
+    num_layers = len(outputs) // num_nodes
+    for row in range(len(users)):
+        logit = np.float32(0.0)
+        for layer in range(num_layers):
+            user = load(outputs, layer * num_nodes + users[row], width)
+            logit += dot(user, load(outputs, layer * num_nodes + items[row], width))
+        slope = scale * _loss_slope(logit, labels[row])
+        for layer in range(num_layers):
+            user, item = layer * num_nodes + users[row], layer * num_nodes + items[row]
+            by_user = load(gradients, user, width) + slope * load(outputs, item, width)
+            by_item = load(gradients, item, width) + slope * load(outputs, user, width)
+            store(gradients, user, by_user)
+            store(gradients, item, by_item)
+
+
+def add_product_gradients(
+    outputs: Vectors,
+    users: NDArray[np.int32],
+    items: NDArray[np.int32],
+    labels: NDArray[np.float32],
+    scale: float,
+    gradients: Vectors,
+) -> None:
+    """Add the gradient of the loss of inner products, by outputs of the shape (layers, nodes, factors)."""
+    num_layers, num_nodes, num_factors = outputs.shape
+    flat, by_flat = (one.reshape(num_layers * num_nodes, num_factors) for one in (outputs, gradients))
+    _add_product_gradients(
+        width_of(num_factors), flat, num_nodes, users, items, labels, np.float32(scale), by_flat
+    )
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_rows(width, numbers, rows, out):
+    for place in range(len(numbers)):
+        node = np.int64(numbers[place])
+        store(out, node, load(out, node, width) + load(rows, place, width))
+
+
+def add_rows(numbers: NDArray[np.int32], rows: Vectors, out: Vectors) -> None:
+    """out[numbers] += rows, also where numbers repeat."""
+    _add_rows(width_of(out.shape[1]), numbers, rows, out)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def adam_step(parameters, gradients, means, squares, learning_rate, num_steps):
+    """One step of Adam (beta .9, .999, epsilon 1e-8), number `num_steps`; sets the gradients to zero."""
+    step = np.float32(learning_rate / (1.0 - 0.9**num_steps))
+    spread = np.float32(1.0 / math.sqrt(1.0 - 0.999**num_steps))
+    for place in range(parameters.size):
+        gradient = gradients[place]
+        mean = np.float32(0.9) * means[place] + np.float32(0.1) * gradient
+        square = np.float32(0.999) * squares[place] + np.float32(0.001) * gradient * gradient
+        # Numbers that fade out would become denormal, with which processors are slow.
+        mean = mean if abs(mean) > np.float32(1e-30) else np.float32(0.0)
+        square = square if square > np.float32(1e-36) else np.float32(0.0)
+        means[place], squares[place], gradients[place] = mean, square, np.float32(0.0)
+        parameters[place] -= step * mean / (np.sqrt(square) * spread + np.float32(1e-8))

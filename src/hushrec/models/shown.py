@@ -1,0 +1,97 @@
+"""Scored items that clients showed the server: a round's uploads, and the last one of each client."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from hushrec.errors import HushrecError
+from hushrec.models.server_model import Pairs
+from hushrec.protocol import Numbers, Ragged
+
+
+class ScoredItems(Protocol):
+    """A message with scored items, a slice per client."""
+
+    @property
+    def items(self) -> Ragged:
+        """Which items."""
+        ...
+
+    @property
+    def scores(self) -> Ragged:
+        """Their scores."""
+        ...
+
+
+@dataclass
+class Uploads:
+    """The fold that keeps what clients show in a round, after a look at the items."""
+
+    num_items: int
+    numbers: list[Numbers] = field(default_factory=list)
+    batches: list[ScoredItems] = field(default_factory=list)
+
+    def fork(self) -> "Uploads":
+        """An empty one."""
+        return Uploads(self.num_items)
+
+    def add(self, numbers: Numbers, message: ScoredItems) -> None:
+        """Keep one batch."""
+        is_unknown = message.items.values >= self.num_items
+        if is_unknown.any():
+            place = int(np.flatnonzero(is_unknown)[0])
+            sender = numbers[np.searchsorted(message.items.starts, place, side="right") - 1]
+            raise HushrecError(f"client {sender} lists an item that is not in the catalogue; leave it out")
+        self.numbers.append(numbers)
+        self.batches.append(message)
+
+    def merge(self, other: "Uploads") -> None:
+        """Keep the other's batches too."""
+        self.numbers += other.numbers
+        self.batches += other.batches
+
+    def pairs(self) -> Pairs:
+        """All that was shown, in the order of the clients."""
+        users = [np.repeat(who, one.items.lengths) for who, one in zip(self.numbers, self.batches, strict=True)]
+        items = [one.items.values for one in self.batches]
+        scores = [one.scores.values for one in self.batches]
+        return _by_user(Pairs(np.concatenate(users), np.concatenate(items), np.concatenate(scores)))
+
+
+def _by_user(pairs: Pairs) -> Pairs:
+    order = np.argsort(pairs.users, kind="stable")
+    return Pairs(pairs.users[order], pairs.items[order], pairs.labels[order])
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What each client showed last."""
+
+    items: Ragged
+    scores: Ragged
+
+    @classmethod
+    def nothing(cls, num_clients: int) -> "Shown":
+        """Before the first round."""
+        starts = np.zeros(num_clients + 1, np.int64)
+        return cls(Ragged(starts, np.empty(0, np.int32)), Ragged(starts, np.empty(0, np.float32)))
+
+    def pairs(self) -> Pairs:
+        """As weighted edges of a graph."""
+        users = np.repeat(np.arange(len(self.items), dtype=np.int32), self.items.lengths)
+        return Pairs(users, self.items.values, self.scores.values)
+
+    def updated(self, shown: Pairs, came: Numbers) -> "Shown":
+        """After these clients showed these pairs."""
+        kept = self.pairs()
+        is_kept = ~np.isin(kept.users, came)
+        pairs = _by_user(
+            Pairs(
+                np.concatenate([kept.users[is_kept], shown.users]),
+                np.concatenate([kept.items[is_kept], shown.items]),
+                np.concatenate([kept.labels[is_kept], shown.labels]),
+            )
+        )
+        starts = np.concatenate([[0], np.cumsum(np.bincount(pairs.users, minlength=len(self.items)))])
+        return Shown(Ragged(starts, pairs.items), Ragged(starts, pairs.labels))

@@ -1,0 +1,78 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""Exact sums of uploads that hold a row for every item: `ExactSum` without lists of items.
+
+Guarantee: none; whoever holds the uploads sees them. The sum is exact: 64-bit fixed point, the same bits in any
+order. A row that is not finite or too large for the number of summands is refused, with its sender named.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.errors import HushrecError
+from hushrec.kernels.rows import FRACTION_BITS, add_fixed, load, magnitude, width_of, zeros
+from hushrec.privacy.exact_sum import DivergedError, is_within, row_limit
+from hushrec.protocol import Numbers, Ragged
+
+
+class DenseGradients(Protocol):
+    """A message with one row per item of the catalogue, in the order of the items."""
+
+    @property
+    def gradients(self) -> Ragged:
+        """The rows."""
+        ...
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_all(width, limit, totals, rows, num_parties):
+    """Add a table of rows per party, and tell whether all numbers were within the limit."""
+    peak = zeros(width)
+    num_items = len(totals)
+    for party in range(num_parties):
+        for item in range(num_items):
+            row = load(rows, party * num_items + item, width)
+            peak = magnitude(peak, row)
+            add_fixed(totals, item, row)
+    return is_within(peak, limit, width)
+
+
+@dataclass
+class DenseSum:
+    """Totals of all parties' rows per item."""
+
+    totals: NDArray[np.int64]  # (items, factors), fixed point
+    limit: float  # of one number
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, ...], num_summands: int) -> "DenseSum":
+        """An empty sum for at most `num_summands` parties."""
+        return cls(np.zeros(shape, np.int64), row_limit(num_summands))
+
+    def fork(self) -> "DenseSum":
+        """An empty sum of the same shape."""
+        return DenseSum(np.zeros_like(self.totals), self.limit)
+
+    def add(self, numbers: Numbers, message: DenseGradients) -> None:
+        """Add every row of a batch. If one is out of range, the sum is spoilt and an error names the sender."""
+        num_items, num_factors = self.totals.shape
+        rows = message.gradients.values
+        is_whole = (message.gradients.lengths == num_items).all() and rows.shape[1:] == (num_factors,)
+        if not is_whole or len(message.gradients) != len(numbers):
+            raise HushrecError(f"an upload is not a table of {num_items} x {num_factors} numbers; leave it out")
+        width = width_of(num_factors)
+        if not _add_all(width, np.float32(self.limit), self.totals, rows, len(numbers)):
+            is_bad = ~(np.abs(rows) <= self.limit).all(axis=1)
+            sender = numbers[int(np.flatnonzero(is_bad)[0]) // num_items]
+            raise DivergedError(f"the update of client {sender} is not finite or not within ±{self.limit:g}")
+
+    def merge(self, other: "DenseSum") -> None:
+        """Add another sum over the same items."""
+        self.totals += other.totals
+
+    def to_float(self) -> NDArray[np.float64]:
+        """The totals as floating point numbers."""
+        return np.multiply(self.totals, 2.0**-FRACTION_BITS, dtype=np.float64)

@@ -1,0 +1,261 @@
+"""FCF: federated collaborative filtering of implicit feedback, solved on the clients, Adam on the server.
+
+Ammad-ud-din, Ivannikova, Khan, Oyomno, Fu, Tan, Flanagan: Federated Collaborative Filtering for Privacy-Preserving
+Personalized Recommendation System (arXiv 2019).
+
+The round:
+1. The server deals the participating clients into groups of Theta and takes the groups one after the other.
+2. It sends V to a group.
+3. A client solves x_u = (V^T C_u V + lambda I)^-1 V^T C_u p_u from its own positives.
+4. It uploads -2 c_ui (p_ui - x_u v_i) x_u for every item of the catalogue.
+5. The server adds these up, adds 2 lambda v_i and takes a step of Adam with V.
+After the last round all clients get the final V and solve once more, so that they can recommend.
+
+Threat model: the server is honest but curious, and hardly anything is protected against it. Every row of an upload
+is a multiple of x_u; that of another item is 2 x_u v_i, that of a positive is not. The server knows V, so one
+upload tells it all positives of a client, and x_u.
+
+Symbols: X = user_factors, V = item_factors, alpha = confidence, lambda = regularization, Theta = clients_per_step,
+beta_1 and beta_2 = first_decay and second_decay of Adam.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.interactions import UserRows
+from hushrec.draws import Draws
+from hushrec.models.fcf import (
+    Factors,
+    PositiveClients,
+    PositiveModel,
+    Squares,
+    Weights,
+    initial_item_factors,
+    item_gradients,
+    solve_users,
+)
+from hushrec.privacy.denoising import draw_participants
+from hushrec.privacy.dense_sum import DenseSum
+from hushrec.protocol import (
+    NO_ONE,
+    Ask,
+    Cohort,
+    Collect,
+    Message,
+    Numbers,
+    Paper,
+    Ragged,
+    Reply,
+    Role,
+    Round,
+    System,
+    ragged,
+    shared,
+)
+from hushrec.settings import check, setting
+
+_TINY = 1e-8  # Adam's epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of FCF: those of the PTF-FedRec paper's comparison, as far as it gives them.
+
+    The comparison has 32 factors, 20 rounds with all clients, and Adam with 0.001. It does not give alpha, lambda,
+    Adam's decays and the start of V; these are chosen. The preset `tuned` has more and larger steps per round.
+    """
+
+    num_factors: int = setting(32, "length of the vectors")
+    num_rounds: int = setting(20, "rounds")
+    participation: float = setting(1.0, "share of clients that take part in a round")
+    clients_per_step: int = setting(0, "clients whose gradients make one step of the server (Theta); 0: all")
+    confidence: float = setting(4.0, "how much more a positive counts than another item (alpha)")
+    learning_rate: float = setting(0.001, "of Adam")
+    first_decay: float = setting(0.1, "of Adam's mean of gradients (beta_1)")
+    second_decay: float = setting(0.99, "of Adam's mean of squared gradients (beta_2)")
+    regularization: float = setting(1.0, "weight of the vectors' squared norms (lambda)")
+    initial_scale: float = setting(0.1, "items' vectors start uniformly within plus and minus this")
+
+    def __post_init__(self) -> None:
+        check(self.num_factors > 0, "--num-factors must be at least 1")
+        check(self.num_rounds > 0, "--num-rounds must be at least 1")
+        check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
+        check(self.clients_per_step >= 0, "--clients-per-step must be at least 1, or 0 for all")
+        check(0 <= self.confidence < float("inf"), "--confidence must not be below 0, and finite")
+        check(0 < self.learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
+        check(0 <= self.first_decay < 1, "--first-decay must be in [0, 1)")
+        check(0 <= self.second_decay < 1, "--second-decay must be in [0, 1)")
+        check(0 < self.regularization < float("inf"), "--regularization must be above 0 and finite")
+        check(0 < self.initial_scale < float("inf"), "--initial-scale must be above 0 and finite")
+
+    @property
+    def weights(self) -> Weights:
+        """What the loss weighs with."""
+        return Weights(self.confidence, self.regularization)
+
+
+@dataclass(frozen=True)
+class ItemFactors(Message):
+    """Reveals: the server's model."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+    item_factors: Factors = shared(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class ItemGradients(Message):
+    """Reveals: which items are the client's positives, and its vector."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+    gradients: Ragged = ragged(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class Settle(Message):
+    """Reveals: the server's final model."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+    item_factors: Factors = shared(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class Settled(Message):
+    """Reveals: nothing; the client has its final vector."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server knows between rounds."""
+
+    item_factors: Factors
+    means: Squares  # Adam's, of the gradients
+    squares: Squares  # Adam's, of the squared gradients
+    num_steps: NDArray[np.int64]  # a number: Adam's steps so far
+    num_clients: NDArray[np.int64]  # a number
+
+
+def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+    """The server before the first round."""
+    item_factors = initial_item_factors(num_items, config.num_factors, config.initial_scale, draws)
+    nothing = np.zeros(item_factors.shape)
+    return ServerState(item_factors, nothing, nothing.copy(), np.array(0), np.array(num_clients))
+
+
+def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, _draws: Draws) -> PositiveClients:
+    """The clients before the first round."""
+    user_factors = np.zeros((len(numbers), config.num_factors), np.float32)
+    item_factors = np.zeros((num_items, config.num_factors), np.float32)
+    return PositiveClients(rows.starts, rows.items, num_items, user_factors, item_factors)
+
+
+def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
+    """One round of the server: a step of Adam per group of clients."""
+    num_clients = int(state.num_clients)
+    for group in _groups(num_clients, round_number, config, draws):
+        uploads = DenseSum.zeros(state.item_factors.shape, num_summands=len(group))
+        answer = yield Ask(group, ItemFactors(state.item_factors), uploads)
+        if len(answer.came(group)):
+            state = _step(state, uploads.to_float(), config)
+    if round_number == config.num_rounds:
+        yield Ask(np.arange(num_clients, dtype=np.int32), Settle(state.item_factors), Collect())
+    return state
+
+
+def _groups(num_clients: int, round_number: int, config: Config, draws: Draws) -> list[Numbers]:
+    """The participants in groups of about Theta, each ascending; who is in which is drawn anew every round."""
+    clients = draw_participants(num_clients, config.participation, NO_ONE, round_number, draws)
+    dealt = draws.generator("groups", round_number).permutation(clients)
+    num_groups = ceil(len(clients) / (config.clients_per_step or len(clients)))
+    bounds = np.linspace(0, len(clients), num_groups + 1).astype(np.int64)
+    return [np.sort(dealt[first:last]) for first, last in pairwise(bounds)]
+
+
+def _step(state: ServerState, total: Squares, config: Config) -> ServerState:
+    """One step of Adam on the gradient of the loss."""
+    gradient = total + 2.0 * config.regularization * state.item_factors
+    num_steps = int(state.num_steps) + 1
+    means = config.first_decay * state.means + (1.0 - config.first_decay) * gradient
+    squares = config.second_decay * state.squares + (1.0 - config.second_decay) * gradient**2
+    mean = means / (1.0 - config.first_decay**num_steps)
+    size = np.sqrt(squares / (1.0 - config.second_decay**num_steps)) + _TINY
+    item_factors = (state.item_factors - config.learning_rate * mean / size).astype(np.float32)
+    return replace(state, item_factors=item_factors, means=means, squares=squares, num_steps=np.array(num_steps))
+
+
+def client_update(cohort: Cohort[PositiveClients], request: ItemFactors, config: Config, _draws: Draws) -> Reply:
+    """Solve for x_u and upload the gradients of all items."""
+    clients, rows, item_factors = cohort.private, cohort.rows, request.item_factors
+    user_factors = _solved(clients, rows, item_factors, config)
+    gradients = item_gradients(clients.starts, clients.items, rows, user_factors, item_factors, config.weights)
+    starts = np.arange(len(rows) + 1, dtype=np.int64) * len(item_factors)
+    return Reply(ItemGradients(Ragged(starts, gradients)))
+
+
+def client_settle(cohort: Cohort[PositiveClients], request: Settle, config: Config, _draws: Draws) -> Reply:
+    """Keep the final V, and solve for x_u with it."""
+    _solved(cohort.private, cohort.rows, request.item_factors, config)
+    cohort.private.item_factors[:] = request.item_factors
+    return Reply(Settled())
+
+
+def _solved(clients: PositiveClients, rows: NDArray[np.int64], item_factors: Factors, config: Config) -> Factors:
+    """x_u of the clients, which they keep."""
+    clients.check_fit(item_factors)
+    common = clients.common_for(item_factors)
+    user_factors = solve_users(clients.starts, clients.items, rows, item_factors, common, config.weights)
+    clients.user_factors[rows] = user_factors
+    return user_factors
+
+
+def model(
+    state: ServerState, clients: PositiveClients, config: Config, _rating_range: tuple[float, float] | None
+) -> PositiveModel:
+    """V, and every client's x_u as it solved it last."""
+    return PositiveModel(clients.user_factors, state.item_factors, config.weights)
+
+
+def own_model(
+    clients: PositiveClients, config: Config, _rating_range: tuple[float, float] | None
+) -> PositiveModel:
+    """What clients have after the last round: their own x_u, and V as it was sent to them."""
+    return PositiveModel(clients.user_factors, clients.item_factors, config.weights)
+
+
+def upload_bytes(clients: PositiveClients, config: Config) -> NDArray[np.int64]:
+    """Size of each client's upload: a row for every item, whatever its positives."""
+    return np.full(len(clients.user_factors), 4 * config.num_factors * clients.num_items, np.int64)
+
+
+PAPER = Paper(
+    title="Federated Collaborative Filtering for Privacy-Preserving Personalized Recommendation System",
+    authors="Muhammad Ammad-ud-din, Elena Ivannikova, Suleiman A. Khan, Were Oyomno, Qiang Fu, Kuan Eeik Tan, "
+    "Adrian Flanagan",
+    venue="arXiv",
+    year=2019,
+)
+
+SYSTEM = System(
+    name="fcf",
+    title="FCF: gradients of all items to the server, for implicit feedback",
+    paper=PAPER,
+    config=Config,
+    messages=(ItemFactors, ItemGradients, Settle, Settled),
+    init=init,
+    enrol=enrol,
+    round=server_round,
+    handlers={ItemFactors: client_update, Settle: client_settle},
+    model=model,
+    reply_bytes=upload_bytes,
+    learned=("user_factors", "item_factors"),
+    model_arrays=("item_factors",),
+    private_arrays=("user_factors",),
+    own_model=own_model,
+    feedback="implicit",
+    presets={"paper": {}, "tuned": {"clients_per_step": 100, "learning_rate": 0.01}},
+)

@@ -1,0 +1,86 @@
+"""LightGCN: the mean over neighbours' vectors, in one place, an upper bound without any privacy.
+
+He, Deng, Wang, Li, Zhang, Wang: LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation
+(SIGIR 2020), with the loss that PTF-FedRec's authors chose.
+
+The round: as NeuMF's, with this network. Outputs are the mean of E, A E, A^2 E, ..., where E = vectors of all
+users and items and A is the graph of what clients have, normalised. A pair's score is the sigmoid of the inner
+product of its outputs (head `product`, the paper), or of dense layers over both (head `mlp`, the code of
+PTF-FedRec's authors).
+
+Threat model: none. The server knows all items of all clients.
+
+Symbols: E = a part of `parameters`.
+"""
+
+# DEVIATION: binary cross-entropy over drawn items, as PTF-FedRec trains it; LightGCN's paper has a pairwise loss.
+
+from dataclasses import dataclass
+from typing import Literal
+
+from hushrec.models.server_model import ModelSettings
+from hushrec.protocol import Paper, System
+from hushrec.settings import check, setting
+from hushrec.systems import neumf
+from hushrec.systems.neumf import HandOver, Interactions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of LightGCN, with the values of PTF-FedRec's paper."""
+
+    num_factors: int = setting(32, "length of the vectors")
+    num_graph_layers: int = setting(3, "how far messages go")
+    head: Literal["mlp", "product"] = setting("product", "how a pair is scored: dense layers or inner product")
+    layers: tuple[int, int] = setting((32, 16), "units of the two dense layers, for the head mlp")
+    num_rounds: int = setting(60, "epochs")
+    learning_rate: float = setting(0.001, "of Adam")
+    batch_size: int = setting(1024, "samples per step of Adam")
+    num_negatives: int = setting(4, "items drawn in each round for each item of a client")
+
+    def __post_init__(self) -> None:
+        neumf.check_training(
+            self.num_factors, self.num_rounds, self.learning_rate, self.batch_size, self.num_negatives
+        )
+        check(self.num_graph_layers > 0, "--num-graph-layers must be at least 1")
+        check(min(self.layers) > 0, "--layers must be at least 1 each")
+
+    def model_settings(self) -> ModelSettings:
+        """The network, and how it is trained in a round."""
+        return ModelSettings(
+            model="lightgcn",
+            num_factors=self.num_factors,
+            layers=self.layers,
+            num_graph_layers=self.num_graph_layers,
+            head=self.head,
+            epochs=1,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            loss="mean",
+        )
+
+
+PAPER = Paper(
+    title="LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation",
+    authors="Xiangnan He, Kuan Deng, Xiang Wang, Yan Li, Yongdong Zhang, Meng Wang",
+    venue="SIGIR",
+    year=2020,
+)
+
+SYSTEM = System(
+    name="lightgcn",
+    title="LightGCN: all items in one place, means over their graph",
+    paper=PAPER,
+    config=Config,
+    messages=(HandOver, Interactions),
+    init=neumf.init,
+    enrol=neumf.enrol,
+    round=neumf.server_round,
+    handlers={HandOver: neumf.client_hand_over},
+    model=neumf.model,
+    reply_bytes=neumf.upload_bytes,
+    model_arrays=("parameters",),
+    server_ranks=True,
+    hands_over_data=True,
+    feedback="implicit",
+)

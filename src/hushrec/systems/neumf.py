@@ -1,0 +1,250 @@
+"""NeuMF: neural collaborative filtering in one place, an upper bound without any privacy.
+
+He, Liao, Zhang, Nie, Hu, Chua: Neural Collaborative Filtering (WWW 2017), with the layers that PTF-FedRec's
+authors chose: score = sigmoid(h . relu(W2 relu(W1 [u, v] + b1) + b2)).
+
+The round:
+1. In round 1 the clients hand their items to the server.
+2. The server draws items that a client does not have, `num_negatives` for each that it has.
+3. It trains one epoch on all of them: binary cross-entropy, Adam.
+
+Threat model: none. The server knows all items of all clients.
+
+Symbols: u, v = a row of `parameters` per user and per item, W, b, h = the rest of `parameters`.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.interactions import UserRows
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.models import server_model
+from hushrec.models.server_model import Learned, ModelSettings, NetworkScorer, Pairs
+from hushrec.protocol import (
+    Ask,
+    Cohort,
+    Collect,
+    Message,
+    Numbers,
+    Paper,
+    Ragged,
+    Reply,
+    Role,
+    Round,
+    System,
+    ragged,
+)
+from hushrec.settings import check, setting
+
+
+class Centralised(Protocol):
+    """What the round needs to know of a config."""
+
+    @property
+    def num_negatives(self) -> int:
+        """Per item that a client has."""
+
+    def model_settings(self) -> ModelSettings:
+        """The network, and how it is trained in a round."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of NeuMF, with the values of PTF-FedRec's paper."""
+
+    num_factors: int = setting(32, "length of the vectors")
+    layers: tuple[int, int] = setting((32, 16), "units of the two dense layers behind a pair's vectors")
+    num_rounds: int = setting(60, "epochs")
+    learning_rate: float = setting(0.001, "of Adam")
+    batch_size: int = setting(1024, "samples per step of Adam")
+    num_negatives: int = setting(4, "items drawn in each round for each item of a client")
+
+    def __post_init__(self) -> None:
+        check_training(self.num_factors, self.num_rounds, self.learning_rate, self.batch_size, self.num_negatives)
+        check(min(self.layers) > 0, "--layers must be at least 1 each")
+
+    def model_settings(self) -> ModelSettings:
+        """The network, and how it is trained in a round."""
+        return ModelSettings(
+            model="neumf",
+            num_factors=self.num_factors,
+            layers=self.layers,
+            epochs=1,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            loss="mean",
+        )
+
+
+def check_training(
+    num_factors: int, num_rounds: int, learning_rate: float, batch_size: int, num_negatives: int
+) -> None:
+    """Refuse what cannot be trained."""
+    check(num_factors > 0, "--num-factors must be at least 1")
+    check(num_rounds > 0, "--num-rounds must be at least 1")
+    check(0 < learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
+    check(batch_size > 0, "--batch-size must be at least 1")
+    check(num_negatives >= 0, "--num-negatives must not be below 0")
+
+
+@dataclass(frozen=True)
+class HandOver(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+
+
+@dataclass(frozen=True)
+class Interactions(Message):
+    """Reveals: everything, all items of the client."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+    items: Ragged = ragged(np.int32, low=0)
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server knows: all there is."""
+
+    parameters: NDArray[np.float32]
+    means: NDArray[np.float32]  # Adam's
+    squares: NDArray[np.float32]  # Adam's
+    num_steps: NDArray[np.int64]  # Adam's, 0-d
+    num_items: NDArray[np.int64]  # 0-d
+    starts: NDArray[np.int64]
+    items: NDArray[np.int32]
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Users and items."""
+        return len(self.starts) - 1, int(self.num_items)
+
+    @property
+    def learned(self) -> Learned:
+        """The model and Adam's state."""
+        return Learned(self.parameters, self.means, self.squares, self.num_steps)
+
+    def positives(self) -> Pairs:
+        """All that was handed over."""
+        users = np.repeat(np.arange(self.sizes[0], dtype=np.int32), np.diff(self.starts))
+        return Pairs(users, self.items, np.ones(len(users), np.float32))
+
+
+def init(num_clients: int, num_items: int, config: Centralised, draws: Draws) -> ServerState:
+    """The server before the first round."""
+    start = server_model.initial(config.model_settings(), num_clients, num_items, draws)
+    starts, items = np.zeros(num_clients + 1, np.int64), np.empty(0, np.int32)
+    arrays = (start.parameters, start.means, start.squares, start.num_steps)
+    return ServerState(*arrays, np.array(num_items, np.int64), starts, items)
+
+
+def enrol(_numbers: Numbers, rows: UserRows, _num_items: int, _config: Centralised, _draws: Draws) -> UserRows:
+    """The clients: they hold items and nothing else."""
+    return rows
+
+
+def server_round(state: ServerState, round_number: int, config: Centralised, draws: Draws) -> Round[ServerState]:
+    """One round of the server."""
+    if round_number == 1:
+        state = yield from _take_over(state)
+    settings, graph = config.model_settings(), state.positives()
+    samples = with_negatives(state, config.num_negatives, draws.generator("negatives", round_number))
+    learned = server_model.train(state.learned, settings, state.sizes, samples, graph, round_number, draws)
+    return replace(
+        state,
+        parameters=learned.parameters,
+        means=learned.means,
+        squares=learned.squares,
+        num_steps=learned.num_steps,
+    )
+
+
+def _take_over(state: ServerState) -> Round[ServerState]:
+    num_users, num_items = state.sizes
+    uploads = Collect()
+    yield Ask(np.arange(num_users, dtype=np.int32), HandOver(), uploads)
+    if not uploads.batches:
+        raise HushrecError("no client handed over its items; there is nothing to train on")
+    came = np.concatenate([numbers for numbers, _ in uploads.batches])
+    lengths = np.concatenate([message.items.lengths for _, message in uploads.batches])
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    items = Ragged(starts, np.concatenate([message.items.values for _, message in uploads.batches]))
+    num_positives = np.zeros(num_users, np.int64)
+    num_positives[came] = lengths
+    state = replace(
+        state,
+        starts=np.concatenate([[0], np.cumsum(num_positives)]),
+        items=items.take(np.argsort(came)).values,
+    )
+    state.positives().check_fit((num_users, num_items))
+    return state
+
+
+def with_negatives(state: ServerState, num_negatives: int, generator: np.random.Generator) -> Pairs:
+    """All positives and, for each, items that its user does not have: uniform among those, with repeats.
+
+    A rank r among a user's other items is the item r + k, where k of the user's items come before it. Of the
+    user's items p_0 < p_1 < ... that are those with p_j - j <= r.
+    """
+    positives, (_, num_items) = state.positives(), state.sizes
+    owned = np.diff(state.starts)
+    users = np.repeat(positives.users, num_negatives)
+    users = users[owned[users] < num_items]
+    ranks = (generator.random(len(users)) * (num_items - owned[users])).astype(np.int64)
+    gaps = state.items - (np.arange(len(state.items)) - state.starts[positives.users])
+    stride = num_items + 1
+    before = np.searchsorted(positives.users * np.int64(stride) + gaps, users * np.int64(stride) + ranks, "right")
+    items = (ranks + before - state.starts[users]).astype(np.int32)
+    return Pairs(
+        np.concatenate([positives.users, users]),
+        np.concatenate([positives.items, items]),
+        np.concatenate([positives.labels, np.zeros(len(users), np.float32)]),
+    )
+
+
+def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: Centralised, _draws: Draws) -> Reply:
+    """Send all items."""
+    held = Ragged(cohort.private.starts, cohort.private.items)
+    return Reply(Interactions(held.take(cohort.rows)))
+
+
+def model(
+    state: ServerState, _clients: UserRows, config: Centralised, _rating_range: tuple[float, float] | None
+) -> NetworkScorer:
+    """The server's network."""
+    return server_model.scorer(state.learned, config.model_settings(), state.sizes, state.positives())
+
+
+def upload_bytes(rows: UserRows, _config: Centralised) -> NDArray[np.int64]:
+    """Of each client."""
+    return 4 * np.diff(rows.starts)
+
+
+PAPER = Paper(
+    title="Neural Collaborative Filtering",
+    authors="Xiangnan He, Lizi Liao, Hanwang Zhang, Liqiang Nie, Xia Hu, Tat-Seng Chua",
+    venue="WWW",
+    year=2017,
+)
+
+SYSTEM = System(
+    name="neumf",
+    title="NeuMF: all items in one place, dense layers",
+    paper=PAPER,
+    config=Config,
+    messages=(HandOver, Interactions),
+    init=init,
+    enrol=enrol,
+    round=server_round,
+    handlers={HandOver: client_hand_over},
+    model=model,
+    reply_bytes=upload_bytes,
+    model_arrays=("parameters",),
+    server_ranks=True,
+    hands_over_data=True,
+    feedback="implicit",
+)

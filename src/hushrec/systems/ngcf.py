@@ -1,0 +1,82 @@
+"""NGCF: messages over the graph of users and items, in one place, an upper bound without any privacy.
+
+Wang, He, Wang, Feng, Chua: Neural Graph Collaborative Filtering (SIGIR 2019), with the loss and the layers that
+PTF-FedRec's authors chose.
+
+The round: as NeuMF's, with this network. E_0 = vectors of all users and items. In each graph layer S = A E and
+E = dropout(leaky_relu(S W1 + b1 + (E * S) W2 + b2)), where A is the graph of what clients have, normalised. A
+pair's score is the sigmoid of the inner products, summed over E_0 and the layers' rows of length 1.
+
+Threat model: none. The server knows all items of all clients.
+
+Symbols: E_0, W, b = parts of `parameters`.
+"""
+
+# DEVIATION: binary cross-entropy over drawn items, as PTF-FedRec trains it; NGCF's paper has a pairwise loss.
+
+from dataclasses import dataclass
+
+from hushrec.models.server_model import ModelSettings
+from hushrec.protocol import Paper, System
+from hushrec.settings import check, setting
+from hushrec.systems import neumf
+from hushrec.systems.neumf import HandOver, Interactions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of NGCF, with the values of PTF-FedRec's paper."""
+
+    num_factors: int = setting(32, "length of the vectors, in every layer")
+    num_graph_layers: int = setting(3, "how far messages go")
+    message_dropout: float = setting(0.1, "share of a message's numbers that are left out in training")
+    num_rounds: int = setting(60, "epochs")
+    learning_rate: float = setting(0.001, "of Adam")
+    batch_size: int = setting(1024, "samples per step of Adam")
+    num_negatives: int = setting(4, "items drawn in each round for each item of a client")
+
+    def __post_init__(self) -> None:
+        neumf.check_training(
+            self.num_factors, self.num_rounds, self.learning_rate, self.batch_size, self.num_negatives
+        )
+        check(self.num_graph_layers > 0, "--num-graph-layers must be at least 1")
+        check(0 <= self.message_dropout < 1, "--message-dropout must be in [0, 1)")
+
+    def model_settings(self) -> ModelSettings:
+        """The network, and how it is trained in a round."""
+        return ModelSettings(
+            model="ngcf",
+            num_factors=self.num_factors,
+            num_graph_layers=self.num_graph_layers,
+            message_dropout=self.message_dropout,
+            epochs=1,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            loss="mean",
+        )
+
+
+PAPER = Paper(
+    title="Neural Graph Collaborative Filtering",
+    authors="Xiang Wang, Xiangnan He, Meng Wang, Fuli Feng, Tat-Seng Chua",
+    venue="SIGIR",
+    year=2019,
+)
+
+SYSTEM = System(
+    name="ngcf",
+    title="NGCF: all items in one place, messages over their graph",
+    paper=PAPER,
+    config=Config,
+    messages=(HandOver, Interactions),
+    init=neumf.init,
+    enrol=neumf.enrol,
+    round=neumf.server_round,
+    handlers={HandOver: neumf.client_hand_over},
+    model=neumf.model,
+    reply_bytes=neumf.upload_bytes,
+    model_arrays=("parameters",),
+    server_ranks=True,
+    hands_over_data=True,
+    feedback="implicit",
+)

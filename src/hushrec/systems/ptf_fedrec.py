@@ -1,0 +1,358 @@
+"""PTF-FedRec: server and clients exchange predictions only, so that the server's model stays hidden too.
+
+Yuan, Yang, Qu, Nguyen, Li, Yin: Hide Your Model: A Parameter Transmission-free Federated Recommender System
+(ICDE 2024). Equation and line numbers are the paper's.
+
+The round (Algorithm 1):
+1. The server sends each client scored items that it chose for it (Eqs. 6, 9; from the second round on).
+2. A client trains its own model on its positives, its negatives and what it was sent (Eq. 3).
+3. It shows the scores of a sample of the items that it trained (Eqs. 4, 7), some of them swapped (Eq. 8).
+4. The server trains its model on what was shown in this round (Eq. 5); a graph model takes the shown scores as
+   weights of its edges.
+
+Threat model: the server is honest but curious; it gets lists of items with scores. The highest scores of a list
+are positives more often than not (top guess attack), and over the rounds positives are shown more often than
+negatives: a server that counts finds them. Swapping disturbs the scores, not the lists. Clients see the server's
+scores of a few items: nothing travels of its parameters, gradients or architecture, but whoever asks often enough,
+as many clients, can train a copy on its answers.
+
+Symbols: alpha = num_told, mu = confident_share, beta = least_beta to most_beta, gamma = least_gamma to most_gamma,
+lambda = swap_share, T = num_rounds, L = local_epochs, F_c = client_model, F_s = server_model.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.interactions import UserRows
+from hushrec.draws import Draws
+from hushrec.models import local, server_model
+from hushrec.models.dispersal import Dispersal, Strategy, disperse
+from hushrec.models.ensemble import Ensemble
+from hushrec.models.local import LocalClients, LocalModel, LocalSettings
+from hushrec.models.local_choice import by_item, own_slots, table_bytes, trained_slots
+from hushrec.models.server_model import Learned, ModelSettings
+from hushrec.models.shown import Shown, Uploads
+from hushrec.privacy.denoising import draw_participants
+from hushrec.privacy.scored_uploads import Sampling, TrainedItems, add_laplace, sample, swap
+from hushrec.protocol import (
+    NO_ONE,
+    Ask,
+    Cohort,
+    Message,
+    Numbers,
+    Paper,
+    Ragged,
+    Reply,
+    Role,
+    Round,
+    Scorer,
+    System,
+    ragged,
+)
+from hushrec.settings import check, setting
+
+ModelName = Literal["neumf", "ngcf", "lightgcn"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of PTF-FedRec, as the paper gives them; the preset `released` has those of the authors' code."""
+
+    client_model: ModelName = setting("neumf", "the clients' model (F_c)")
+    server_model: ModelName = setting(
+        "ngcf", "the server's model (F_s), which clients never learn", is_secret=True
+    )
+    defense: Literal["sampling+swapping", "sampling", "ldp", "none"] = setting(
+        "sampling+swapping", "what is done to an upload"
+    )
+    least_beta: float = setting(0.1, "least share of its positives that a client shows")
+    most_beta: float = setting(1.0, "largest share of its positives that a client shows")
+    least_gamma: float = setting(1.0, "least number of negatives shown per positive")
+    most_gamma: float = setting(4.0, "largest number of negatives shown per positive")
+    swap_share: float = setting(0.1, "share of the shown positives whose scores are swapped (lambda)")
+    laplace_scale: float = setting(0.3, "of the noise on scores, for --defense ldp")
+    num_told: int = setting(30, "items that the server tells a client (alpha)")
+    confident_share: float = setting(0.5, "share of these that are the most updated items (mu)", is_secret=True)
+    dispersal: Strategy = setting(
+        "confidence+hard", "how the server chooses; what is left out is drawn at random", is_secret=True
+    )
+    participation: float = setting(1.0, "share of clients that take part in a round")
+    num_rounds: int = setting(20, "rounds")
+    num_negatives: int = setting(4, "negatives per positive that a client trains on")
+    repeats: Literal["no", "yes"] = setting("no", "whether a client's negatives may repeat, drawn and shown")
+    memory: Literal["replace", "accumulate"] = setting("replace", "what becomes of what the server told before")
+    told_limit: Literal["none", "positives"] = setting(
+        "none", "whether a client drops what exceeds the number of its positives"
+    )
+    client_factors: int = setting(32, "length of the vectors of the clients' models")
+    client_layers: tuple[int, int] = setting((32, 16), "widths of the clients' dense layers")
+    client_graph_layers: int = setting(3, "graph layers of a client's NGCF or LightGCN")
+    client_learning_rate: float = setting(0.001, "of the clients' Adam")
+    client_batch: int = setting(64, "batch size of the clients")
+    local_epochs: int = setting(5, "epochs of a client in a round")
+    server_factors: int = setting(32, "length of the vectors of the server's model", is_secret=True)
+    server_layers: tuple[int, int] = setting((32, 16), "widths of the server's dense layers", is_secret=True)
+    server_graph_layers: int = setting(3, "graph layers of the server's NGCF or LightGCN", is_secret=True)
+    server_head: Literal["product", "mlp"] = setting("product", "how a LightGCN server scores", is_secret=True)
+    message_dropout: float = setting(0.1, "share of messages that NGCF drops in training", is_secret=True)
+    server_learning_rate: float = setting(0.001, "of the server's Adam", is_secret=True)
+    server_batch: int = setting(1024, "batch size of the server", is_secret=True)
+    server_epochs: int = setting(2, "epochs of the server in a round", is_secret=True)
+
+    def __post_init__(self) -> None:
+        for low, high in ((self.least_beta, self.most_beta), (self.least_gamma, self.most_gamma)):
+            check(
+                0 < low <= high,
+                "--least-beta and --least-gamma must be above 0 and at most --most-beta, --most-gamma",
+            )
+        check(self.most_beta <= 1, "--most-beta must be at most 1")
+        for name in ("swap_share", "confident_share"):
+            check(0 <= getattr(self, name) <= 1, f"--{name.replace('_', '-')} is not in [0, 1]")
+        check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
+        check(0 <= self.message_dropout < 1, "--message-dropout is not in [0, 1)")
+        check(self.laplace_scale > 0, "--laplace-scale must be above 0")
+        for name in ("client_learning_rate", "server_learning_rate"):
+            check(0 < getattr(self, name) < float("inf"), f"--{name.replace('_', '-')} must be above 0 and finite")
+        for name in _COUNTS:
+            check(getattr(self, name) > 0, f"--{name.replace('_', '-')} must be at least 1")
+        check(self.num_told >= 0, "--num-told must not be below 0")
+        for name in ("client_layers", "server_layers"):
+            check(min(getattr(self, name)) > 0, f"--{name.replace('_', '-')} must be at least 1 each")
+
+    def local_settings(self) -> LocalSettings:
+        """How clients learn."""
+        return LocalSettings(
+            model=self.client_model,
+            num_factors=self.client_factors,
+            layers=self.client_layers,
+            num_graph_layers=self.client_graph_layers,
+            epochs=self.local_epochs,
+            batch_size=self.client_batch,
+            learning_rate=self.client_learning_rate,
+        )
+
+    def server_settings(self) -> ModelSettings:
+        """How the server learns."""
+        return ModelSettings(
+            model=self.server_model,
+            num_factors=self.server_factors,
+            layers=self.server_layers,
+            num_graph_layers=self.server_graph_layers,
+            message_dropout=self.message_dropout,
+            head=self.server_head,
+            epochs=self.server_epochs,
+            batch_size=self.server_batch,
+            learning_rate=self.server_learning_rate,
+            # DEVIATION: Eqs. 3 and 5 sum over a batch; clients average, as in the authors' code. Adam's steps do
+            # not depend on it, but for its epsilon.
+            loss="sum",
+        )
+
+
+_COUNTS = (
+    "num_rounds", "num_negatives", "client_factors", "client_graph_layers", "client_batch", "local_epochs",
+    "server_factors", "server_graph_layers", "server_batch", "server_epochs",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Told(Message):
+    """Reveals: the server's scores of a few items for this client, nothing else of its model."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+    items: Ragged = ragged(np.int32, low=0)
+    scores: Ragged = ragged(np.float32, low=0, high=1)
+
+
+@dataclass(frozen=True)
+class Predictions(Message):
+    """Reveals: a list of items, positives among them, with the scores that the client's model gives them."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+    items: Ragged = ragged(np.int32, low=0)
+    scores: Ragged = ragged(np.float32, low=0, high=1)
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server knows: its model with Adam's state, and the last upload of each client."""
+
+    parameters: NDArray[np.float32]
+    means: NDArray[np.float32]
+    squares: NDArray[np.float32]
+    num_steps: NDArray[np.int64]
+    num_updates: NDArray[np.int64]  # of each item
+    shown_starts: NDArray[np.int64]  # per client: its last upload
+    shown_items: NDArray[np.int32]
+    shown_scores: NDArray[np.float32]
+
+    @property
+    def learned(self) -> Learned:
+        """The model."""
+        return Learned(self.parameters, self.means, self.squares, self.num_steps)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Number of clients and of items."""
+        return len(self.shown_starts) - 1, len(self.num_updates)
+
+    @property
+    def last_uploads(self) -> Shown:
+        """What clients showed last."""
+        return Shown(Ragged(self.shown_starts, self.shown_items), Ragged(self.shown_starts, self.shown_scores))
+
+    @classmethod
+    def of(cls, learned: Learned, num_updates: NDArray[np.int64], shown: Shown) -> "ServerState":
+        """All of it as arrays."""
+        starts, items, scores = shown.items.starts, shown.items.values, shown.scores.values
+        model = (learned.parameters, learned.means, learned.squares, learned.num_steps)
+        return cls(*model, num_updates, starts, items, scores)
+
+
+def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+    """The server before the first round."""
+    learned = server_model.initial(config.server_settings(), num_clients, num_items, draws)
+    return ServerState.of(learned, np.zeros(num_items, np.int64), Shown.nothing(num_clients))
+
+
+def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draws: Draws) -> LocalClients:
+    """The clients before the first round: their negatives are drawn, once for the whole run."""
+    num_positives = np.diff(rows.starts)
+    most_told = np.minimum(config.num_told, num_positives) if config.told_limit == "positives" else config.num_told
+    most = np.broadcast_to(most_told * (config.num_rounds - 1), num_positives.shape).astype(np.int64)
+    has_repeats = config.repeats == "yes"
+    return local.enrol(
+        numbers, rows, num_items, config.local_settings(), config.num_negatives, has_repeats, most, draws
+    )
+
+
+def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
+    """One round of the server."""
+    num_clients, num_items = state.sizes
+    clients = draw_participants(num_clients, config.participation, NO_ONE, round_number, draws)
+    uploads = Uploads(num_items)
+    yield Ask(clients, _told(state, clients, round_number, config, draws), uploads)  # lines 5-8
+    if not uploads.batches:
+        return state
+    samples = uploads.pairs()
+    # DEVIATION: a client that sat out a round keeps the edges of its last upload; the paper's rounds have all.
+    shown = state.last_uploads.updated(samples, np.concatenate(uploads.numbers))
+    learned = server_model.train(
+        state.learned, config.server_settings(), state.sizes, samples, shown.pairs(), round_number, draws
+    )  # line 11, Eq. 5
+    num_updates = state.num_updates + np.bincount(samples.items, minlength=num_items)
+    return ServerState.of(learned, num_updates, shown)
+
+
+def _told(state: ServerState, clients: Numbers, round_number: int, config: Config, draws: Draws) -> Told:
+    """Line 12 of the round before: what each client is sent."""
+    if not len(state.shown_items) or config.num_told == 0:
+        nothing = Shown.nothing(len(clients))
+        return Told(nothing.items, nothing.scores)
+    uploaded = state.last_uploads.items.take(clients.astype(np.int64))
+    how = Dispersal(config.num_told, config.confident_share, config.dispersal)
+    scorer = model(state, None, config, None)
+    return Told(*disperse(scorer, clients, uploaded, state.num_updates, how, round_number, draws))
+
+
+def client_update(cohort: Cohort[LocalClients], request: Told, config: Config, draws: Draws) -> Reply:
+    """Lines 14-17: train, then show the scores of some items."""
+    clients, rows, numbers = cohort.private, cohort.rows, cohort.numbers
+    settings, round_number = config.local_settings(), cohort.round_number
+    is_new = clients.trained_round[rows] < round_number  # else the same ask came again
+    if is_new.any():
+        told = request.take(np.flatnonzero(is_new))
+        items, scores = told.items, told.scores
+        if config.told_limit == "positives":
+            # DEVIATION: in the authors' code the server cuts, and so must know how many positives a client has.
+            most = clients.num_positives[rows[is_new]]
+            items, scores = items.at_most(most), scores.at_most(most)
+        keeps = config.memory == "accumulate"
+        local.receive(clients, rows[is_new], items, scores, keeps, settings, numbers[is_new], draws)
+        local.train(clients, rows[is_new], numbers[is_new], round_number, settings, draws)
+    num_positives = clients.num_positives[rows]
+    slots = _shown_slots(clients, rows, numbers, round_number, config, draws)
+    found = local.predict_slots(clients, rows, slots, settings)
+    if config.defense == "sampling+swapping":
+        found = swap(slots, found, num_positives, config.swap_share)
+    elif config.defense == "ldp":
+        found = add_laplace(slots, found, numbers, round_number, config.laplace_scale, draws)
+    return Reply(Predictions(*by_item(clients, rows, slots, found)))
+
+
+def _shown_slots(
+    clients: LocalClients,
+    rows: NDArray[np.int64],
+    numbers: Numbers,
+    round_number: int,
+    config: Config,
+    draws: Draws,
+) -> Ragged:
+    """All own samples, or a sample of the distinct items that were trained this round."""
+    if config.defense in ("none", "ldp"):
+        return own_slots(clients, rows)
+    sampling = Sampling(
+        config.least_beta, config.most_beta, config.least_gamma, config.most_gamma, config.repeats == "yes"
+    )
+    trained = TrainedItems(trained_slots(clients, rows), clients.num_positives[rows])
+    return sample(trained, numbers, round_number, sampling, draws)
+
+
+def model(state: ServerState, _clients: LocalClients | None, config: Config, _rating_range: object) -> Scorer:
+    """The server's model."""
+    return server_model.scorer(state.learned, config.server_settings(), state.sizes, state.last_uploads.pairs())
+
+
+def own_model(clients: LocalClients, config: Config, _rating_range: object) -> LocalModel:
+    """What each client can use alone."""
+    return LocalModel(clients, config.local_settings())
+
+
+def more_models(state: ServerState, clients: LocalClients, config: Config) -> dict[str, Scorer]:
+    """What the authors' code measures as well."""
+    server, own = model(state, clients, config, None), own_model(clients, config, None)
+    return {"client": own, "ensemble": Ensemble(server, own)}
+
+
+PAPER = Paper(
+    title="Hide Your Model: A Parameter Transmission-free Federated Recommender System",
+    authors="Wei Yuan, Chaoqun Yang, Liang Qu, Quoc Viet Hung Nguyen, Jianxin Li, Hongzhi Yin",
+    venue="ICDE",
+    year=2024,
+)
+
+# Where the authors' code differs from their paper.
+RELEASED = {
+    "client_factors": 16,
+    "client_learning_rate": 0.01,
+    "client_batch": 256,
+    "repeats": "yes",
+    "memory": "accumulate",
+    "told_limit": "positives",
+    "server_head": "mlp",
+}
+
+SYSTEM = System(
+    name="ptf-fedrec",
+    title="PTF-FedRec: predictions instead of parameters, the server's model stays hidden",
+    paper=PAPER,
+    config=Config,
+    messages=(Told, Predictions),
+    init=init,
+    enrol=enrol,
+    round=server_round,
+    handlers={Told: client_update},
+    model=model,
+    reply_bytes=lambda clients, _config: table_bytes(clients),
+    learned=local.LEARNED,
+    model_arrays=("parameters",),
+    private_arrays=("weights", "used_rows"),
+    own_model=own_model,
+    server_ranks=True,
+    more_models=more_models,
+    feedback="implicit",
+    presets={"paper": {}, "released": RELEASED},
+)
