@@ -147,9 +147,8 @@ class Message:
                 return slices.lengths
         return np.empty(0, np.int64)
 
-    @property
-    def absent_bytes(self) -> int:
-        """Bytes per party that the real thing would carry beyond this stand-in; they are counted as sent."""
+    def absent_bytes(self, num_parties: int) -> int:
+        """Bytes that the real thing would carry beyond this stand-in, for all parties; they count as sent."""
         return 0
 
     @property

@@ -167,9 +167,9 @@ def test_received_items_are_appended_or_replace_the_last() -> None:
 
 def test_a_received_item_begins_with_the_vector_it_would_have_had() -> None:
     clients = clients_at_start()
-    before = LocalModel(clients, NUMBERS, NEUMF, DRAWS).score(np.arange(4, dtype=np.int32))
+    before = LocalModel(clients, NEUMF).score(np.arange(4, dtype=np.int32))
     send(clients)
-    after = LocalModel(clients, NUMBERS, NEUMF, DRAWS).score(np.arange(4, dtype=np.int32))
+    after = LocalModel(clients, NEUMF).score(np.arange(4, dtype=np.int32))
     np.testing.assert_array_equal(before, after)
 
 
@@ -290,7 +290,7 @@ def test_the_model_ranks_all_items(settings: LocalSettings) -> None:
     scores = Ragged(everything.starts, np.zeros(len(everything.values), np.float32))
     receive(full, EVERY, everything, scores, True, settings, NUMBERS, DRAWS)
     assert full.num_slots.tolist() == [NUM_ITEMS] * 4
-    model = LocalModel(clients, NUMBERS, settings, DRAWS)
+    model = LocalModel(clients, settings)
     users = np.array([2, 0, 3], np.int32)
     ranked = model.score(users)
     for place, user in enumerate(users):

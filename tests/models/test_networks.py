@@ -7,7 +7,7 @@ import pytest
 
 from hushrec.draws import Draws
 from hushrec.models.networks import Batch, Network, Shape, build_network
-from hushrec.models.networks_graph import Graph, normalised_graph, propagate
+from hushrec.models.networks_graph import Graph, normalised_graph, propagate, spread
 from hushrec.models.networks_layers import adam_step
 from hushrec.models.server_model import ModelSettings, initial
 
@@ -125,17 +125,25 @@ def test_a_sum_of_weights_below_zero_counts_as_no_edge() -> None:
     assert sorted(weights.tolist()) == [0.0, 0.0, 1.0, 1.0]
 
 
+@pytest.mark.parametrize("nodes", [[0], [0, 3, 9, 15], list(range(14))])
+def test_spreading_some_rows_is_the_product_with_the_others_zero(nodes: list[int]) -> None:
+    vectors = np.random.default_rng(0).normal(size=(NUM_USERS + NUM_ITEMS, NUM_FACTORS)).astype(np.float32)
+    out = np.ones_like(vectors)
+    spread(graph(), vectors[nodes], np.array(nodes), out)
+    np.testing.assert_allclose(out, 1 + DENSE[:, nodes] @ vectors[nodes], rtol=1e-5, atol=1e-6)
+
+
 def test_propagation_is_the_matrix_product() -> None:
     vectors = np.random.default_rng(0).normal(size=(2, NUM_USERS + NUM_ITEMS, NUM_FACTORS)).astype(np.float32)
     out = np.empty_like(vectors[0])
-    propagate(graph(), vectors[0], vectors[1], out, 0.25)
+    propagate(graph(), vectors[0], vectors[1], np.arange(len(out)), out, 0.25)
     np.testing.assert_allclose(out, (vectors[1] + DENSE @ vectors[0]) / 4, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("model", "head"), CASES)
 def test_outputs_equal_the_dense_formulas(model: str, head: str) -> None:
     network, shape, weights, _ = network_of(model, head)
-    network.encoder.forward(None)
+    network.encoder.forward(np.arange(NUM_USERS + NUM_ITEMS), None)
     expected = dense_outputs(shape, doubles(shape, weights)[1])
     assert len(network.encoder.outputs) == len(expected)
     for ours, theirs in zip(network.encoder.outputs, expected, strict=True):
@@ -150,11 +158,12 @@ def test_gradients_equal_autograd(model: str, head: str, dropout: float) -> None
     samples = batch()
     for seed in (1, 2):
         gradients.fill(0)
-        network.encoder.forward(np.random.SFC64(seed))
+        nodes = np.unique(np.concatenate([samples.users, samples.items])).astype(np.int64)
+        network.encoder.forward(nodes, np.random.SFC64(seed))
         network.head.add_gradients(network.encoder, samples, 0.5)
-        network.encoder.backward()
+        network.encoder.backward(nodes)
         leaf, views = doubles(shape, weights)
-        outputs = dense_outputs(shape, views, dropped(shape, dropout, seed) if model == "ngcf" else None)
+        outputs = dense_outputs(shape, views, dropped(shape, dropout, seed, nodes) if model == "ngcf" else None)
         users, items = torch.from_numpy(samples.users).long(), torch.from_numpy(samples.items).long()
         logits = dense_logits(shape, views, outputs, users, items)
         labels = torch.from_numpy(samples.labels).double()
@@ -166,13 +175,17 @@ def test_gradients_equal_autograd(model: str, head: str, dropout: float) -> None
         np.testing.assert_allclose(gradients, expected, rtol=2e-4, atol=2e-6)
 
 
-def dropped(shape: Shape, share: float, seed: int) -> list[np.ndarray]:
-    """What each layer's messages are multiplied with."""
-    bits, size = np.random.SFC64(seed), shape.num_nodes * NUM_FACTORS
-    if share == 0:
-        return [np.ones((shape.num_nodes, NUM_FACTORS))] * shape.num_graph_layers
-    words = [bits.random_raw(size // 4).view(np.uint16) for _ in range(shape.num_graph_layers)]
-    return [np.where(one < round(share * 2**16), 0, 1 / (1 - share)).reshape(-1, NUM_FACTORS) for one in words]
+def dropped(shape: Shape, share: float, seed: int, nodes: np.ndarray) -> list[np.ndarray]:
+    """What each layer's messages are multiplied with; in the last layer only for the nodes that are asked for."""
+    bits, factors = np.random.SFC64(seed), []
+    for layer in range(shape.num_graph_layers):
+        rows = nodes if layer == shape.num_graph_layers - 1 else np.arange(shape.num_nodes)
+        size = len(rows) * NUM_FACTORS
+        drawn = bits.random_raw(-(-size // 4)).view(np.uint16)[:size].reshape(-1, NUM_FACTORS)
+        factor = np.ones((shape.num_nodes, NUM_FACTORS))
+        factor[rows] = np.where(drawn < round(share * 2**16), 0, 1 / (1 - share))
+        factors.append(factor)
+    return factors
 
 
 def test_dropout_takes_its_share_and_keeps_the_mean() -> None:
@@ -183,7 +196,7 @@ def test_dropout_takes_its_share_and_keeps_the_mean() -> None:
     users, items = np.arange(400, dtype=np.int32), np.arange(400, dtype=np.int32)
     edges = normalised_graph(users, items, np.ones(400, np.float32), (400, 600))
     network = build_network(shape, weights, np.zeros_like(weights), edges, 0.1)
-    network.encoder.forward(np.random.SFC64(0))
+    network.encoder.forward(np.arange(1000), np.random.SFC64(0))
     messages = np.array([layer.messages for layer in network.encoder._layers])
     num_zero, size = int((messages == 0).sum()), messages.size
     assert abs(num_zero - 0.1 * size) < 5 * np.sqrt(0.09 * size)
@@ -192,7 +205,7 @@ def test_dropout_takes_its_share_and_keeps_the_mean() -> None:
 @pytest.mark.parametrize(("model", "head"), CASES)
 def test_logits_of_all_pairs_equal_the_dense_formulas(model: str, head: str) -> None:
     network, shape, weights, _ = network_of(model, head)
-    network.encoder.forward(None)
+    network.encoder.forward(np.arange(NUM_USERS + NUM_ITEMS), None)
     outputs = np.concatenate(list(network.encoder.outputs), axis=1)
     ours = network.head.logits(outputs[:NUM_USERS], outputs[NUM_USERS:])
     views = doubles(shape, weights)[1]

@@ -110,7 +110,7 @@ def test_a_planted_checkerboards_withheld_item_is_ranked_first(model: str, head:
     samples = Pairs(users, items, (users % 2 == items % 2).astype(np.float32))
     has = samples.labels == 1
     graph = Pairs(users[has], items[has], samples.labels[has])
-    chosen, sizes = settings(model, head, layers=(6, 6), epochs=60, learning_rate=0.02), (num_users, num_items)
+    chosen, sizes = settings(model, head, layers=(6, 6), epochs=40, batch_size=32, learning_rate=0.02), (40, 20)
     learned = train(initial(chosen, *sizes, Draws(0)), chosen, sizes, samples, graph, 1, Draws(0))
     scores = scorer(learned, chosen, sizes, graph).score(np.arange(num_users, dtype=np.int32))
     scores[users[has], items[has]] = -1

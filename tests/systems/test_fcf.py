@@ -8,6 +8,9 @@ from hushrec.errors import HushrecError
 from hushrec.systems import fcf
 
 from .positive_runs import Finished, Positives, assert_same, checkerboard, positives, run, some_positives
+from .runs import digest
+
+GOLDEN = "561e7d89eb7f32fa74274a2b2b28402a4c33ba2ea47c3e2b1e36a6016b7167fb"
 
 
 def fit(data: Positives, **options: Any) -> Finished:
@@ -62,6 +65,10 @@ def test_threads_and_cohorts_do_not_matter() -> None:
         finished = fit(data, threads=threads, cohort_size=cohort_size)
         assert_same(finished, expected)
         assert finished.transcript.tallies == expected.transcript.tallies
+
+
+def test_golden_transcript() -> None:
+    assert digest(fit(some_positives(6, 20), num_factors=3, num_rounds=2)) == GOLDEN
 
 
 def test_another_seed_gives_another_run() -> None:

@@ -1,17 +1,26 @@
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models.fedmf import to_fixed
+from hushrec.privacy import homomorphic
 from hushrec.privacy.exact_sum import DivergedError
-from hushrec.privacy.homomorphic import BfvAdder
+from hushrec.privacy.homomorphic import BfvAdder, PaillierKey
+from hushrec.runtime.checkpoint import Progress
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import Job, run_job
 from hushrec.systems import fedmf
 
 from .positive_runs import Finished, Positives, assert_same, positives, run, some_positives
+from .runs import digest
+
+GOLDEN = "57eb7d472e2ebb83092aaaac3fc49e18271ad71e5606271725768dfc5e45832f"
 
 
 def fit(data: Positives, **options: Any) -> Finished:
@@ -59,11 +68,27 @@ def test_bfv_gives_the_same_model_as_no_encryption(variant: str) -> None:
     assert_same(fit(data, **values, encryption="bfv"), fit(data, **values))
 
 
-def test_paillier_gives_the_same_model_as_no_encryption() -> None:
-    data, values = positives([[0, 5], [16]], 17), {"num_factors": 4, "num_rounds": 2, "num_negatives": 1}
-    plain = fit(data, **values)
-    for variant in ("full", "part"):
-        assert_same(fit(data, **values, encryption="paillier", variant=variant), plain)
+@pytest.fixture
+def short_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of Paillier that is too short to be safe, to spare time; 15 numbers per ciphertext."""
+    key = PaillierKey.from_seed(Draws(0).key("fedmf-key"), bits=512)
+    monkeypatch.setattr(homomorphic, "_paillier_key", lambda *_seed: key)
+
+
+@pytest.mark.usefixtures("short_key")
+@pytest.mark.parametrize("variant", ["full", "part"])
+def test_paillier_gives_the_same_model_as_no_encryption(variant: str) -> None:
+    data, values = positives([[0, 5], [16], []], 17), {"num_factors": 4, "num_rounds": 2, "num_negatives": 1}
+    encrypted = fit(data, **values, encryption="paillier", variant=variant, cohort_size=100)
+    assert_same(encrypted, fit(data, **values))
+    lengths = encrypted.sent(fedmf.EncryptedSteps)[0].message.places.lengths
+    assert (lengths < 5).all() if variant == "part" else (lengths == 5).all()
+
+
+@pytest.mark.slow
+def test_paillier_with_a_key_of_full_length() -> None:
+    data, values = positives([[0, 5], [16]], 17), {"num_factors": 4, "num_rounds": 2}
+    assert_same(fit(data, **values, encryption="paillier"), fit(data, **values))
 
 
 def test_part_sends_the_blocks_of_listed_items_only() -> None:
@@ -116,6 +141,10 @@ def test_threads_and_cohorts_do_not_matter() -> None:
     assert_same(fit(data, **small, threads=2, cohort_size=3), fit(data, num_rounds=2))
 
 
+def test_golden_transcript() -> None:
+    assert digest(fit(some_positives(6, 20), num_factors=3, num_rounds=2)) == GOLDEN
+
+
 def test_negatives_are_drawn_anew_and_are_no_positives() -> None:
     data = some_positives(num_items=90)
     finished = fit(data, num_rounds=2, num_negatives=2, cohort_size=100)
@@ -153,6 +182,26 @@ def test_lost_clients_do_not_count() -> None:
     lost = fit(data, num_factors=20, losses=lambda _round, _request, to: to == 7)
     alone = fit(positives([[0, 5], [10], [299], [1, 298], [], [7, 8, 9], [250]], 300), num_factors=20)
     np.testing.assert_array_equal(lost.scorer.item_factors, alone.scorer.item_factors)
+
+
+@pytest.mark.parametrize("encryption", ["bfv", "none"])
+def test_resumed_is_as_if_never_interrupted(encryption: str, tmp_path: Path) -> None:
+    """After 2 of 3 rounds all goes to disk; a fresh start, with the key from its seed, goes on from there."""
+    data = synthetic(8, 300, 40)
+    config = fedmf.SYSTEM.configure({"encryption": encryption, "num_factors": 20, "num_rounds": 3})
+    job, options, path = Job(fedmf.SYSTEM, config, 0, data), RuntimeOptions(threads=1), tmp_path / "state.npz"
+
+    def stop(progress: Progress) -> None:
+        if progress.round_number == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(job, options, path, stop)
+    resumed, whole = run_job(job, options, path), run_job(job, options)
+    assert resumed.round_number == 3
+    np.testing.assert_array_equal(resumed.private.user_factors, whole.private.user_factors)
+    np.testing.assert_array_equal(resumed.private.item_factors, whole.private.item_factors)
+    assert resumed.transcript.tallies == whole.transcript.tallies
 
 
 def test_another_key_is_noticed() -> None:

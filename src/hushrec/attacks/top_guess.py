@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.attacks.scoreboard import Attack, Outcome
+from hushrec.attacks.uploads import Pairs, clients_of, is_own, listed, lists
 from hushrec.data import Interactions
-from hushrec.protocol import Message, Ragged, Recorded, Role
+from hushrec.protocol import Recorded, Role
 
 POSITIVE_SHARE = 0.2
-_ROW_STRIDE = np.int64(1) << 31  # (client, item) as one sortable number
 
 
 @dataclass(frozen=True)
@@ -23,18 +24,18 @@ class Guesses:
     """Who showed what, and which of it is guessed to be positive."""
 
     clients: NDArray[np.int64]  # who uploaded, ascending
-    pairs: NDArray[np.int64]  # distinct uploaded (client, item) as keys, by client
+    pairs: Pairs  # distinct uploaded (client, item), by client
     is_guess: NDArray[np.bool_]  # of each pair
 
 
 def guess_positives(seen: Sequence[Recorded], positive_share: float = POSITIVE_SHARE) -> Guesses:
     """The best share of each client's upload, at least one item."""
-    keys, scores, rows = _uploads(seen)
+    rows, scores = listed(seen, with_scores=True)
     # Of a repeated item the last score counts.
-    pairs, from_end = np.unique(keys[::-1], return_index=True)
-    best = np.lexsort((-scores[::-1][from_end], pairs // _ROW_STRIDE))
-    clients, num_pairs = np.unique(pairs // _ROW_STRIDE, return_counts=True)
-    num_rows = np.bincount(rows, minlength=int(clients.max(initial=-1)) + 1)[clients]
+    pairs, from_end = np.unique(rows[::-1], return_index=True)
+    best = np.lexsort((-scores[::-1][from_end], clients_of(pairs)))
+    clients, num_pairs = np.unique(clients_of(pairs), return_counts=True)
+    _, num_rows = np.unique(clients_of(rows), return_counts=True)
     num_guesses = np.maximum((positive_share * num_rows).astype(np.int64), 1)
     rank = np.arange(len(pairs)) - np.repeat(np.cumsum(num_pairs) - num_pairs, num_pairs)
     is_guess = np.zeros(len(pairs), np.bool_)
@@ -42,47 +43,39 @@ def guess_positives(seen: Sequence[Recorded], positive_share: float = POSITIVE_S
     return Guesses(clients, pairs, is_guess)
 
 
-def _uploads(
-    seen: Sequence[Recorded],
-) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
-    """(client, item), score and client of every uploaded row."""
-    uploads = [one for one in seen if _is_scored_upload(one)]
-    if not uploads:
-        return np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int64)
-    rows = np.concatenate([np.repeat(one.numbers.astype(np.int64), one.message.lengths) for one in uploads])
-    items = np.concatenate([_column(one.message, "items").values for one in uploads])
-    scores = np.concatenate([_column(one.message, "scores").values for one in uploads])
-    return rows * _ROW_STRIDE + items, scores, rows
+def judge(guesses: Guesses, train: Interactions) -> Outcome:
+    """F1 of each client that uploaded; its recall counts all its positives, shown or not.
 
-
-def _column(message: Message, name: str) -> Ragged:
-    column: Ragged = getattr(message, name)
-    return column
-
-
-def _is_scored_upload(sent: Recorded) -> bool:
-    kinds = {kind.name: kind.layout for kind in sent.message.kinds()}
-    is_scored = kinds.get("items") == kinds.get("scores") == "ragged"
-    return is_scored and type(sent.message).sender == Role.CLIENT
-
-
-def f1_of_clients(guesses: Guesses, train: Interactions) -> NDArray[np.float64]:
-    """F1 of each client that uploaded; its recall counts all its positives, shown or not."""
-    owners = np.searchsorted(guesses.clients, guesses.pairs // _ROW_STRIDE)
-    hits = guesses.is_guess & is_positive(guesses, train)
-    num_hits = np.bincount(owners, hits, len(guesses.clients))
-    num_guesses = np.bincount(owners, guesses.is_guess, len(guesses.clients))
+    Chance: the expected F1 of as many guesses at random among the items of the same upload.
+    """
+    size = len(guesses.clients)
+    owners = np.searchsorted(guesses.clients, clients_of(guesses.pairs))
+    is_positive = is_own(guesses.pairs, train)
+    num_guesses, num_hits, num_shown, num_shown_positives = (
+        np.bincount(owners, weights, size)
+        for weights in (guesses.is_guess, guesses.is_guess & is_positive, None, is_positive)
+    )
     num_positives = np.bincount(train.users, minlength=train.num_users)[guesses.clients]
-    f1: NDArray[np.float64] = 2 * num_hits / np.maximum(num_guesses + num_positives, 1)
-    return f1
-
-
-def is_positive(guesses: Guesses, train: Interactions) -> NDArray[np.bool_]:
-    """The truth about each uploaded pair."""
-    return np.isin(guesses.pairs, train.users.astype(np.int64) * _ROW_STRIDE + train.items)
+    share = num_shown_positives / np.maximum(num_shown, 1)
+    both = np.maximum(num_guesses + num_positives, 1)
+    return Outcome(guesses.clients, 2 * num_hits / both, 2 * num_guesses * share / both)
 
 
 def top_guess_f1(seen: Sequence[Recorded], train: Interactions) -> float:
-    """Mean F1 over the clients that uploaded; 0 if none did."""
-    f1 = f1_of_clients(guess_positives(seen), train)
-    return float(f1.mean()) if len(f1) else 0.0
+    """Mean F1 over the clients that uploaded in a round; 0 if none did."""
+    scores = judge(guess_positives(seen), train).scores
+    return float(scores.mean()) if len(scores) else 0.0
+
+
+ATTACK = Attack(
+    name="top guess",
+    role=Role.SERVER,
+    guesses="a user's items, as the best-scored fifth of one upload",
+    measure="F1",
+    sentence="Taking the best-scored fifth of one upload for the user's own items gives an F1 of {score:.2f}; "
+    "as many blind guesses from the same upload give {chance:.2f}.",
+    reads=lambda message_type: lists(message_type, "scores"),
+    look=lambda _before, seen: guess_positives(seen),
+    judge=judge,
+    sums_up=False,
+)

@@ -55,8 +55,8 @@ class Table:
 
     def presets_of(self, row: Row) -> list[str]:
         """With which presets a row is run; an empty name stands for the row's settings alone."""
-        has_presets = bool(system_named(row.system).presets) and "preset" not in row.config
-        return self.presets if self.presets and has_presets else [""]
+        has_them = set(self.presets) <= set(system_named(row.system).presets)
+        return self.presets if self.presets and has_them and "preset" not in row.config else [""]
 
 
 @cache

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data.interactions import UserRows
-from hushrec.draws import BLOCK_WORDS, Draws, chacha_block
+from hushrec.draws import BLOCK_WORDS, Draws, Key, chacha_block
 from hushrec.errors import HushrecError
 from hushrec.models.local_training import complete_tables, score_slots, train_rows
 from hushrec.models.local_values import LocalSettings, initial_row, initial_weights, row_words
@@ -41,6 +41,7 @@ LEARNED = (
     "weight_squares",
     "num_steps",
     "trained_round",
+    "row_key",
 )
 
 
@@ -79,6 +80,8 @@ class LocalClients:
     num_samples: NDArray[np.int32]  # in use
     num_own_samples: NDArray[np.int32]  # positives and negatives
     trained_round: NDArray[np.int32]  # the last one, 0 before
+    numbers: NDArray[np.int32]  # who they are in the run
+    row_key: Key  # of the first values of item vectors
 
     used_slot_items = _packed("slot_items")
     used_rows = _packed("rows")
@@ -184,6 +187,8 @@ def enrol(
         num_samples=num_own.astype(np.int32),
         num_own_samples=num_own.astype(np.int32),
         trained_round=np.zeros(num_clients, np.int32),
+        numbers=numbers,
+        row_key=draws.key("local-rows").copy(),
     )
     keys = draws.key("local-negatives"), draws.key("local-rows")
     samples = clients.sample_starts, clients.sample_slots, clients.sample_labels
@@ -286,12 +291,10 @@ def _model(settings: LocalSettings) -> tuple[tuple[Places, int], bool | None]:
 
 @dataclass(frozen=True)
 class LocalModel:
-    """Clients' own models, ready to predict and to rank. `numbers` says who the clients are in the run."""
+    """Clients' own models, ready to predict and to rank."""
 
     clients: LocalClients
-    numbers: NDArray[np.int32]
     settings: LocalSettings
-    draws: Draws
 
     def predict(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> Floats:
         """Scores of (user, item) pairs, each by the user's own model."""
@@ -308,6 +311,16 @@ class LocalModel:
         scores = self._scores(users, Ragged(np.arange(len(users) + 1) * num_items, every))
         return scores.reshape(len(users), num_items)
 
+    def trained_scores(self, users: NDArray[np.int32]) -> tuple[Places, NDArray[np.int32], Floats]:
+        """Of all items in each user's table: the user's place in `users`, the item, its score."""
+        clients, rows = self.clients, users.astype(np.int64)
+        lengths = clients.num_slots[rows].astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        owners = np.repeat(np.arange(len(rows)), lengths)
+        slots = (np.arange(starts[-1]) - starts[owners]).astype(np.int32)
+        scores = predict_slots(clients, rows, Ragged(starts, slots), self.settings)
+        return owners, clients.slot_items[clients.starts[rows][owners] + slots], scores
+
     def fold_in(self, items: NDArray[np.int32], ratings: Floats) -> Floats:
         """Newcomers have no model of their own."""
         raise HushrecError("a client's own model cannot serve newcomers; ask the server's model, or enrol them")
@@ -316,14 +329,14 @@ class LocalModel:
         """Scores of the items listed for each user, a few users at a time."""
         clients, size = self.clients, self.settings.num_factors
         num_items, bound = clients.num_items, np.float32(self.settings.item_bound(clients.num_items))
-        start = num_items, size, self.draws.key("local-rows"), bound
+        start = num_items, size, clients.row_key, bound
         tables, starts = np.empty(_COMPLETE * num_items * size, np.float32), np.arange(_COMPLETE + 1) * num_items
         out = np.empty(len(items.values), np.float32)
         for first in range(0, len(users), _COMPLETE):
             rows = users[first : first + _COMPLETE].astype(np.int64)
             listed, num_slots = items.part(first, first + len(rows)), np.empty(len(rows), np.int32)
             slots = np.empty(len(listed.values), np.int32)
-            given = rows, self.numbers[rows], listed.starts, listed.values, start, (tables, num_slots, slots)
+            given = rows, clients.numbers[rows], listed.starts, listed.values, start, (tables, num_slots, slots)
             complete_tables(clients.tables(), clients.slot_items, *given)
             block = starts, num_slots, clients.num_positives[rows], tables
             part = out[items.starts[first] : items.starts[first + len(rows)]]

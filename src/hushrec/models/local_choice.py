@@ -51,5 +51,6 @@ def by_item(
 
 def table_bytes(clients: LocalClients) -> Places:
     """What a client's training touches, for the size of cohorts: its vectors with Adam's state, its samples."""
-    num_factors = clients.rows.shape[1]
-    return 12 * num_factors * clients.num_slots.astype(np.int64) + 8 * clients.num_samples
+    vector_bytes, sample_bytes = 12 * clients.rows.shape[1], 8
+    touched: Places = vector_bytes * clients.num_slots.astype(np.int64) + sample_bytes * clients.num_samples
+    return touched

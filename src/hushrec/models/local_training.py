@@ -1,12 +1,14 @@
-# mypy: allow-untyped-defs, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="assignment"
 """Training and scoring of clients' own models, client by client, inside compiled kernels.
 
 A client is computed alone, so its numbers do not depend on its cohort nor on threads. `model` is (sizes, layers of
-the graph). `ngcf` is None for NeuMF and LightGCN: a type, so that each case is compiled without the other.
+the graph). `ngcf` is True, or None for NeuMF and LightGCN: by its type, each is compiled without the other.
 """
 
 import numba
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from hushrec.draws import BLOCK_WORDS, chacha_block
 from hushrec.models.local_mlp import mlp_gradients, mlp_room, mlp_scores
@@ -40,6 +42,49 @@ def _most(counts, rows):
     return most
 
 
+def _room(ngcf, model, most_positives, batch_size):
+    """Arrays to work in."""
+
+
+@overload(_room)
+def _choose_room(ngcf, model, most_positives, batch_size):
+    if isinstance(ngcf, types.NoneType):
+        return lambda ngcf, model, most_positives, batch_size: mlp_room(model[0])
+    return lambda ngcf, model, most_positives, batch_size: ngcf_room(
+        model[0][0], model[1], most_positives, batch_size
+    )
+
+
+def _gradients(ngcf, model, table, num_positives, weights, batch, room, out):
+    """Add the gradients of one batch."""
+
+
+@overload(_gradients)
+def _choose_gradients(ngcf, model, table, num_positives, weights, batch, room, out):
+    if isinstance(ngcf, types.NoneType):
+        return lambda ngcf, model, table, num_positives, weights, batch, room, out: mlp_gradients(
+            table, num_positives, model[1], weights, model[0], batch, room, out
+        )
+    return lambda ngcf, model, table, num_positives, weights, batch, room, out: ngcf_gradients(
+        table, num_positives, model[1], weights, model[0][0], batch, room, out
+    )
+
+
+def _scores(ngcf, model, table, num_positives, weights, slots, room, out):
+    """Scores of slots."""
+
+
+@overload(_scores)
+def _choose_scores(ngcf, model, table, num_positives, weights, slots, room, out):
+    if isinstance(ngcf, types.NoneType):
+        return lambda ngcf, model, table, num_positives, weights, slots, room, out: mlp_scores(
+            table, num_positives, model[1], weights, model[0], slots, room, out
+        )
+    return lambda ngcf, model, table, num_positives, weights, slots, room, out: ngcf_scores(
+        table, num_positives, model[1], weights, model[0][0], slots, room, out
+    )
+
+
 @numba.njit(nogil=True, cache=True)
 def train_rows(tables, weights, samples, num_steps, rows, numbers, order_of, model, ngcf, pace):
     """Passes over the samples of each client, in batches, each with one step of Adam."""
@@ -47,19 +92,15 @@ def train_rows(tables, weights, samples, num_steps, rows, numbers, order_of, mod
     values, means, squares = weights
     sample_starts, num_samples, sample_slots, sample_labels = samples
     key, round_number = order_of
-    sizes, graph_layers = model
     epochs, batch_size, learning_rate = pace
-    size = sizes[0]
+    size = model[0][0]
     words = np.empty(BLOCK_WORDS, np.uint32)
     order = np.empty(_most(num_samples, rows), np.int32)
     slots, labels = np.empty(batch_size, np.int32), np.empty(batch_size, np.float32)
     gradients = np.zeros(values.shape[1], np.float32)
     row_gradients = np.zeros(_most(num_slots, rows) * size, np.float32)
     out = (gradients, row_gradients)
-    if ngcf is None:
-        room = mlp_room(sizes)
-    else:
-        room = ngcf_room(size, graph_layers, _most(num_positives, rows), batch_size)
+    room = _room(ngcf, model, _most(num_positives, rows), batch_size)
     for client in range(rows.size):
         row = rows[client]
         used = slice(starts[row] * size, (starts[row] + num_slots[row]) * size)
@@ -73,10 +114,7 @@ def train_rows(tables, weights, samples, num_steps, rows, numbers, order_of, mod
                     slots[place] = sample_slots[first + order[begin + place]]
                     labels[place] = sample_labels[first + order[begin + place]]
                 batch = (slots[:length], labels[:length])
-                if ngcf is None:
-                    mlp_gradients(table, positives, graph_layers, own, sizes, batch, room, out)
-                else:
-                    ngcf_gradients(table, positives, graph_layers, own, size, batch, room, out)
+                _gradients(ngcf, model, table, positives, own, batch, room, out)
                 num_steps[row] += 1
                 steps = np.int64(num_steps[row])
                 adam(own, means[row], squares[row], gradients, own.size, steps, learning_rate)
@@ -87,21 +125,13 @@ def train_rows(tables, weights, samples, num_steps, rows, numbers, order_of, mod
 def score_slots(tables, weights, rows, slot_starts, slots, model, ngcf, out):
     """Scores of given slots of each client."""
     starts, num_slots, num_positives, item_rows = tables
-    sizes, graph_layers = model
-    size = sizes[0]
-    if ngcf is None:
-        room = mlp_room(sizes)
-    else:
-        room = ngcf_room(size, graph_layers, _most(num_positives, rows), _SCORED)
+    size, room = model[0][0], _room(ngcf, model, _most(num_positives, rows), _SCORED)
     for client in range(rows.size):
         row = rows[client]
         table = item_rows[starts[row] * size : (starts[row] + num_slots[row]) * size]
         part = slice(slot_starts[client], slot_starts[client + 1])
-        own, positives = weights[row], np.int64(num_positives[row])
-        if ngcf is None:
-            mlp_scores(table, positives, graph_layers, own, sizes, slots[part], room, out[part])
-        else:
-            ngcf_scores(table, positives, graph_layers, own, size, slots[part], room, out[part])
+        positives = np.int64(num_positives[row])
+        _scores(ngcf, model, table, positives, weights[row], slots[part], room, out[part])
 
 
 @numba.njit(nogil=True, cache=True)

@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.models.networks_graph import Graph, Vectors, propagate
+from hushrec.models.networks_graph import Graph, Nodes, Vectors, propagate, spread
 from hushrec.models.networks_layers import (
+    Drops,
     MessageLayer,
     add_outer,
     add_product_gradients,
@@ -87,12 +88,12 @@ class Encoder(Protocol):
     outputs: Vectors
     gradients: Vectors  # a head adds to them
 
-    def forward(self, dropout: np.random.SFC64 | None) -> None:
-        """Fill `outputs`; with dropout while training."""
+    def forward(self, nodes: Nodes, dropout: np.random.SFC64 | None) -> None:
+        """Fill the `outputs` of these nodes; with dropout while training."""
         ...
 
-    def backward(self) -> None:
-        """From `gradients`, which are zero afterwards, to those by the weights."""
+    def backward(self, nodes: Nodes) -> None:
+        """From the `gradients` of these nodes, which are zero afterwards, to those by the weights."""
         ...
 
 
@@ -102,37 +103,43 @@ class Lookup:
     def __init__(self, weights: Views, gradients: Views) -> None:
         self.outputs, self.gradients = weights["vectors"][None], gradients["vectors"][None]
 
-    def forward(self, dropout: np.random.SFC64 | None) -> None:
+    def forward(self, nodes: Nodes, dropout: np.random.SFC64 | None) -> None:
         """Nothing to do: `outputs` are the vectors."""
 
-    def backward(self) -> None:
+    def backward(self, nodes: Nodes) -> None:
         """Nothing to do: `gradients` are those by the vectors."""
 
 
 class LightPropagation:
-    """LightGCN's: the mean of E, A E, A^2 E, ..."""
+    """LightGCN's: the mean of E, A E, A^2 E, ..., summed as E + A (E + A (E + A E))."""
 
     def __init__(self, weights: Views, gradients: Views, graph: Graph, num_layers: int) -> None:
         self._vectors, self._by_vectors = weights["vectors"], gradients["vectors"]
         self._graph, self._num_layers = graph, num_layers
+        self._everyone = np.arange(len(self._vectors))
         self.outputs, self.gradients = (np.zeros((1, *self._vectors.shape), np.float32) for _ in range(2))
-        self._between = np.empty((2, *self._vectors.shape), np.float32)
+        self._sums = np.empty((2, *self._vectors.shape), np.float32)
 
-    def forward(self, dropout: np.random.SFC64 | None) -> None:
-        """Sum the layers as E + A (E + A (E + A E))."""
-        self._mean(self._vectors, self.outputs[0])
-
-    def backward(self) -> None:
-        """The same sum of the gradients, as A is symmetric."""
-        self._mean(self.gradients[0], self._by_vectors)
-        self.gradients.fill(0)
-
-    def _mean(self, start: Vectors, out: Vectors) -> None:
-        last, share = start, 1.0 / (self._num_layers + 1)
+    def forward(self, nodes: Nodes, dropout: np.random.SFC64 | None) -> None:
+        """Sum from the inside; the outermost sum of these nodes only."""
+        last = self._vectors
         for layer in range(self._num_layers - 1):
-            propagate(self._graph, last, start, self._between[layer % 2])
-            last = self._between[layer % 2]
-        propagate(self._graph, last, start, out, share)
+            propagate(self._graph, last, self._vectors, self._everyone, self._sums[layer % 2])
+            last = self._sums[layer % 2]
+        share = 1 / (self._num_layers + 1)
+        propagate(self._graph, last, self._vectors, nodes, self.outputs[0], share)
+
+    def backward(self, nodes: Nodes) -> None:
+        """The same sum of the gradients, as A is symmetric; the innermost from these nodes only."""
+        start, last = self.gradients[0], self._sums[0]
+        start[nodes] *= np.float32(1 / (self._num_layers + 1))
+        last[:] = start
+        spread(self._graph, start[nodes], nodes, last)
+        for layer in range(1, self._num_layers):
+            propagate(self._graph, last, start, self._everyone, self._sums[layer % 2])
+            last = self._sums[layer % 2]
+        self._by_vectors += last
+        start[nodes] = 0
 
 
 class MessagePassing:
@@ -145,44 +152,54 @@ class MessagePassing:
         self._dropout_share = dropout_share
         num_nodes, num_factors = weights["vectors"].shape
         self._layers = [MessageLayer(num_nodes, num_factors) for _ in range(num_layers)]
+        self._everyone = np.arange(num_nodes)
         self.outputs, self.gradients = (
             np.zeros((num_layers + 1, num_nodes, num_factors), np.float32) for _ in range(2)
         )
         self._by_messages = np.empty((2, num_nodes, num_factors), np.float32)
-        self._words = np.zeros(num_nodes * num_factors, np.uint16)
+        self._no_words = np.zeros(num_nodes * num_factors, np.uint16)
 
-    def forward(self, dropout: np.random.SFC64 | None) -> None:
-        """Layer by layer; what goes on to the next layer is not stretched to length 1."""
+    def forward(self, nodes: Nodes, dropout: np.random.SFC64 | None) -> None:
+        """Layer by layer, the last one for these nodes. What goes on is not stretched to length 1."""
         self.outputs[0] = self._weights["vectors"]
-        # DEVIATION: the authors' code drops messages while scoring too, by accident; here only while training.
-        share = 0.0 if dropout is None else self._dropout_share
         for number, layer in enumerate(self._layers):
-            if dropout is not None and share > 0:
-                self._words = dropout.random_raw(-(-layer.messages.size // 4)).view(np.uint16)
+            own, asked = self._inputs(number), self._asked(number, nodes)
             weight, bias = self._weights[f"message-{number}-weight"], self._weights[f"message-{number}-bias"]
-            bias, out = bias.sum(axis=0, keepdims=True), self.outputs[number + 1]
-            layer.forward(self._graph, self._inputs(number), weight, bias, self._words, share, out)
+            drops = self._drops(len(asked) * own.shape[1], dropout)
+            bias = bias.sum(axis=0, keepdims=True)
+            layer.forward(self._graph, own, asked, weight, bias, drops, self.outputs[number + 1])
 
     def _inputs(self, number: int) -> Vectors:
         return self._layers[number - 1].messages if number else self.outputs[0]
 
-    def backward(self) -> None:
+    def _asked(self, number: int, nodes: Nodes) -> Nodes:
+        return nodes if number == len(self._layers) - 1 else self._everyone
+
+    def _drops(self, num_words: int, dropout: np.random.SFC64 | None) -> Drops:
+        # DEVIATION: the authors' code drops messages while scoring too, by accident; here only while training.
+        if dropout is None or self._dropout_share == 0:
+            return self._no_words, 0.0
+        return dropout.random_raw(-(-num_words // 4)).view(np.uint16), self._dropout_share
+
+    def backward(self, nodes: Nodes) -> None:
         """From the last layer to the first."""
         by_messages, by_own = self._by_messages
-        by_messages.fill(0)
+        self._by_messages.fill(0)
         for number in reversed(range(len(self._layers))):
-            layer, own = self._layers[number], self._inputs(number)
-            weight, by_weight = (one[f"message-{number}-weight"] for one in (self._weights, self._by_weights))
-            by_outputs = (by_messages, self.gradients[number + 1])
-            layer.backward(own, weight, self.outputs[number + 1], by_outputs, by_own)
-            num_factors = own.shape[1]
-            add_outer(layer.sides, layer.by_total, by_weight[:num_factors])
-            add_outer(layer.products, layer.by_total, by_weight[num_factors:])
-            self._by_weights[f"message-{number}-bias"] += layer.by_bias
-            propagate(self._graph, layer.by_side, by_own, by_own)
+            layer, own, asked = self._layers[number], self._inputs(number), self._asked(number, nodes)
+            names = f"message-{number}-weight", f"message-{number}-bias"
+            by_weight, by_bias = (self._by_weights[name] for name in names)
+            given, out = (by_messages, self.gradients[number + 1]), (by_own, by_weight, by_bias)
+            layer.backward(own, asked, self._weights[names[0]], self.outputs[number + 1], given, out)
+            if asked is nodes:
+                spread(self._graph, layer.by_side, nodes, by_own)
+            else:
+                propagate(self._graph, layer.by_side, by_own, asked, by_own)
             by_messages, by_own = by_own, by_messages
-        np.add(self.gradients[0], by_messages, out=self._by_weights["vectors"])
-        self.gradients.fill(0)
+        self._by_weights["vectors"] += by_messages
+        add_rows(nodes, self.gradients[0][nodes], self._by_weights["vectors"])
+        for by_outputs in self.gradients:
+            by_outputs[nodes] = 0
 
 
 # --- Heads -------------------------------------------------------------------------------------------------

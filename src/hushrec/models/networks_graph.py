@@ -15,6 +15,7 @@ from scipy import sparse
 from hushrec.kernels.rows import load, store, width_of, zeros
 
 Vectors = NDArray[np.float32]
+Nodes = NDArray[np.int64]  # ascending
 
 
 class Graph(NamedTuple):
@@ -50,22 +51,40 @@ def neighbours_sum(width, graph, vectors, node):
     """Row `node` of A times the vectors. Two sums, as the processor can add both at a time."""
     starts, columns, weights = graph
     even, odd = zeros(width), zeros(width)
-    place, end = starts[node], starts[node + 1]
-    while place + 1 < end:
+    # Unsigned, so that no place counts from the end.
+    place, end, one = np.uint64(starts[node]), np.uint64(starts[node + 1]), np.uint64(1)
+    while place + one < end:
         even = even + weights[place] * load(vectors, np.int64(columns[place]), width)
-        odd = odd + weights[place + 1] * load(vectors, np.int64(columns[place + 1]), width)
-        place += 2
+        odd = odd + weights[place + one] * load(vectors, np.int64(columns[place + one]), width)
+        place += one + one
     if place < end:
         even = even + weights[place] * load(vectors, np.int64(columns[place]), width)
     return even + odd
 
 
 @numba.njit(nogil=True, cache=True)
-def _propagate(width, graph, vectors, added, scale, out):
-    for node in range(len(added)):
+def _propagate(width, graph, vectors, added, nodes, scale, out):
+    for node in nodes:
         store(out, node, scale * (load(added, node, width) + neighbours_sum(width, graph, vectors, node)))
 
 
-def propagate(graph: Graph, vectors: Vectors, added: Vectors, out: Vectors, scale: float = 1.0) -> None:
-    """Compute out = scale (added + A vectors); `out` may be `added`, not `vectors`."""
-    _propagate(width_of(vectors.shape[1]), graph, vectors, added, np.float32(scale), out)
+def propagate(
+    graph: Graph, vectors: Vectors, added: Vectors, nodes: Nodes, out: Vectors, scale: float = 1.0
+) -> None:
+    """Compute out = scale (added + A vectors) of some nodes; `out` may be `added`, not `vectors`."""
+    _propagate(width_of(vectors.shape[1]), graph, vectors, added, nodes, np.float32(scale), out)
+
+
+@numba.njit(nogil=True, cache=True)
+def _spread(width, graph, rows, nodes, out):
+    starts, columns, weights = graph
+    for row in range(len(nodes)):
+        vector = load(rows, row, width)
+        for place in range(np.uint64(starts[nodes[row]]), np.uint64(starts[nodes[row] + 1])):
+            neighbour = np.int64(columns[place])
+            store(out, neighbour, load(out, neighbour, width) + weights[place] * vector)
+
+
+def spread(graph: Graph, rows: Vectors, nodes: Nodes, out: Vectors) -> None:
+    """Compute out += A vectors, where only these nodes' vectors, the first of `rows`, are not zero."""
+    _spread(width_of(rows.shape[1]), graph, rows, nodes, out)

@@ -11,7 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels.rows import dot, load, multiply, store, width_of, zeros
-from hushrec.models.networks_graph import Graph, Vectors, neighbours_sum
+from hushrec.models.networks_graph import Graph, Nodes, Vectors, neighbours_sum
+
+# Random words, one for each number of a message, and the share of numbers to drop.
+Drops = tuple[NDArray[np.uint16], float]
 
 _LEAK = np.float32(0.2)  # slope of NGCF's activation below 0
 _SHORTEST = np.float32(1e-12)  # below it a vector is not stretched to length 1
@@ -22,13 +25,14 @@ _BLOCK_ROWS = 64  # what stays in the first cache
 def _times(width, row, inputs, weight, first, num_inputs):
     """inputs[row] times rows first.. of the weight."""
     even, odd = zeros(width), zeros(width)
-    place = 0
-    while place + 1 < num_inputs:
-        even = even + inputs[row, place] * load(weight, first + place, width)
-        odd = odd + inputs[row, place + 1] * load(weight, first + place + 1, width)
-        place += 2
-    if place < num_inputs:
-        even = even + inputs[row, place] * load(weight, first + place, width)
+    # Unsigned, so that no place counts from the end.
+    at, place, end, one = np.uint64(row), np.uint64(0), np.uint64(num_inputs), np.uint64(1)
+    while place + one < end:
+        even = even + inputs[at, place] * load(weight, first + np.int64(place), width)
+        odd = odd + inputs[at, place + one] * load(weight, first + np.int64(place) + 1, width)
+        place += one + one
+    if place < end:
+        even = even + inputs[at, place] * load(weight, first + np.int64(place), width)
     return even + odd
 
 
@@ -87,87 +91,101 @@ def _activate(numbers, words, dropout, factors):
 
 
 @numba.njit(nogil=True, cache=True)
-def _messages(width, graph, own, weight, bias, words, dropout, out):
+def _messages(width, graph, own, nodes, weight, bias, words, dropout, out):
     sides, products, messages, normals, lengths, factors = out
     num_factors = len(width)
-    for first in range(0, len(own), _BLOCK_ROWS):
-        last = min(first + _BLOCK_ROWS, len(own))
-        for node in range(first, last):
-            side = neighbours_sum(width, graph, own, node)
-            store(sides, node, side)
-            store(products, node, multiply(load(own, node, width), side))
-            from_sides = _times(width, node, sides, weight, 0, num_factors)
-            from_products = _times(width, node, products, weight, num_factors, num_factors)
-            store(messages, node, load(bias, 0, width) + from_sides + from_products)
+    for first in range(0, len(nodes), _BLOCK_ROWS):
+        last = min(first + _BLOCK_ROWS, len(nodes))
+        for row in range(first, last):
+            side = neighbours_sum(width, graph, own, nodes[row])
+            store(sides, row, side)
+            store(products, row, multiply(load(own, nodes[row], width), side))
+            from_sides = _times(width, row, sides, weight, 0, num_factors)
+            from_products = _times(width, row, products, weight, num_factors, num_factors)
+            store(messages, row, load(bias, 0, width) + from_sides + from_products)
         block = slice(first * num_factors, last * num_factors)
         _activate(messages.reshape(-1)[block], words[block], dropout, factors.reshape(-1)[block])
-        for node in range(first, last):
-            message = load(messages, node, width)
-            lengths[node] = max(np.sqrt(dot(message, message)), _SHORTEST)
-            store(normals, node, (np.float32(1.0) / lengths[node]) * message)
+        for row in range(first, last):
+            message = load(messages, row, width)
+            lengths[row] = max(np.sqrt(dot(message, message)), _SHORTEST)
+            store(normals, nodes[row], (np.float32(1.0) / lengths[row]) * message)
 
 
 @numba.njit(nogil=True, cache=True)
-def _messages_back(width, own, kept, transposed, gradients, out):
+def _messages_back(width, own, nodes, kept, transposed, gradients, out):
     sides, normals, lengths, factors = kept
     by_message, by_normal = gradients
     by_total, by_side, by_own, by_bias = out
     num_factors, sums = len(width), zeros(width)
-    for node in range(len(own)):
+    for row in range(len(nodes)):
+        node = nodes[row]
         normal, outer = load(normals, node, width), load(by_normal, node, width)
-        if lengths[node] > _SHORTEST:
+        if lengths[row] > _SHORTEST:
             outer = outer - dot(normal, outer) * normal
-        inner = load(by_message, node, width) + (np.float32(1.0) / lengths[node]) * outer
-        total = multiply(inner, load(factors, node, width))
-        store(by_total, node, total)
+        inner = load(by_message, node, width) + (np.float32(1.0) / lengths[row]) * outer
+        total = multiply(inner, load(factors, row, width))
+        store(by_total, row, total)
         sums = sums + total
-        product = _times(width, node, by_total, transposed, num_factors, num_factors)
-        side = _times(width, node, by_total, transposed, 0, num_factors)
-        store(by_side, node, side + multiply(product, load(own, node, width)))
-        store(by_own, node, multiply(product, load(sides, node, width)))
+        product = _times(width, row, by_total, transposed, num_factors, num_factors)
+        side = _times(width, row, by_total, transposed, 0, num_factors)
+        store(by_side, row, side + multiply(product, load(own, node, width)))
+        store(by_own, node, multiply(product, load(sides, row, width)))
     store(by_bias, 0, sums)
 
 
 class MessageLayer:
-    """One layer of NGCF: leaky_relu(S W1 + (E * S) W2 + b) with S = A E, its dropout and its rows of length 1."""
+    """One layer of NGCF: leaky_relu(S W1 + (E * S) W2 + b) with S = A E, its dropout and its rows of length 1.
+
+    It can be asked for some nodes only. Its own arrays then have a row for each of these; the first ones are used.
+    """
 
     def __init__(self, num_nodes: int, num_factors: int) -> None:
         shape = (num_nodes, num_factors)
-        self.sides, self.products, self.messages = (np.empty(shape, np.float32) for _ in range(3))
+        self._sides, self._products, self.messages = (np.zeros(shape, np.float32) for _ in range(3))
         self._factors = np.empty(shape, np.float32)  # of a message's numbers: slope times dropout
         self._lengths = np.empty(num_nodes, np.float32)
-        self.by_total, self.by_side = np.empty(shape, np.float32), np.empty(shape, np.float32)
-        self.by_bias = np.empty((1, num_factors), np.float32)
+        self._by_total, self.by_side = np.empty(shape, np.float32), np.empty(shape, np.float32)
 
     def forward(
         self,
         graph: Graph,
         own: Vectors,
+        nodes: Nodes,
         weight: Vectors,
         bias: Vectors,
-        words: NDArray[np.uint16],
-        dropout: float,
+        drops: Drops,
         normals: Vectors,
     ) -> None:
-        """From E to `messages` and `normals`. `words`, one per number of a message, are random; they tell what is
-        dropped.
-        """
-        threshold, kept = np.uint16(round(dropout * 2**16)), np.float32(1 / (1 - dropout))
-        out = (self.sides, self.products, self.messages, normals, self._lengths, self._factors)
-        _messages(width_of(own.shape[1]), graph, own, weight, bias, words, (threshold, kept), out)
+        """From all nodes' E to `messages` and `normals` of some."""
+        words, dropout = drops
+        limits = np.uint16(round(dropout * 2**16)), np.float32(1 / (1 - dropout))
+        out = (self._sides, self._products, self.messages, normals, self._lengths, self._factors)
+        _messages(width_of(own.shape[1]), graph, own, nodes, weight, bias, words, limits, out)
 
     def backward(
-        self, own: Vectors, weight: Vectors, normals: Vectors, by_outputs: tuple[Vectors, Vectors], by_own: Vectors
+        self,
+        own: Vectors,
+        nodes: Nodes,
+        weight: Vectors,
+        normals: Vectors,
+        by_outputs: tuple[Vectors, Vectors],
+        out: tuple[Vectors, Vectors, Vectors],
     ) -> None:
-        """From gradients by messages and normals to those by the sum within leaky_relu, by S, and by b.
+        """From gradients by messages and normals to those by E (but for what S brings), by W and by both b.
 
-        `by_own` gets the gradient by E but for what S brings.
+        The gradient by E is set for these nodes, the others are added. That by S is left in `by_side`.
         """
-        num_factors = own.shape[1]
+        num_factors, (by_own, by_weight, by_bias) = own.shape[1], out
         transposed = np.ascontiguousarray(weight.reshape(2, num_factors, num_factors).transpose(0, 2, 1))
-        kept = (self.sides, normals, self._lengths, self._factors)
-        out = (self.by_total, self.by_side, by_own, self.by_bias)
-        _messages_back(width_of(num_factors), own, kept, transposed.reshape(weight.shape), by_outputs, out)
+        kept, sums = (self._sides, normals, self._lengths, self._factors), np.empty((1, num_factors), np.float32)
+        results = (self._by_total, self.by_side, by_own, sums)
+        _messages_back(
+            width_of(num_factors), own, nodes, kept, transposed.reshape(weight.shape), by_outputs, results
+        )
+        by_total = self._by_total[: len(nodes)]
+        add_outer(self._sides[: len(nodes)], by_total, by_weight[:num_factors])
+        add_outer(self._products[: len(nodes)], by_total, by_weight[num_factors:])
+        by_bias += sums
 
 
 # --- Scores of pairs, and Adam -----------------------------------------------------------------------------
@@ -226,7 +244,7 @@ def _add_rows(width, numbers, rows, out):
         store(out, node, load(out, node, width) + load(rows, place, width))
 
 
-def add_rows(numbers: NDArray[np.int32], rows: Vectors, out: Vectors) -> None:
+def add_rows(numbers: NDArray[np.int32] | Nodes, rows: Vectors, out: Vectors) -> None:
     """out[numbers] += rows, also where numbers repeat."""
     _add_rows(width_of(out.shape[1]), numbers, rows, out)
 

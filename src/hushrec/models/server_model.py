@@ -125,15 +125,18 @@ def train(
     dropout = np.random.SFC64(int(draws.generator("server-model-dropout", round_number).integers(2**63)))
     order_draws = draws.generator("server-model-order", round_number)
     num_steps = int(learned.num_steps)
-    nodes = samples.items + np.int32(sizes[0])
+    nodes, is_asked = samples.items + np.int32(sizes[0]), np.zeros(sum(sizes), np.bool_)
     for _ in range(settings.epochs):
         order = order_draws.permutation(len(samples))
         for first in range(0, len(order), settings.batch_size):
             chosen = order[first : first + settings.batch_size]
             batch = Batch(samples.users[chosen], nodes[chosen], samples.labels[chosen])
-            network.encoder.forward(dropout)
+            is_asked.fill(False)
+            is_asked[batch.users] = is_asked[batch.items] = True
+            asked = np.flatnonzero(is_asked)
+            network.encoder.forward(asked, dropout)
             network.head.add_gradients(network.encoder, batch, 1 / len(chosen) if settings.loss == "mean" else 1)
-            network.encoder.backward()
+            network.encoder.backward(asked)
             num_steps += 1
             adam_step(parameters, gradients, means, squares, settings.learning_rate, num_steps)
     if not np.isfinite(parameters).all():
@@ -178,7 +181,7 @@ def scorer(learned: Learned, settings: ModelSettings, sizes: Sizes, graph: Pairs
     """The model as it is, over the same graph that it was trained on."""
     shape, edges = settings.shape(sizes), _edges(settings, sizes, graph)
     network = build_network(shape, learned.parameters, np.zeros_like(learned.parameters), edges, 0.0)
-    network.encoder.forward(None)
+    network.encoder.forward(np.arange(sum(sizes)), None)
     outputs = np.concatenate(list(network.encoder.outputs), axis=1)
     return NetworkScorer(outputs[: sizes[0]], outputs[sizes[0] :], network.head)
 

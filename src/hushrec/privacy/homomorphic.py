@@ -43,7 +43,6 @@ MOST_ADDITIONS = 2**21
 _DEGREE = 4096  # numbers per ciphertext of BFV
 _MODULUS_BITS = [55, 54]  # of the coefficients; together 109, SEAL's largest for 128 bits of security
 _FRESH_BYTES, _SUM_BYTES = 31_232, 62_464  # SEAL's own format, compressed and padded; a fresh one holds a seed
-_PAILLIER_BITS = 2048
 
 
 class Adder(Protocol):
@@ -291,7 +290,7 @@ class PaillierKey:
         self._private_key = private_key
 
     @classmethod
-    def from_seed(cls, seed: Key, bits: int = _PAILLIER_BITS) -> "PaillierKey":
+    def from_seed(cls, seed: Key, bits: int = 2048) -> "PaillierKey":
         """The key that this seed gives."""
         phe = _imported("phe", "Paillier encryption", "phe", "paillier")
         is_prime = import_module("phe.util").is_prime
@@ -359,14 +358,15 @@ class EncryptedSum:
         return EncryptedSum(self.adder, self.num_blocks)
 
     def add(self, numbers: Numbers, message: EncryptedBlocks) -> None:
-        """Add every block of a batch."""
+        """Add every block of a batch, or none if one is damaged."""
         places, rows = message.places, message.blocks.values
         if rows.shape[1:] != (self.adder.fresh_bytes,) or len(rows) != len(places.values):
             raise HushrecError(f"ciphertexts do not have {self.adder.fresh_bytes} bytes each; leave them out")
         if ((places.values < 0) | (places.values >= self.num_blocks)).any():
             raise HushrecError("an upload has a block that is not of the catalogue; leave it out")
-        for place, row in zip(places.values.tolist(), rows, strict=True):
-            self._take(place, self.adder.load(row), 1)
+        loaded = [self.adder.load(row) for row in rows]
+        for place, ciphertext in zip(places.values.tolist(), loaded, strict=True):
+            self._take(place, ciphertext, 1)
 
     def merge(self, other: "EncryptedSum") -> None:
         """Add another sum over the same blocks."""

@@ -86,7 +86,7 @@ def frame_bytes(message: Message, num_parties: int) -> int:
             else:
                 row_bytes = kind.dtype.itemsize * math.prod(value.values.shape[1:])
                 total += sum(_padded(size) for size in (value.lengths * row_bytes).tolist())
-    return total + (fixed + message.absent_bytes) * num_parties
+    return total + fixed * num_parties + message.absent_bytes(num_parties)
 
 
 # --- Encoding --------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """FCF: federated collaborative filtering of implicit feedback, solved on the clients, Adam on the server.
 
 Ammad-ud-din, Ivannikova, Khan, Oyomno, Fu, Tan, Flanagan: Federated Collaborative Filtering for Privacy-Preserving
-Personalized Recommendation System (arXiv 2019).
+Personalized Recommendation System (Preprint 2019), arXiv 1901.09888.
 
 The round:
 1. The server deals the participating clients into groups of Theta and takes the groups one after the other.

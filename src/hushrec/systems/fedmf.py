@@ -90,6 +90,7 @@ from hushrec.settings import check, setting
 class Config:
     """Settings of FedMF; those that its authors' code does not give are of the PTF-FedRec paper's comparison."""
 
+    # DEVIATION: the paper encrypts each number by itself, with Paillier; BFV packs 4,096 into a ciphertext.
     encryption: Literal["bfv", "paillier", "none"] = setting(
         "bfv", "of V and its steps; paillier as in the paper, for a few clients; none only counts BFV's bytes"
     )
@@ -130,10 +131,9 @@ class EncryptedFactors(Message):
     step_limit: Integers = shared(np.int64, 0, low=0)  # of one number of a step, so that no sum wraps
     absent: Integers = shared(np.int64, 0)  # bytes that a ciphertext would have more; 0 where it is one
 
-    @property
-    def absent_bytes(self) -> int:
-        """Bytes per party that the ciphertexts would have more than their stand-in."""
-        return int(self.absent)
+    def absent_bytes(self, num_parties: int) -> int:
+        """Bytes that the ciphertexts would have more than their stand-in."""
+        return num_parties * int(self.absent)
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,9 @@ class EncryptedSteps(Message):
     blocks: Ragged = ragged(np.uint8, 2)
     absent: Integers = each(np.int64)  # as above, of each client
 
-    @property
-    def absent_bytes(self) -> int:
-        """Bytes per party that the ciphertexts would have more than their stand-in: the mean of the batch."""
-        return int(self.absent.sum()) // max(len(self.absent), 1)
+    def absent_bytes(self, num_parties: int) -> int:
+        """Bytes that the ciphertexts would have more than their stand-in."""
+        return int(self.absent.sum())
 
 
 @dataclass(frozen=True)
@@ -160,10 +159,9 @@ class Settle(Message):
     num_additions: Integers = shared(np.int64, low=0)
     absent: Integers = shared(np.int64, 0)
 
-    @property
-    def absent_bytes(self) -> int:
-        """Bytes per party that the ciphertexts would have more than their stand-in."""
-        return int(self.absent)
+    def absent_bytes(self, num_parties: int) -> int:
+        """Bytes that the ciphertexts would have more than their stand-in."""
+        return num_parties * int(self.absent)
 
 
 @dataclass(frozen=True)
@@ -196,6 +194,8 @@ def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> Serv
     items = np.arange(num_items, dtype=np.int32)
     start = initial_factors("item-factors", items, config.num_factors, config.initial_scale, draws)
     adder = _adder(config, draws)
+    # DEVIATION: the paper's server encrypts the start of V with the public key; here it is sent in the clear, for
+    # the server drew it.
     slots, size = (config.num_factors, 4 * config.num_factors) if adder is None else (adder.slots, adder.sum_bytes)
     blocks = _in_the_clear(to_blocks(to_fixed(start).astype(np.int64), slots), size)
     return ServerState(blocks, np.zeros(len(blocks), np.int64), np.array(num_clients))

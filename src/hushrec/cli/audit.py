@@ -1,0 +1,184 @@
+"""`hushrec audit SYSTEM` or `hushrec audit RUN`: attacks side by side, beside blind guessing.
+
+A run's folder holds no messages, so a run is made again from its settings and training data, and attacked round by
+round; no round is kept longer than the attacks look at it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.table import Table
+from typer.core import TyperGroup
+
+from hushrec.attacks import attacks_on
+from hushrec.attacks.scoreboard import Finding, Watcher
+from hushrec.cli.console import note, results, watching
+from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
+from hushrec.cli.run import Go, command_for
+from hushrec.data import load
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.experiments.record import SplitKind, read_run
+from hushrec.experiments.runs import FoldProgress, Watch, load_fold, settings_for, splits_of
+from hushrec.protocol import Role, System
+from hushrec.runtime.checkpoint import Progress, digest, model_arrays
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import Job, announce_compilation, data_for, run_job
+from hushrec.systems import SYSTEMS
+
+_FOLDER = "RUN"
+
+
+class _SystemOrFolder(TyperGroup):
+    """A group whose unknown commands are folders of runs."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        is_system = not args or args[0].startswith("-") or args[0] in self.commands
+        return super().resolve_command(ctx, args if is_system else [_FOLDER, *args])
+
+
+app = typer.Typer(
+    cls=_SystemOrFolder,
+    help="Attack what the server saw: of a system on some data, or of a run in a folder.",
+    no_args_is_help=True,
+    epilog="Example: hushrec audit ptf-fedrec --data ml-100k --rounds 5, or: hushrec audit runs/one",
+)
+
+
+def audit_job(job: Job, options: RuntimeOptions, watch: Watch) -> tuple[list[Finding], Progress]:
+    """Train, and have every attack that applies look at each round."""
+    watchers = [Watcher(attack, job.train.num_users) for attack in attacks_on(job.system)]
+
+    def on_round(progress: Progress) -> None:
+        transcript = progress.transcript
+        seen = transcript.seen_by(Role.SERVER)
+        transcript.recorded.clear()
+        looks = {
+            f"{watcher.attack.name} {watcher.attack.measure}": watcher.look(seen, job.train)
+            for watcher in watchers
+        }
+        scores = {name: score for name, score in looks.items() if score is not None}
+        sent = sum(transcript.sent_bytes().values())
+        watch(FoldProgress(1, 1, progress.round_number, job.config.num_rounds, scores, sent))
+
+    progress = run_job(job, replace(options, keep_payloads=True), on_round=on_round)
+    findings = [watcher.finding(Draws(job.seed)) for watcher in watchers]
+    for watcher, finding in zip(watchers, findings, strict=True):
+        if finding is None:
+            note(f"{watcher.attack.name}: left out, as no client sent anything that it could tell apart")
+    return [finding for finding in findings if finding is not None], progress
+
+
+def common(
+    data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")],
+    seed: Annotated[int, typer.Option(help="Of everything random: split, start, draws.")] = 0,
+    split: Annotated[
+        SplitKind | None, typer.Option(help="How test ratings are chosen; default: folds, or random if implicit.")
+    ] = None,
+    test_share: Annotated[float, typer.Option(help="For the splits random and latest.")] = 0.2,
+    columns: Annotated[str | None, typer.Option(help="Of a file: user=..,item=..,rating=..,timestamp=..")] = None,
+    duplicates: Annotated[str, typer.Option(help="Of a file: error, last or mean.")] = "error",
+    rating_range: Annotated[str | None, typer.Option(help="Of a file: LOW,HIGH.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Default: all cores. Changes no number.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> Go:
+    """Options of every system."""
+
+    def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
+        config = system.configure(values)
+        settings = settings_for(system, seed, 1, split, test_share)
+        interactions = load(
+            data,
+            columns=parse_columns(columns),
+            duplicates=parse_duplicates(duplicates),
+            rating_range=parse_rating_range(rating_range),
+            notify=note,
+        )
+        train = next(splits_of(data_for(system, interactions), settings)).train
+        _audit(Job(system, config, seed, train), threads, as_json)
+
+    return go
+
+
+def of_folder(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    fold: Annotated[int | None, typer.Option(help="Which fold; default: the first.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Default: all cores. Changes no number.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> None:
+    """Make a run again from its settings and its training data, and attack it."""
+    if not run.exists():
+        raise HushrecError(f"{run} is neither a system ({', '.join(SYSTEMS)}) nor the folder of a run")
+    kept = read_run(run)
+    if kept.party != "all":
+        raise HushrecError(f"{run} is the folder of a {kept.party}, without all clients' data; audit a simulation")
+    job, before = load_fold(run, fold)
+
+    def check(again: Progress) -> None:
+        if digest(model_arrays(job.system, again.state)) != digest(model_arrays(job.system, before.state)):
+            note("made again, the run ended in other numbers than those kept: versions or machine differ")
+
+    _audit(job, threads, as_json, check)
+
+
+def _audit(job: Job, threads: int | None, as_json: bool, check: Callable[[Progress], None] | None = None) -> None:
+    findings: list[Finding] = []
+    if attacks_on(job.system):
+        announce_compilation(note)
+        options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
+        with watching(f"audit {job.system.name}", job.config.num_rounds, 1) as watch:
+            findings, progress = audit_job(job, options, watch)
+        if check is not None:
+            check(progress)
+    if as_json:
+        print(msgspec.json.encode({"attacks": [_described(finding) for finding in findings]}).decode())
+    else:
+        _print_findings(job, findings)
+
+
+def _described(finding: Finding) -> dict[str, Any]:
+    return {
+        "name": finding.attack.name,
+        "role": finding.attack.role,
+        "score": finding.score,
+        "chance": finding.chance,
+        "interval": finding.interval,
+        "rounds": finding.rounds,
+    }
+
+
+def _print_findings(job: Job, findings: list[Finding]) -> None:
+    out = results()
+    label = " on synthetic data" if job.train.is_synthetic else ""
+    heading = f"{job.system.name} on {job.train.name}{label}, seed {job.seed}, {job.config.num_rounds} rounds"
+    out.print(heading, markup=False)
+    if not findings:
+        out.print("no attack here learns from this system's messages; that is no proof that they reveal nothing")
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("attack", "by", "guesses", "measure"):
+        table.add_column(heading)
+    for heading in ("score", "95%", "chance", "round 1", "last"):
+        table.add_column(heading, justify="right")
+    for finding in findings:
+        attack, low_high = finding.attack, finding.interval
+        interval = "–" if low_high is None else f"{low_high[0]:.4f}..{low_high[1]:.4f}"
+        numbers = (finding.score, finding.chance, finding.rounds[0], finding.rounds[-1])
+        score, chance, first, last = ("–" if number is None else f"{number:.4f}" for number in numbers)
+        table.add_row(
+            attack.name, attack.role, attack.guesses, attack.measure, score, interval, chance, first, last
+        )
+    out.print(table)
+    for finding in findings:
+        out.print(f"{finding.attack.name}: {finding.said()}", markup=False, soft_wrap=True)
+
+
+for _system in SYSTEMS.values():
+    app.command(_system.name, epilog=f"Example: hushrec audit {_system.name} --data ml-100k --rounds 5")(
+        command_for(_system, common)
+    )
+app.command(_FOLDER, hidden=True, epilog="Example: hushrec audit runs/one")(of_folder)
