@@ -1,17 +1,17 @@
 """Small runs of systems, driven by the runtime in this process."""
 
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from hushrec import settings
 from hushrec.data.interactions import UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
-from hushrec.protocol import Message, Recorded, Transcript
+from hushrec.protocol import Message, Recorded, Scorer, System, Transcript
+from hushrec.runtime.checkpoint import model_arrays, private_arrays
 from hushrec.runtime.in_process import InProcess, Losses, RuntimeOptions
 from hushrec.runtime.wire import encode
 from hushrec.systems import SYSTEMS
@@ -53,22 +53,63 @@ SMALL: dict[str, dict[str, Any]] = {
     "fedrec++": {"rho": 2, "predict_after": 1, "local_steps": 3, "denoisers": 3},
     "sdcf": {"temperature": 0.1},
     "sdcf-denoised": {"temperature": 0.1, "denoisers": 3},
-}
+    "ptf-fedrec": {
+        "client_factors": 4, "client_layers": (4, 3), "server_factors": 4, "server_layers": (4, 3),
+        "local_epochs": 2, "num_told": 6, "client_learning_rate": 0.01, "server_learning_rate": 0.01,
+    },
+    "fcf": {"clients_per_step": 10},
+    "fedmf": {"encryption": "none"},
+    "metamf": {"item_memory": 3, "memory_size": 4, "hidden_size": 6, "batch_size": 10},
+    "neumf": {"layers": (4, 3), "batch_size": 64},
+    "ngcf": {"num_graph_layers": 2, "batch_size": 64},
+    "lightgcn": {"num_graph_layers": 2, "batch_size": 64},
+}  # fmt: skip
 """Settings that reach every branch within a few rounds."""
+
+
+def settings_of(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values that the system has a setting for."""
+    known = {entry.name for entry in fields(SYSTEMS[name].config)} | {"preset"}
+    return {setting: value for setting, value in values.items() if setting in known}
+
+
+def learning_rates(name: str) -> list[str]:
+    """The names of a system's learning rates."""
+    return [entry.name for entry in fields(SYSTEMS[name].config) if entry.name.endswith("learning_rate")]
 
 
 @dataclass(frozen=True)
 class Finished:
     """A run after its last round."""
 
+    system: System[Any, Any, Any]
+    config: Any
     states: list[Any]  # before the first round and after each
     private: Any
     transcript: Transcript
-    user_factors: np.ndarray
+
+    @property
+    def scorer(self) -> Scorer:
+        return self.system.model(self.states[-1], self.private, self.config, None)
+
+    @property
+    def user_factors(self) -> np.ndarray:
+        return np.array(self.scorer.user_factors)
 
     @property
     def item_factors(self) -> np.ndarray:
         return self.states[-1].item_factors
+
+    def model_arrays(self, round_number: int = -1) -> dict[str, np.ndarray]:
+        """What the driving side has learned, after a round."""
+        return model_arrays(self.system, self.states[round_number])
+
+    @property
+    def results(self) -> dict[str, np.ndarray]:
+        """All that was learned."""
+        return self.model_arrays() | {
+            f"private {name}": array for name, array in private_arrays(self.system, self.private).items()
+        }
 
     def sent(self, message_type: type[Message], round_number: int | None = None) -> list[Recorded]:
         return [
@@ -88,16 +129,19 @@ def run(
     losses: Losses | None = None,
     who_denoises: list[int] | None = None,
     prepare: Callable[[Any, Any], Any] | None = None,
+    change: Callable[[System[Any, Any, Any]], System[Any, Any, Any]] = lambda system: system,
     num_factors: int = 5,
     num_rounds: int = 4,
     **values: Any,
 ) -> Finished:
     """Run a system. `who_denoises` names the denoisers; `prepare` may change the first state and private state."""
-    system, draws = SYSTEMS[name], Draws(seed)
-    config = settings.build(system.config, {"num_factors": num_factors, "num_rounds": num_rounds, **values})
+    system, draws = change(SYSTEMS[name]), Draws(seed)
+    sizes = settings_of(name, {"num_factors": num_factors, "num_rounds": num_rounds})
+    config = system.configure({**sizes, **values})
     numbers = np.arange(ratings.num_users, dtype=np.int32)
+    rows = ratings.rows if system.feedback == "explicit" else replace(ratings.rows, ratings=None)
     state = system.init(ratings.num_users, ratings.num_items, config, draws)
-    private = system.enrol(numbers, ratings.rows, ratings.num_items, config, draws)
+    private = system.enrol(numbers, rows, ratings.num_items, config, draws)
     if who_denoises is not None and hasattr(state, "denoisers"):
         state = replace(state, denoisers=np.array(who_denoises, np.int32))
     if prepare is not None:
@@ -111,14 +155,14 @@ def run(
             states.append(runtime.run_round(states[-1], round_number))
     finally:
         runtime.close()
-    model = system.model(states[-1], private, config, None)
-    return Finished(states, private, transcript, np.array(model.user_factors))
+    return Finished(system, config, states, private, transcript)
 
 
 def assert_same(one: Finished, other: Finished) -> None:
     """The same result to the last bit."""
-    np.testing.assert_array_equal(one.item_factors, other.item_factors)
-    np.testing.assert_array_equal(one.user_factors, other.user_factors)
+    assert one.results.keys() == other.results.keys()
+    for name, array in one.results.items():
+        np.testing.assert_array_equal(array, other.results[name], err_msg=name)
 
 
 def frames(finished: Finished) -> Iterator[tuple[tuple[int, str, int], Recorded, bytes]]:

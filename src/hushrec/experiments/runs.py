@@ -136,7 +136,7 @@ def run(
 ) -> Run:
     """Run the folds; with a folder, keep them there and go on where an interrupted run stopped.
 
-    Attacks see what the server saw in each round; their means over the rounds are among the metrics.
+    Attacks see what the server saw in each round: all scores are in the curve, the last is among the metrics.
     """
     data = data_for(system, data)
     planned = planned_run(system, config, data, settings)
@@ -278,7 +278,7 @@ def _fold_result(
     metrics = {} if test is None else _final_metrics(job, progress, test, plan)
     names = (*curve_names(job.system, plan.at), *attacks)
     curve = np.empty((0, len(names))) if progress.curve is None else progress.curve
-    metrics |= {name: float(curve[:, names.index(name)].mean()) for name in attacks}
+    metrics |= {name: float(curve[-1, names.index(name)]) for name in attacks}
     private = private_arrays(job.system, progress.private)
     totals = [(kind, transcript.total(kind)) for kind in job.system.messages]
     return FoldResult(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws
 from hushrec.evaluation.top_k import NO_ITEM, top_k
+from hushrec.privacy.exact_sum import DivergedError
 from hushrec.protocol import Numbers, Ragged, Scorer
 
 Strategy = Literal["confidence+hard", "confidence", "hard", "random"]
@@ -70,6 +71,8 @@ def disperse(
     for first in range(0, len(clients), _BLOCK_CLIENTS):
         block = clients[first : first + _BLOCK_CLIENTS]
         predicted = scorer.score(block)
+        if not np.isfinite(predicted).all():
+            raise DivergedError("a score of the server's model is not finite")
         told = uploaded.part(first, first + len(block))
         chosen = _chosen(predicted, told, by_confidence, how, generator)
         items.append(chosen)

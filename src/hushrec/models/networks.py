@@ -20,6 +20,7 @@ from hushrec.models.networks_layers import (
     add_product_gradients,
     add_rows,
     affine,
+    affine_of_sums,
     loss_slopes,
 )
 
@@ -241,7 +242,7 @@ class ProductHead:
 class DenseHead:
     """Dense layers with relu over the user's and the item's output side by side."""
 
-    _BLOCK_PAIRS = 1 << 14  # whose hidden layers stay in cache
+    _BLOCK_PAIRS = 1 << 13  # whose hidden layers stay in cache
 
     def __init__(self, weights: Views, gradients: Views, num_layers: int) -> None:
         def layers(views: Views) -> list[tuple[Vectors, Vectors]]:
@@ -288,9 +289,8 @@ class DenseHead:
         out = np.empty((len(users), len(items)), np.float32)
         block = max(1, self._BLOCK_PAIRS // max(len(items), 1))
         for first in range(0, len(users), block):
-            hidden = by_user[first : first + block, None] + by_item
-            hidden = hidden.reshape(-1, hidden.shape[2])
-            for weight, bias in others:
+            hidden = affine_of_sums(by_user[first : first + block], by_item, *others[0])
+            for weight, bias in others[1:]:
                 hidden = affine(np.maximum(hidden, 0, out=hidden), weight, bias)
             out[first : first + block] = hidden.reshape(-1, len(items))
         return out

@@ -51,6 +51,25 @@ def affine(inputs: Vectors, weight: Vectors, bias: Vectors) -> Vectors:
 
 
 @numba.njit(nogil=True, cache=True)
+def _affine_of_sums(width, left, right, weight, bias, out):
+    num_inputs = right.shape[1]
+    inputs = np.empty((1, num_inputs), np.float32)
+    for row in range(len(left)):
+        for other in range(len(right)):
+            for place in range(num_inputs):
+                inputs[0, place] = max(left[row, place] + right[other, place], np.float32(0.0))
+            product = _times(width, 0, inputs, weight, 0, num_inputs)
+            store(out, row * len(right) + other, load(bias, 0, width) + product)
+
+
+def affine_of_sums(left: Vectors, right: Vectors, weight: Vectors, bias: Vectors) -> Vectors:
+    """Compute relu(l + r) W + b for each row l of `left` with each row r of `right`."""
+    out = np.empty((len(left) * len(right), weight.shape[1]), np.float32)
+    _affine_of_sums(width_of(weight.shape[1]), left, right, weight, bias, out)
+    return out
+
+
+@numba.njit(nogil=True, cache=True)
 def _add_outer(width, left, right, out):
     num_rows, num_columns = left.shape
     for first in range(0, num_rows, _BLOCK_ROWS):

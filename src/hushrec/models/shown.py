@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError
 from hushrec.models.server_model import Pairs
+from hushrec.privacy.exact_sum import DivergedError
 from hushrec.protocol import Numbers, Ragged
 
 
@@ -40,9 +42,11 @@ class Uploads:
         """Keep one batch."""
         is_unknown = message.items.values >= self.num_items
         if is_unknown.any():
-            place = int(np.flatnonzero(is_unknown)[0])
-            sender = numbers[np.searchsorted(message.items.starts, place, side="right") - 1]
+            sender = _sender(numbers, message, is_unknown)
             raise HushrecError(f"client {sender} lists an item that is not in the catalogue; leave it out")
+        is_lost = ~np.isfinite(message.scores.values)
+        if is_lost.any():
+            raise DivergedError(f"a score of client {_sender(numbers, message, is_lost)} is not finite")
         self.numbers.append(numbers)
         self.batches.append(message)
 
@@ -57,6 +61,12 @@ class Uploads:
         items = [one.items.values for one in self.batches]
         scores = [one.scores.values for one in self.batches]
         return _by_user(Pairs(np.concatenate(users), np.concatenate(items), np.concatenate(scores)))
+
+
+def _sender(numbers: Numbers, message: ScoredItems, is_wrong: NDArray[np.bool_]) -> int:
+    """Whose row is the first that is wrong."""
+    place = int(is_wrong.argmax())
+    return int(numbers[np.searchsorted(message.items.starts, place, side="right") - 1])
 
 
 def _by_user(pairs: Pairs) -> Pairs:
