@@ -6,7 +6,7 @@ from importlib import import_module
 
 import typer
 
-from hushrec.cli import data, deploy, run
+from hushrec.cli import audit, data, deploy, run
 from hushrec.cli.compare import compare
 from hushrec.cli.console import notes
 from hushrec.cli.recommend import recommend
@@ -34,6 +34,7 @@ app.add_typer(data.app, name="data")
 app.command("systems", epilog="Example: hushrec systems fedrec++")(systems)
 app.add_typer(run.app, name="run")
 app.command("reproduce", epilog="Example: hushrec reproduce fedrec++ table2 --data ml-100k")(reproduce)
+app.add_typer(audit.app, name="audit")
 app.command("compare", epilog="Example: hushrec compare runs/one runs/two")(compare)
 app.command("recommend", epilog="Example: hushrec recommend runs/one --user 1")(recommend)
 app.add_typer(deploy.app, name="deploy")

@@ -31,6 +31,8 @@ def reproduce(
     system: Annotated[str, typer.Argument(help="A system.")],
     table: Annotated[str, typer.Argument(help="Its table or figure, as table2.")],
     data: Annotated[str | None, typer.Option(help="Only the rows on this dataset.")] = None,
+    row: Annotated[str | None, typer.Option(help="Only rows whose name holds this text.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Only this preset, where a table has several.")] = None,
     seed: Annotated[int, typer.Option(help="Of the folds and everything else.")] = 0,
     folds: Annotated[int, typer.Option(help="How many of the five folds.")] = 5,
     out: Annotated[
@@ -42,17 +44,13 @@ def reproduce(
 ) -> None:
     """Run a published table's experiments and print ours beside the paper's, with spread and verdict."""
     chosen = table_named(system_named(system).name, table)
-    rows = [row for row in chosen.rows if data in (None, row.data)]
-    if not rows:
-        known = ", ".join(dict.fromkeys(row.data for row in chosen.rows))
-        raise HushrecError(f"{table} has no row on {data}; it has {known}")
+    tasks = _tasks(chosen, data, row, preset)
     check_picture(picture)
     announce_compilation(note)
     options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
-    tasks = [(row, preset) for row in rows for preset in chosen.presets_of(row)]
     done = [
-        _reproduced(chosen, row, preset, f"{place}/{len(tasks)}", (seed, folds), options, out)
-        for place, (row, preset) in enumerate(tasks, 1)
+        _reproduced(chosen, entry, name, f"{place}/{len(tasks)}", (seed, folds), options, out)
+        for place, (entry, name) in enumerate(tasks, 1)
     ]
     if picture:
         write_picture(published_and_ours(chosen, done), picture)
@@ -61,6 +59,24 @@ def reproduce(
         print(msgspec.json.encode(_as_json(chosen, done)).decode())
     else:
         _print(chosen, done)
+
+
+def _tasks(table: Table, data: str | None, row: str | None, preset: str | None) -> list[tuple[Row, str]]:
+    """The rows that were asked for, once for each of their presets."""
+    rows = [entry for entry in table.rows if data in (None, entry.data)]
+    if not rows:
+        known = ", ".join(dict.fromkeys(entry.data for entry in table.rows))
+        raise HushrecError(f"{table.name} has no row on {data}; it has {known}")
+    named = [entry for entry in rows if (row or "").lower() in entry.label.lower()]
+    if not named:
+        raise HushrecError(
+            f"no row of {table.name} is named {row!r}; it has {', '.join(entry.label for entry in rows)}"
+        )
+    if preset not in (None, *table.presets):
+        raise HushrecError(f"{table.name} has no preset {preset!r}; it has {', '.join(table.presets) or 'none'}")
+    return [
+        (entry, name) for entry in named for name in table.presets_of(entry) if preset in (None, name) or not name
+    ]
 
 
 def _reproduced(

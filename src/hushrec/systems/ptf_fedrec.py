@@ -73,7 +73,7 @@ class Config:
     least_gamma: float = setting(1.0, "least number of negatives shown per positive")
     most_gamma: float = setting(4.0, "largest number of negatives shown per positive")
     swap_share: float = setting(0.1, "share of the shown positives whose scores are swapped (lambda)")
-    laplace_scale: float = setting(0.3, "of the noise on scores, for --defense ldp")
+    laplace_scale: float = setting(0.6, "of the noise on scores, for --defense ldp")
     num_told: int = setting(30, "items that the server tells a client (alpha)")
     confident_share: float = setting(0.5, "share of these that are the most updated items (mu)", is_secret=True)
     dispersal: Strategy = setting(
@@ -279,6 +279,7 @@ def client_update(cohort: Cohort[LocalClients], request: Told, config: Config, d
     if config.defense == "sampling+swapping":
         found = swap(slots, found, num_positives, config.swap_share)
     elif config.defense == "ldp":
+        # DEVIATION: the paper gives no scale of its noise; 0.6 gives the published F1 of the attack on ML-100K.
         found = add_laplace(slots, found, numbers, round_number, config.laplace_scale, draws)
     return Reply(Predictions(*by_item(clients, rows, slots, found)))
 
