@@ -168,11 +168,13 @@ def _local(
     out: Annotated[Path | None, typer.Option(help="Keep the server's folder of the run here.")] = None,
     keep: Annotated[Path | None, typer.Option(help="Make the federation in this folder, and keep it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    preset: Annotated[str | None, typer.Option(help="Named settings of the system, if it has some.")] = None,
     **values: Any,
 ) -> None:
     """Deal a dataset to nodes on this machine, and run a system over loopback with all that belongs to it."""
     chosen = system_named(system)
-    config = to_dict(chosen.configure({name: value for name, value in values.items() if value is not None}))
+    given = {name: value for name, value in {**values, "preset": preset}.items() if value is not None}
+    config = to_dict(chosen.configure(given))
     if nodes < 1:
         raise HushrecError("--nodes must be at least 1")
     if out is not None and out.exists():
