@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from hushrec.models.fedmf import FRACTION_BITS, SampledModel, Training, to_fixed, to_float, train_clients
+from hushrec.models.fcf import PositiveModel
+from hushrec.models.fedmf import FRACTION_BITS, Training, newcomer_weights, to_fixed, to_float, train_clients
 from hushrec.privacy.filling import Listing
 
 LISTING = Listing(
@@ -79,7 +80,7 @@ def test_fixed_point_there_and_back() -> None:
 def test_a_newcomer_has_the_least_expected_loss() -> None:
     """3 positives of 9 items and 1 negative each: another item is drawn with 1/2, lambda counts 6 times."""
     items = some_factors(9, 3)
-    model = SampledModel(some_factors(2, 4), items, num_negatives=1, regularization=0.05)
+    model = PositiveModel(some_factors(2, 4), items, newcomer_weights(num_negatives=1, regularization=0.05))
     mine = np.array([1, 4, 5], np.int32)
     scores = model.fold_in(mine, np.ones(3, np.float32))
     wanted = np.zeros(9)

@@ -7,6 +7,7 @@ positive of u and 0 otherwise, and c_ui = 1 + alpha p_ui.
 Symbols: x_u = user_factors[u], v_i = item_factors[i], alpha = confidence, lambda = regularization.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -178,7 +179,7 @@ class PositiveModel:
 
     user_factors: Factors
     item_factors: Factors
-    weights: Weights
+    newcomer_weights: Callable[[int, int], Weights]  # (positives of a newcomer, items of the catalogue)
 
     def predict(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> Factors:
         """x_u v_i."""
@@ -193,6 +194,7 @@ class PositiveModel:
     def fold_in(self, items: NDArray[np.int32], _ratings: object) -> Factors:
         """Scores of all items for a newcomer with these positives."""
         starts, row = np.array([0, len(items)]), np.zeros(1, np.int64)
-        vector = solve_users(starts, items, row, self.item_factors, square(self.item_factors), self.weights)
+        weights = self.newcomer_weights(len(items), len(self.item_factors))
+        vector = solve_users(starts, items, row, self.item_factors, square(self.item_factors), weights)
         scores: Factors = vector[0] @ self.item_factors.T
         return scores

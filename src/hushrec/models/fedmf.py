@@ -5,6 +5,7 @@ Symbols: U_u = user_factors[u], V_i = item_factors[i], gamma = learning_rate, la
 e_ui = r_ui - U_u V_i with r_ui = 1 for positives and 0 for negatives.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import HushrecError
 from hushrec.kernels.rows import dot, load, store, width_of
-from hushrec.models.fcf import Weights, solve_users, square
+from hushrec.models.fcf import Weights
 from hushrec.privacy.exact_sum import DivergedError
 from hushrec.privacy.filling import Listing
 from hushrec.privacy.homomorphic import Bytes, Integers, SecretKey, num_blocks
@@ -155,34 +156,14 @@ class KeyHolders:
         self.trained_round[anew] = round_number
 
 
-@dataclass(frozen=True)
-class SampledModel:
-    """U and V, ready to rank."""
+def newcomer_weights(num_negatives: int, regularization: float) -> Callable[[int, int], Weights]:
+    """With which weights a newcomer's vector has the least loss over its positives and what it would draw."""
 
-    user_factors: Factors
-    item_factors: Factors
-    num_negatives: int
-    regularization: float
-
-    def predict(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> Factors:
-        """U_u V_i."""
-        scores: Factors = np.einsum("nf,nf->n", self.user_factors[users], self.item_factors[items])
-        return scores
-
-    def score(self, users: NDArray[np.int32]) -> Factors:
-        """U_u V_i of all items."""
-        scores: Factors = self.user_factors[users] @ self.item_factors.T
-        return scores
-
-    def fold_in(self, items: NDArray[np.int32], _ratings: object) -> Factors:
-        """Scores of all items for a newcomer, whose vector has the least loss over what it would draw."""
-        num_others = max(len(self.item_factors) - len(items), 1)
-        num_drawn = min(max(self.num_negatives, 1) * len(items), num_others)
+    def weights(num_positives: int, num_items: int) -> Weights:
+        num_others = max(num_items - num_positives, 1)
+        num_drawn = min(max(num_negatives, 1) * num_positives, num_others)
         # Relative to another item, which is drawn with this share, a positive counts once.
         share = num_drawn / num_others
-        sizes = self.regularization * (len(items) + num_drawn) / share
-        weights = Weights(1.0 / share - 1.0, max(sizes, 1e-6))
-        starts, row = np.array([0, len(items)]), np.zeros(1, np.int64)
-        vector = solve_users(starts, items, row, self.item_factors, square(self.item_factors), weights)
-        scores: Factors = vector[0] @ self.item_factors.T
-        return scores
+        return Weights(1.0 / share - 1.0, max(regularization * (num_positives + num_drawn) / share, 1e-6))
+
+    return weights

@@ -209,7 +209,8 @@ def _accuracy(runs: Sequence[Run]) -> str:
     ]
     note = "Mean over the folds, and standard deviation where there are several."
     note += " Bold: the best value as printed." if is_fair and len(runs) > 1 else ""
-    if any(run.relevant_from is None and any("@" in name for name in run.mean) for run in runs):
+    is_graded = [run.relevant_from is None and run.provenance.rating_range is not None for run in runs]
+    if any(graded and any("@" in name for name in run.mean) for graded, run in zip(is_graded, runs, strict=True)):
         note += " Ranking metrics count ratings in the upper quarter of the range as relevant."
     return _table(head, body) + _text(note, "soft") + _published(rows)
 

@@ -217,14 +217,14 @@ def model(
     state: ServerState, clients: PositiveClients, config: Config, _rating_range: tuple[float, float] | None
 ) -> PositiveModel:
     """V, and every client's x_u as it solved it last."""
-    return PositiveModel(clients.user_factors, state.item_factors, config.weights)
+    return PositiveModel(clients.user_factors, state.item_factors, lambda *_: config.weights)
 
 
 def own_model(
     clients: PositiveClients, config: Config, _rating_range: tuple[float, float] | None
 ) -> PositiveModel:
     """What clients have after the last round: their own x_u, and V as it was sent to them."""
-    return PositiveModel(clients.user_factors, clients.item_factors, config.weights)
+    return PositiveModel(clients.user_factors, clients.item_factors, lambda *_: config.weights)
 
 
 def upload_bytes(clients: PositiveClients, config: Config) -> NDArray[np.int64]:

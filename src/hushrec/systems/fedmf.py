@@ -38,13 +38,14 @@ from numpy.typing import NDArray
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.models.fcf import PositiveModel
 from hushrec.models.fedmf import (
     FACTOR_LIMIT,
     Fixed,
     KeyHolders,
-    SampledModel,
     Training,
     initial_factors,
+    newcomer_weights,
     to_fixed,
     train_clients,
 )
@@ -314,15 +315,17 @@ def client_settle(cohort: Cohort[KeyHolders], request: Settle, _config: Config, 
 
 def model(
     state: ServerState, clients: KeyHolders, config: Config, _rating_range: tuple[float, float] | None
-) -> SampledModel:
+) -> PositiveModel:
     """Every client's U_u, and V as the clients decrypt it."""
     item_factors = clients.open(state.item_factors, state.num_additions)
-    return SampledModel(clients.user_factors, item_factors, config.num_negatives, config.regularization)
+    weights = newcomer_weights(config.num_negatives, config.regularization)
+    return PositiveModel(clients.user_factors, item_factors, weights)
 
 
-def own_model(clients: KeyHolders, config: Config, _rating_range: tuple[float, float] | None) -> SampledModel:
+def own_model(clients: KeyHolders, config: Config, _rating_range: tuple[float, float] | None) -> PositiveModel:
     """What clients have after the last round: their own U_u, and V as they decrypted it."""
-    return SampledModel(clients.user_factors, clients.item_factors, config.num_negatives, config.regularization)
+    weights = newcomer_weights(config.num_negatives, config.regularization)
+    return PositiveModel(clients.user_factors, clients.item_factors, weights)
 
 
 def upload_bytes(clients: KeyHolders, config: Config) -> NDArray[np.int64]:
