@@ -83,7 +83,8 @@ def test_bytes_per_client_and_round_by_hand(capsys: pytest.CaptureFixture[str]) 
     print_run(replace(done, folds=[fold]))
     out = capsys.readouterr().out
     assert "25 B per client and round" in out
-    assert "1.3 s of CPU; 3 test ratings have a user or item without training ratings" in out
+    assert "1.3 s of CPU, 3.94 ms per client and round\n" in out
+    assert "3 test ratings have a user or item without training ratings\n" in out
 
 
 def test_published_numbers_stand_beside_ours(

@@ -113,7 +113,9 @@ def print_run(done: Run) -> None:
     out.print(f"model {fold.model_sha256[:16]}  clients {(fold.clients_sha256 or 'none')[:16]}")
     cpu = sum(result.cpu_seconds for result in done.folds)
     cold = sum(result.num_cold for result in done.folds)
-    out.print(f"{cpu:.1f} s of CPU; {cold} test ratings have a user or item without training ratings")
+    each = 1000 * cpu / sum(result.num_rounds for result in done.folds) / done.provenance.num_users
+    out.print(f"{cpu:.1f} s of CPU, {each:.3g} ms per client and round")
+    out.print(f"{cold} test ratings have a user or item without training ratings")
 
 
 Go = Callable[[System[Any, Any, Any], dict[str, Any]], None]
