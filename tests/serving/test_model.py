@@ -132,3 +132,12 @@ def test_the_server_of_a_deployment_cannot(fedrec_folder: Path, tmp_path: Path) 
     for is_simulation in (False, True):
         with pytest.raises(HushrecError, match=r"^the server of fedrec cannot rank; use `hushrec recommend`"):
             load_served(tmp_path, is_simulation=is_simulation)
+
+
+def test_a_model_without_newcomers_says_so(tmp_path: Path) -> None:
+    data = hushrec.load("synthetic:users=30,items=20,ratings=300")
+    hushrec.NeuMF(num_rounds=1, num_factors=4, layers=(4, 4)).fit(data).save(tmp_path / "run")
+    served = load_served(tmp_path / "run")
+    assert len(served.for_user("1", Wish(3, True, 0))) == 3
+    with pytest.raises(RequestError, match="only users that it was trained with"):
+        served.for_newcomer([3], [1.0], Wish(3, True, 0))

@@ -46,6 +46,11 @@ class Reproduced:
     run: Run
     preset: str = ""
 
+    @property
+    def name(self) -> str:
+        """The row's label, with the preset if there are several."""
+        return f"{self.row.label}, {self.preset}" if self.preset else self.row.label
+
     def cell(self, metric: str) -> Cell:
         """The number of a metric."""
         return next(cell for cell in self.cells if cell.metric == metric)

@@ -139,6 +139,8 @@ def run(
     Attacks see what the server saw in each round: all scores are in the curve, the last is among the metrics.
     """
     data = data_for(system, data)
+    if data.ratings is None and settings.relevant_from is not None:
+        raise HushrecError(f"{system.name} takes no ratings: all items are relevant; leave --relevant-from out")
     planned = planned_run(system, config, data, settings)
     current = open_run(folder, planned, resume) if folder else planned
     for split in islice(splits_of(data, settings), len(current.folds), None):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hushrec.data.interactions import UserRows
 from hushrec.draws import BLOCK_WORDS, Draws, Key, chacha_block
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, NewcomerError
 from hushrec.models.local_training import complete_tables, score_slots, train_rows
 from hushrec.models.local_values import LocalSettings, initial_row, initial_weights, row_words
 from hushrec.protocol import Ragged
@@ -323,7 +323,7 @@ class LocalModel:
 
     def fold_in(self, items: NDArray[np.int32], ratings: Floats) -> Floats:
         """Newcomers have no model of their own."""
-        raise HushrecError("a client's own model cannot serve newcomers; ask the server's model, or enrol them")
+        raise NewcomerError("a client's own model cannot serve newcomers; ask the server's model, or enrol them")
 
     def _scores(self, users: NDArray[np.int32], items: Ragged) -> Floats:
         """Scores of the items listed for each user, a few users at a time."""

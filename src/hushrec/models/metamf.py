@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from hushrec.draws import BLOCK_WORDS, Draws, Key, chacha_block
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, NewcomerError
 from hushrec.kernels.bits import bit_of
 
 if TYPE_CHECKING:
@@ -376,7 +376,7 @@ class MetaModel:
 
     def fold_in(self, _items: NDArray[np.int32], _ratings: Floats) -> Floats:
         """Refused: a newcomer has no vector on the server."""
-        raise HushrecError("MetaMF knows the users it was trained with only; train again with the newcomer")
+        raise NewcomerError("MetaMF knows the users it was trained with only; train again with the newcomer")
 
     def _blocks(self, users: NDArray[np.int32]) -> Iterator[tuple[int, Floats]]:
         size = max(1, _SCORED_BYTES // (4 * self.sizes.num_items * self.sizes.item_memory))

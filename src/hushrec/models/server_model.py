@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, NewcomerError
 from hushrec.models.networks import Batch, Head, HeadName, ModelName, Shape, build_network
 from hushrec.models.networks_graph import Graph, normalised_graph
 from hushrec.models.networks_layers import adam_step
@@ -174,7 +174,7 @@ class NetworkScorer:
 
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Not possible: a newcomer has no vector."""
-        raise HushrecError("this model has no vector for a newcomer; train with the newcomer among the clients")
+        raise NewcomerError("this model has no vector for a newcomer; train with the newcomer among the clients")
 
 
 def scorer(learned: Learned, settings: ModelSettings, sizes: Sizes, graph: Pairs | None) -> NetworkScorer:

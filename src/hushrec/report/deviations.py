@@ -48,6 +48,7 @@ def deviations(system: System[Any, Any, Any]) -> list[Deviation]:
     """All marks in what the system is made of, in the order of files and lines."""
     parts: list[Any] = [system.config, system.init, system.enrol, system.round, system.model, system.reply_bytes]
     parts += [*system.handlers.values(), *system.inboxes.values(), *system.messages]
+    parts += [part for part in (system.own_model, system.more_models) if part is not None]
     functions = [getattr(part, "func", part) for part in parts]  # functools.partial holds one
     waiting = [Place(part.__module__, part.__qualname__.partition(".")[0]) for part in functions]
     reached: set[Place] = set()

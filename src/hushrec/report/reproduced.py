@@ -24,7 +24,7 @@ def published_and_ours(table: Table, done: Sequence[Reproduced]) -> "Figure":
             for place, (axes, metric) in enumerate(zip(panels, table.metrics, strict=True)):
                 _draw(axes, rows, metric)
                 axes.set_title(f"{data}: {metric}")
-                axes.set_yticks(range(len(rows)), [row.row.label for row in rows] if place == 0 else [])
+                axes.set_yticks(range(len(rows)), [row.name for row in rows] if place == 0 else [])
         grid[0][-1].legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=2, borderaxespad=0)
         figure.subplots_adjust(left=0.16, right=0.985, top=0.9, bottom=0.08, hspace=0.35, wspace=0.06)
         return figure

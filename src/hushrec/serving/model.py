@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, NewcomerError
 from hushrec.experiments.record import Run, read_run
 from hushrec.recommender import Ranker, Recommendation, load_run
 from hushrec.systems import system_named
@@ -61,6 +61,8 @@ class ServedModel:
             with np.errstate(all="ignore"):  # what overflows is refused
                 given = given.astype(np.float32)
             return self.ranker.for_newcomer(numbers, given, wish.k, not wish.include_seen, wish.min_raters)
+        except NewcomerError:
+            raise RequestError("this model serves only users that it was trained with") from None
         except HushrecError:
             raise RequestError("these ratings give scores that are not finite; send fewer") from None
 
