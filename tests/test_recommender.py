@@ -10,10 +10,12 @@ from hushrec.data import Interactions
 from hushrec.experiments.record import read_run
 from hushrec.experiments.runs import RunSettings, run
 from hushrec.recommender import RECOMMENDERS, Recommendation, Recommender
-from hushrec.runtime.checkpoint import digest
+from hushrec.runtime.checkpoint import digest, model_arrays, private_arrays
 from hushrec.systems import SYSTEMS
+from systems.runs import short
 
 KINDS = list(RECOMMENDERS.values())
+FOLDS_IN = [kind for kind in KINDS if kind.system.feedback == "explicit" or kind.system.name in ("fcf", "fedmf")]
 SHORT = {"num_rounds": 10, "num_factors": 5}
 ONE_THREAD = hushrec.RuntimeOptions(threads=1)
 
@@ -33,11 +35,18 @@ def model(split: Any) -> Recommender:
     return hushrec.FedRec(rho=1, options=ONE_THREAD, **SHORT).fit(split.train)
 
 
+def brief(kind: type[Recommender]) -> dict[str, Any]:
+    """Settings for a fit of a moment."""
+    return short(kind.system.name, num_rounds=10)
+
+
 def factors(model: Recommender) -> str:
-    """Digest of all that the model knows."""
+    """Digest of all that the model has learned."""
     job, progress = model._require_fitted()
-    scorer = job.scorer(progress)
-    return digest({"users": scorer.user_factors, "items": scorer.item_factors})  # type: ignore[attr-defined]
+    private = private_arrays(job.system, progress.private)
+    return digest(
+        model_arrays(job.system, progress.state) | {f"own {name}": array for name, array in private.items()}
+    )
 
 
 # --- As in scikit-learn ------------------------------------------------------------------------------------
@@ -52,22 +61,23 @@ def test_every_system_has_an_estimator() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_constructors_hold_settings_only(kind: type[Recommender]) -> None:
-    model = kind(seed=5, options=ONE_THREAD, **SHORT)
-    assert (model.config.num_rounds, model.config.num_factors, model.seed) == (10, 5, 5)
+    model = kind(seed=5, options=ONE_THREAD, **brief(kind))
+    assert (model.config.num_rounds, model.seed) == (10, 5)
+    assert model.config == kind.system.configure(brief(kind))
     assert model.options is ONE_THREAD
     assert repr(model).startswith(f"{kind.__name__}(")
-    assert "num_factors=5" in repr(model)
+    assert "num_rounds=10" in repr(model)
     assert kind().config == SYSTEMS[model.system.name].config()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_fit_returns_the_model_and_tells_every_round(kind: type[Recommender], split: Any) -> None:
-    model, told = kind(options=ONE_THREAD, **SHORT), list[int]()
+    model, told = kind(options=ONE_THREAD, **brief(kind)), list[int]()
     assert model.fit(split.train, on_round=lambda progress: told.append(progress.round_number)) is model
     assert told == list(range(1, 11))
     metrics = model.evaluate(split.test, at=(5, 10))
     lists = {f"{name}@{k}" for name in ("Precision", "Recall", "HR", "MRR", "NDCG", "MAP") for k in (5, 10)}
-    assert set(metrics) == {"MAE", "RMSE"} | lists
+    assert set(metrics) == lists | ({"MAE", "RMSE"} if kind.system.feedback == "explicit" else set())
     assert all(type(value) is float for value in metrics.values())
 
 
@@ -233,7 +243,7 @@ def test_impossible_lists_are_refused(model: Recommender) -> None:
 # --- Newcomers ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in FOLDS_IN if kind.system.feedback == "explicit"])
 def test_a_newcomer_with_a_users_ratings_gets_similar_scores(kind: type[Recommender], split: Any) -> None:
     """A newcomer makes the user's own steps with the final V: nearer to the user's scores than to anyone's."""
     is_summed = "sdcf" in kind.system.name  # its steps add up over a user's ratings
@@ -259,6 +269,21 @@ def test_a_newcomer_with_a_users_ratings_gets_similar_scores(kind: type[Recommen
 
 def by_item(found: list[Recommendation]) -> list[float]:
     return [entry.score for entry in sorted(found, key=lambda entry: entry.item)]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in FOLDS_IN])
+def test_a_model_that_cannot_serve_newcomers_says_so_in_one_line(kind: type[Recommender], split: Any) -> None:
+    model = kind(options=ONE_THREAD, **short(kind.system.name, num_rounds=1)).fit(split.train)
+    with pytest.raises(hushrec.HushrecError, match=r"\A(?=.*newcomer).*; .*\Z"):
+        model.recommend_newcomer([1, 2, 3], [1, 1, 1])
+
+
+@pytest.mark.parametrize("kind", [hushrec.FCF, hushrec.FedMF])
+def test_a_newcomers_ratings_do_not_matter_where_feedback_is_implicit(kind: type[Recommender], split: Any) -> None:
+    model = kind(options=ONE_THREAD, **brief(kind)).fit(split.train)
+    found = model.recommend_newcomer([1, 2, 3], [5, 1, 4], k=50, min_raters=0)
+    assert found == model.recommend_newcomer([1, 2, 3], [1, 1, 1], k=50, min_raters=0)
+    assert found != model.recommend_newcomer([7, 8, 9], [1, 1, 1], k=50, min_raters=0)
 
 
 def test_a_newcomer_changes_nothing(model: Recommender) -> None:
@@ -362,7 +387,7 @@ def test_a_second_fit_replaces_the_first(split: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kept_model_is_the_same(kind: type[Recommender], shop: Interactions, tmp_path: Path) -> None:
-    model = kind(seed=4, options=ONE_THREAD, **SHORT).fit(shop)
+    model = kind(seed=4, options=ONE_THREAD, **brief(kind)).fit(shop)
     model.save(str(tmp_path / "model"))
     kept = hushrec.load_run(str(tmp_path / "model"))
     assert type(kept) is kind
@@ -370,10 +395,48 @@ def test_a_kept_model_is_the_same(kind: type[Recommender], shop: Interactions, t
     users = ["user-00", "user-41"]
     assert kept.recommend(users) == model.recommend(users)
     np.testing.assert_array_equal(kept.predict(users, "Ünit 07"), model.predict(users, "Ünit 07"))
-    newcomer = (["Ünit 01", "Ünit 02"], [5, 1])
-    assert kept.recommend_newcomer(*newcomer) == model.recommend_newcomer(*newcomer)
+    assert factors(kept) == factors(model)
+    if kind in FOLDS_IN:
+        newcomer = (["Ünit 01", "Ünit 02"], [5, 1])
+        assert kept.recommend_newcomer(*newcomer) == model.recommend_newcomer(*newcomer)
     (fold,) = read_run(tmp_path / "model").folds
     assert (fold.metrics, fold.num_train, fold.num_test) == ({}, len(shop), 0)
+
+
+# --- Whose model -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two_sided(tmp_path_factory: pytest.TempPathFactory, split: Any) -> Path:
+    """A kept PTF-FedRec, where server and clients have models of their own."""
+    folder = tmp_path_factory.mktemp("kept") / "ptf"
+    hushrec.PTFFedRec(options=ONE_THREAD, **brief(hushrec.PTFFedRec)).fit(split.train).save(folder)
+    return folder
+
+
+def test_both_sides_recommend_and_say_whose_model_it_is(two_sided: Path) -> None:
+    server, client, default = (hushrec.load_run(two_sided, side=side) for side in ("server", "client", None))
+    assert (server.source, default.source) == ("the server's model", "the server's model")
+    assert client.source == "the client's own model; nothing was sent"
+    assert server.recommend(1) == default.recommend(1) != client.recommend(1)
+    job, progress = client._require_fitted()
+    own = job.system.own_model(progress.private, job.config, None)
+    np.testing.assert_array_equal(client.predict(3, [1, 2, 3]), own.score(np.array([2], np.int32))[0, :3])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_side_without_a_model_is_refused_in_one_line(
+    kind: type[Recommender], split: Any, tmp_path: Path
+) -> None:
+    kind(options=ONE_THREAD, **short(kind.system.name, num_rounds=1)).fit(split.train).save(tmp_path / "model")
+    for side, has_model in (("server", kind.system.server_ranks), ("client", kind.system.own_model is not None)):
+        if has_model:
+            assert hushrec.load_run(tmp_path / "model", side=side).source.startswith(f"the {side}'s")
+        else:
+            with pytest.raises(
+                hushrec.HushrecError, match=rf"\A.* of {kind.system.name.replace('+', '.')} .*--side {side}.*\Z"
+            ):
+                hushrec.load_run(tmp_path / "model", side=side)
 
 
 def test_a_fold_of_a_run_is_loaded(data: Interactions, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Literal
 import pytest
 
 from hushrec.errors import HushrecError
-from hushrec.settings import build, check, setting, to_dict
+from hushrec.settings import build, check, check_bounds, setting, shown_to_parties, to_dict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,3 +57,44 @@ def test_bad_values_are_one_line_errors(values: dict[str, object], message: str)
     with pytest.raises(HushrecError, match=message) as caught:
         build(Oven, values)
     assert "\n" not in str(caught.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounded:
+    share: float = setting(0.5, "a share", "(0, 1]")
+    count: int = setting(3, "a number", "[1, inf)")
+    rate: float = setting(0.1, "a rate", "(0, inf)")
+    weight: float = setting(0.0, "a weight", "[0, inf)")
+    widths: tuple[int, int] = setting((2, 1), "two numbers", "[1, inf)")
+    secret_model: str = setting("best", "nobody else's business", is_secret=True)
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"share": 0.0}, "--share 0.0 is not in (0, 1]"),
+        ({"share": 1.5}, "--share 1.5 is not in (0, 1]"),
+        ({"share": float("nan")}, "--share nan is not in (0, 1]"),
+        ({"count": 0}, "--count must be at least 1"),
+        ({"rate": 0.0}, "--rate must be above 0 and finite"),
+        ({"rate": float("inf")}, "--rate must be above 0 and finite"),
+        ({"weight": -0.1}, "--weight must not be below 0"),
+        ({"widths": [1, 0]}, "--widths must be at least 1 each"),
+    ],
+)
+def test_bounds_are_those_of_the_settings(values: dict[str, object], message: str) -> None:
+    with pytest.raises(HushrecError) as caught:
+        build(Bounded, values)
+    assert str(caught.value) == message
+
+
+def test_what_lies_on_a_closed_bound_is_taken() -> None:
+    assert build(Bounded, {"share": 1.0, "count": 1, "widths": [1, 1]}).widths == (1, 1)
+
+
+def test_secrets_are_not_shown_to_parties() -> None:
+    assert "secret_model" in to_dict(Bounded())
+    assert shown_to_parties(Bounded()).keys() == to_dict(Bounded()).keys() - {"secret_model"}

@@ -12,9 +12,37 @@ from hushrec.errors import HushrecError
 Config = TypeVar("Config")
 
 
-def setting(default: Any, help: str, is_secret: bool = False) -> Any:
-    """A config field with the paper's default and a line for `--help`. A secret one never leaves the server."""
-    return field(default=default, metadata={"help": help, "is_secret": is_secret})
+def setting(default: Any, help: str, within: str = "", is_secret: bool = False) -> Any:
+    """A config field with the paper's default and a line for `--help`.
+
+    `within` is an interval such as "(0, 1]" or "[1, inf)", for `check_bounds`. A secret never leaves the server.
+    """
+    return field(default=default, metadata={"help": help, "within": within, "is_secret": is_secret})
+
+
+def check_bounds(config: object) -> None:
+    """Refuse values outside of the intervals that their settings name; of a tuple, each counts."""
+    for entry in fields(config):  # type: ignore[arg-type]
+        within, value = entry.metadata.get("within"), getattr(config, entry.name)
+        for one in value if isinstance(value, tuple) else (value,):
+            if within and not _is_within(one, within):
+                each = " each" if isinstance(value, tuple) else ""
+                raise HushrecError(f"--{entry.name.replace('_', '-')} {_told(one, within)}{each}")
+
+
+def _is_within(value: float, interval: str) -> bool:
+    low, high = (float(bound) for bound in interval[1:-1].split(","))
+    is_above = value > low if interval[0] == "(" else value >= low
+    return is_above and (value < high if interval[-1] == ")" else value <= high)
+
+
+def _told(value: float, interval: str) -> str:
+    low, high = (bound.strip() for bound in interval[1:-1].split(","))
+    if high != "inf":
+        return f"{value} is not in {interval}"
+    if interval[0] == "(":
+        return f"must be above {low} and finite"
+    return "must not be below 0" if low == "0" else f"must be at least {low}"
 
 
 def build(config_type: type[Config], values: Mapping[str, object]) -> Config:

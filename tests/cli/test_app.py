@@ -21,6 +21,7 @@ from hushrec.experiments.runs import RunSettings, run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import SYSTEMS
+from systems.runs import as_options, short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 SHORT = ["--rounds", "3", "--num-factors", "5"]
@@ -51,7 +52,12 @@ LEAVES = {path: command for path, command in ALL.items() if not hasattr(command,
 def examples(command: Any) -> list[str]:
     """The example commands of a help text: those on lines of their own, then those of the epilog."""
     found = re.findall(r"^\s*(hushrec .*)$", command.help or "", re.MULTILINE)
-    return found + re.findall(r"(?:Example|Start with): (hushrec .*)", command.epilog or "")
+    return found + re.findall(r"(?:Example|Start with|or): (hushrec .*)", _alternatives(command.epilog))
+
+
+def _alternatives(epilog: str | None) -> str:
+    """Each example on a line of its own."""
+    return (epilog or "").replace(", or: ", "\nor: ")
 
 
 # --- Help --------------------------------------------------------------------------------------------------
@@ -79,8 +85,9 @@ def test_every_verb_explains_itself(path: tuple[str, ...], flag: str) -> None:
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
 def test_every_command_has_an_example_of_itself(path: tuple[str, ...]) -> None:
-    own = " ".join(["hushrec", *path])
-    assert any(text == own or text.startswith(f"{own} ") for text in examples(LEAVES[path]))
+    """A word in capitals stands for any."""
+    own = " ".join(["hushrec", *(r"\S+" if word.isupper() else re.escape(word) for word in path)])
+    assert any(re.match(rf"{own}( |$)", text) for text in examples(LEAVES[path]))
     result = RUNNER.invoke(app, [*path, "--help"], catch_exceptions=False)
     assert "Example:" in result.stdout
 
@@ -112,7 +119,8 @@ def small(text: str) -> list[str]:
     arguments = shlex.split(text)[1:]
     if "--data" in arguments:
         arguments[arguments.index("--data") + 1] = DATA
-    return arguments + SHORT if arguments[0] == "run" else arguments
+    is_run = arguments[0] in ("run", "audit") and arguments[1] in SYSTEMS
+    return arguments + as_options(short(arguments[1], num_rounds=3)) if is_run else arguments
 
 
 # The paper's data; networks; an end. They are only parsed here.

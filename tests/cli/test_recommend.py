@@ -8,11 +8,12 @@ import hushrec
 from hushrec.cli.app import app
 from hushrec.cli.recommend import print_recommendations
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import RunSettings, run
+from hushrec.experiments.runs import RunSettings, run, settings_for
 from hushrec.recommender import Recommendation
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import SYSTEMS
+from systems.runs import short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 
@@ -106,6 +107,75 @@ def test_a_newcomers_file_needs_no_user(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     file.write_text("item,rating\n1,5\n2,1\n")
     invoke(folder, "--newcomer", str(file))
+
+
+@pytest.fixture(scope="module")
+def implicit(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs on a file without ratings, by system."""
+    place = tmp_path_factory.mktemp("implicit")
+    clicks, made = hushrec.load(DATA, implicit=True), {}
+    for name in ("ptf-fedrec", "fcf", "neumf"):
+        made[name] = place / name
+        system = SYSTEMS[name]
+        config = system.configure(short(name, num_rounds=2))
+        run(system, config, clicks, settings_for(system), RuntimeOptions(threads=1), made[name])
+    return made
+
+
+def test_the_side_says_whose_model_it_is(implicit: dict[str, Path]) -> None:
+    lists = {}
+    for side, told in (("server", "the server's model"), ("client", "the client's own model; nothing was sent")):
+        result = invoke(implicit["ptf-fedrec"], "--user", "7", "--side", side)
+        assert result.stderr == f"computed on this machine from {told}\n"
+        lists[side] = result.stdout
+    assert lists["server"] != lists["client"]
+    assert invoke(implicit["ptf-fedrec"], "--user", "7").stdout == lists["server"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "told"),
+    [
+        (
+            "fcf",
+            ["--user", "7", "--side", "server"],
+            "the server of fcf has no client's vector; leave --side server",
+        ),
+        (
+            "neumf",
+            ["--user", "7", "--side", "client"],
+            "clients of neumf have no model of their own; leave --side",
+        ),
+        ("neumf", ["--newcomer", "mine.csv"], "newcomer"),
+        ("ptf-fedrec", ["--newcomer", "mine.csv"], "newcomer"),
+        (
+            "ptf-fedrec",
+            ["--newcomer", "mine.csv", "--side", "client"],
+            "a client's own model cannot serve newcomers",
+        ),
+    ],
+)
+def test_what_a_model_cannot_do_is_refused_in_one_line(
+    implicit: dict[str, Path], name: str, arguments: list[str], told: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("mine.csv").write_text("item\n3\n1\n40\n")
+    with pytest.raises(HushrecError) as caught:
+        invoke(implicit[name], *arguments)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("header", ["user,item", "item"])
+def test_a_newcomers_file_needs_no_ratings_where_none_were_trained(
+    implicit: dict[str, Path], header: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.csv"
+    prefix = "me," if "user" in header else ""
+    file.write_text(f"{header}\n{prefix}3\n{prefix}1\n{prefix}40\n")
+    found = json.loads(invoke(implicit["fcf"], "--newcomer", str(file), "--json").stdout)
+    assert found == as_said(hushrec.load_run(implicit["fcf"]).recommend_newcomer([1, 3, 40], [1, 1, 1]))
+    assert not {1, 3, 40} & {entry["item"] for entry in found}
 
 
 @pytest.mark.parametrize(

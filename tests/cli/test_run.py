@@ -15,10 +15,10 @@ from hushrec.cli.run import print_run
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Published
 from hushrec.experiments.record import Run, read_run
-from hushrec.experiments.runs import RunSettings, run
+from hushrec.experiments.runs import run, settings_for
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.settings import build
 from hushrec.systems import SYSTEMS
+from systems.runs import as_options, short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 SHORT = ["--data", DATA, "--rounds", "4", "--num-factors", "5"]
@@ -39,8 +39,14 @@ def invoke(*arguments: str) -> Result:
 
 def run_here(name: str, num_folds: int = 1, **settings: Any) -> Run:
     system = SYSTEMS[name]
-    config = build(system.config, {"num_rounds": 4, "num_factors": 5, **settings})
-    return run(system, config, hushrec.load(DATA), RunSettings(num_folds=num_folds), RuntimeOptions(threads=1))
+    config = system.configure(short(name, **settings))
+    chosen = settings_for(system, num_folds=num_folds, split="folds")
+    return run(system, config, hushrec.load(DATA), chosen, RuntimeOptions(threads=1))
+
+
+def typed(name: str) -> list[str]:
+    """A short run of any system, as it is typed."""
+    return ["--data", DATA, *as_options(short(name))]
 
 
 def without_times(summary: dict[str, Any]) -> dict[str, Any]:
@@ -53,7 +59,7 @@ def without_times(summary: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_json_is_one_object_and_all_there_is_on_stdout(name: str) -> None:
-    result = invoke(name, *SHORT, "--folds", "2", "--json")
+    result = invoke(name, *typed(name), "--folds", "2", "--split", "folds", "--json")
     assert len(result.stdout.splitlines()) == 1
     said = json.loads(result.stdout)
     assert without_times(said) == without_times(run_here(name, 2).summary())
@@ -61,16 +67,16 @@ def test_json_is_one_object_and_all_there_is_on_stdout(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tables_have_every_metric_and_every_way(name: str) -> None:
-    result = invoke(name, *SHORT)
+    result = invoke(name, *typed(name), "--split", "folds")
     done = run_here(name)
     lines = [line.rstrip() for line in result.stdout.splitlines()]
     assert lines[0] == f"{name} on synthetic on synthetic data, seed 0, 1 fold(s)"
     assert lines[1].split() == ["metric", "mean", "std"]
-    shown = {line.split()[0]: line.split()[1:] for line in lines[2:] if line}
+    shown = [line.split() for line in lines[2:] if line]
     for metric, value in done.mean.items():
-        assert shown[metric] == [f"{value:.4f}", "–"]
+        assert [*metric.split(), f"{value:.4f}", "–"] in shown
     for way in done.folds[0].sent_bytes:
-        assert shown[way][-4:] == ["per", "client", "and", "round"]
+        assert [words[-4:] for words in shown if words[0] == way] == [["per", "client", "and", "round"]]
     assert done.folds[0].model_sha256[:16] in result.stdout
     assert (done.folds[0].clients_sha256 or "none")[:16] in result.stdout
     assert "not kept; add --out DIR to keep it" in result.stderr
@@ -120,7 +126,8 @@ def test_options_are_the_settings_of_the_config() -> None:
     for name, command in group.commands.items():
         options = {entry.name: entry for entry in command.params if entry.name != "help"}
         fields = SYSTEMS[name].config.__dataclass_fields__
-        assert set(options) == common | set(fields)
+        presets = {"preset"} if SYSTEMS[name].presets else set()
+        assert set(options) - {"context"} == common | set(fields) | presets
         for field, declared in fields.items():
             assert f"--{field.replace('_', '-')}" in options[field].opts
             assert options[field].default == declared.default
@@ -142,6 +149,28 @@ def test_options_reach_the_config() -> None:
     assert {key: said["config"][key] for key in expected} == expected
     assert said["seed"] == 9
     assert {name.partition("@")[2] for name in said["mean"]} == {"", "3", "7"}
+
+
+def test_a_preset_gives_way_to_what_is_typed() -> None:
+    options = as_options(short("ptf-fedrec", num_rounds=1, client_factors=8))
+    said = [
+        json.loads(invoke("ptf-fedrec", "--data", DATA, *preset, *options, "--json").stdout)["config"]
+        for preset in ([], ["--preset", "paper"], ["--preset", "released"])
+    ]
+    assert said[0] == said[1]
+    assert {name for name in said[0] if said[0][name] != said[2][name]} == {
+        "client_batch", "repeats", "memory", "told_limit", "server_head",
+    }  # fmt: skip
+    assert [config["client_factors"] for config in said] == [8, 8, 8]
+    with pytest.raises(HushrecError, match="no preset 'papr' of ptf-fedrec; choose from paper, released"):
+        invoke("ptf-fedrec", "--data", DATA, "--preset", "papr")
+
+
+def test_implicit_systems_split_at_random_and_take_lists_of_20() -> None:
+    said = json.loads(invoke("fcf", *typed("fcf"), "--json").stdout)
+    assert {name.partition("@")[2] for name in said["mean"]} == {"20"}
+    with pytest.raises(HushrecError, match="--folds 2 with --split random: choose 1 to 1"):
+        invoke("fcf", *typed("fcf"), "--folds", "2")
 
 
 def test_threads_and_cohorts_change_no_number() -> None:
@@ -200,8 +229,10 @@ def test_duplicates_are_refused_or_accepted(tmp_path: Path) -> None:
     invoke("pmf", *options, "--duplicates", "mean")
 
 
-def test_implicit_files_are_refused(tmp_path: Path) -> None:
+def test_implicit_files_are_refused_where_ratings_are_needed(tmp_path: Path) -> None:
     (tmp_path / "clicks.csv").write_text("user,item\na,x\na,y\na,z\nb,x\nb,y\n")
+    options = as_options(short("fcf", num_rounds=1))
+    assert "Recall@20" in invoke("fcf", "--data", str(tmp_path / "clicks.csv"), *options).stdout
     with pytest.raises(HushrecError, match=r"pmf needs ratings, clicks\.csv has none"):
         invoke("pmf", "--data", str(tmp_path / "clicks.csv"))
 
@@ -212,8 +243,9 @@ def test_what_is_printed_tells_no_id_no_rating_and_no_path(name: str, as_json: l
     path = tmp_path / "secret-ward" / "ratings.csv"
     path.parent.mkdir()
     ratings = write_ratings(path)
+    relevant = ["--relevant-from", "1"] if SYSTEMS[name].feedback == "explicit" else []
     result = invoke(
-        name, "--data", str(path), "--rounds", "2", "--num-factors", "5", "--relevant-from", "1", *as_json
+        name, "--data", str(path), *as_options(short(name, num_rounds=2)), *relevant, *as_json
     )  # fmt: skip
     said = result.stdout + result.stderr
     assert "ratings.csv" in said  # the test sees what is there

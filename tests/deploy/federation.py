@@ -30,19 +30,13 @@ from hushrec.runtime.packets import Packet, decode_packet
 from hushrec.runtime.training import Job, run_job
 from hushrec.runtime.transport import Delivery
 from hushrec.systems import SYSTEMS
-
-SMALL: dict[str, dict[str, Any]] = {
-    "fedrec": {"rho": 2, "predict_after": 1, "local_steps": 3},
-    "fedrec++": {"rho": 2, "predict_after": 1, "local_steps": 3, "denoisers": 3},
-    "sdcf-denoised": {"denoisers": 3},
-}
-"""Settings that reach every branch within a few rounds."""
+from systems.runs import SMALL, settings_of
 
 
 def small(name: str, **values: Any) -> dict[str, Any]:
     """A system's settings for a run of a moment."""
-    values = {"num_factors": 4, "num_rounds": 3, **SMALL.get(name, {}), **values}
-    return settings.to_dict(settings.build(SYSTEMS[name].config, values))
+    sizes = settings_of(name, {"num_factors": 4, "num_rounds": 3})
+    return settings.to_dict(SYSTEMS[name].configure({**sizes, **SMALL[name], **values}))
 
 
 @cache
@@ -201,22 +195,23 @@ class Ordered:
     def private(self, away: Collection[str] = ()) -> dict[str, np.ndarray]:
         """The nodes' private results, put together in the order of the clients' numbers."""
         system = SYSTEMS[self.order.system]
-        parts: dict[str, dict[int, np.ndarray]] = {name: {} for name in system.private_arrays}
+        parts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in system.private_arrays}
         for node in self.federation.nodes:
             if node in away or not system.private_arrays:
                 continue
             numbers = read_arrays(self.node_folder(node) / "numbers.npz")["assigned"]
             state = read_arrays(self.node_folder(node) / "fold-1" / "state.npz")
-            for name, rows in parts.items():
-                rows.update(zip(numbers.tolist(), state[f"private.{name}"], strict=True))
-        return {name: np.array([rows[number] for number in sorted(rows)]) for name, rows in parts.items()}
+            for name, of_nodes in parts.items():
+                array = state[f"private.{name}"]
+                of_nodes.append((owners(name, len(array), numbers, state.get("private.num_slots")), array))
+        return {name: _joined(of_nodes) for name, of_nodes in parts.items()}
 
     def assert_equals(self, expected: "Expected", away: Collection[str] = ()) -> None:
         """The result is that of a run in one process, to the bit."""
         assert self.model_sha256() == expected.model_sha256
         if away:
             gone = np.concatenate([self.federation.numbers(name) for name in away])
-            kept = {name: np.delete(array, gone, 0) for name, array in expected.private.items()}
+            kept = {name: array[~np.isin(expected.owners(name), gone)] for name, array in expected.private.items()}
         else:
             kept = expected.private
         assert digest(self.private(away)) == digest(kept)
@@ -230,13 +225,40 @@ class Expected:
     private: dict[str, np.ndarray]
     progress: Progress
 
+    def owners(self, name: str) -> np.ndarray:
+        """Whose the rows of a private array are."""
+        private = self.progress.private
+        numbers = np.arange(len(private.starts) - 1)
+        return owners(name, len(self.private[name]), numbers, getattr(private, "num_slots", None))
+
+
+ALL = -1
+
+
+def owners(name: str, num_rows: int, numbers: np.ndarray, num_slots: np.ndarray | None) -> np.ndarray:
+    """Whose the rows of a private array are: a row or some rows of each client, or all have the same rows."""
+    if name.startswith("used_"):
+        assert num_slots is not None
+        return np.repeat(numbers, num_slots)
+    return numbers if num_rows == len(numbers) else np.full(num_rows, ALL)
+
+
+def _joined(of_nodes: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """In the order of the clients; what all have must be the same everywhere."""
+    whose = np.concatenate([numbers for numbers, _ in of_nodes])
+    if (whose == ALL).all():
+        for _, array in of_nodes:
+            np.testing.assert_array_equal(array, of_nodes[0][1])
+        return of_nodes[0][1]
+    return np.concatenate([array for _, array in of_nodes])[np.argsort(whose, kind="stable")]
+
 
 def in_process(
     system: str, config: dict[str, Any], split: Split, losses: Losses | None = None, seed: int = 0
 ) -> Expected:
     """The same run in one process."""
     chosen = SYSTEMS[system]
-    built = settings.build(chosen.config, config)
+    built = chosen.configure(config)
     progress = run_job(Job(chosen, built, seed, split.train), RuntimeOptions(threads=1, losses=losses))
     private = private_arrays(chosen, progress.private)
     return Expected(digest(model_arrays(chosen, progress.state)), private, progress)

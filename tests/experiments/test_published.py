@@ -3,7 +3,7 @@
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -11,7 +11,7 @@ import pytest
 import hushrec.experiments
 from hushrec.data import CATALOGUE
 from hushrec.errors import HushrecError
-from hushrec.experiments.published import Row, Table, published_for, table_named, tables
+from hushrec.experiments.published import Kind, Row, Table, published_for, table_named, tables
 from hushrec.experiments.record import Provenance, Run
 from hushrec.settings import build, to_dict
 from hushrec.systems import SYSTEMS, system_named
@@ -40,10 +40,44 @@ TUNED = {
 NUM_USERS = {"ml-100k": 943, "ml-1m": 6040}
 
 ROWS = [
-    pytest.param(table, row, id=f"{table.name} {row.data} {row.label}")
-    for table in tables().values()
+    pytest.param(table, row, id=f"{system} {table.name} {row.data} {row.label}")
+    for (system, _), table in tables().items()
     for row in table.rows
 ]
+OF_FEDREC = [one for one in ROWS if str(one.id).startswith("fedrec++ ")]
+
+# PTF-FedRec, Table III: Recall@20 and NDCG@20 of NeuMF, NGCF, LightGCN; FCF, FedMF, MetaMF; PTF with the three.
+TABLE_III = {
+    "ml-100k": [
+        (0.1357, 0.1544), (0.1883, 0.2045), (0.1794, 0.1954), (0.1108, 0.1241), (0.1192, 0.1351), (0.1138, 0.1301),
+        (0.1319, 0.1482), (0.1623, 0.1775), (0.1606, 0.1739),
+    ],
+    "steam-200k": [
+        (0.3033, 0.2074), (0.3777, 0.2674), (0.3708, 0.2640), (0.2341, 0.1524), (0.2444, 0.1543), (0.2356, 0.1397),
+        (0.2554, 0.1571), (0.3484, 0.2306), (0.3246, 0.2186),
+    ],
+    "gowalla-20": [
+        (0.0214, 0.0177), (0.0420, 0.0334), (0.0442, 0.0333), (0.0150, 0.0093), (0.0160, 0.0108), (0.0153, 0.0112),
+        (0.0202, 0.0159), (0.0345, 0.0268), (0.0330, 0.0261),
+    ],
+}  # fmt: skip
+METHODS = [
+    ("neumf", None), ("ngcf", None), ("lightgcn", None), ("fcf", None), ("fedmf", None), ("metamf", None),
+    ("ptf-fedrec", "neumf"), ("ptf-fedrec", "ngcf"), ("ptf-fedrec", "lightgcn"),
+]  # fmt: skip
+# Table IV in kB per client and round: FCF, FedMF, MetaMF, PTF-FedRec.
+TABLE_IV = {
+    "ml-100k": [460, 7320, 540, 3.02],
+    "steam-200k": [1310, 20980, 1630, 1.21],
+    "gowalla-20": [2590, 41430, 3220, 1.59],
+}
+# Table V: F1 of the attack by defence.
+TABLE_V = {
+    "ml-100k": [0.9836, 0.5873, 0.5171, 0.4539],
+    "steam-200k": [0.9838, 0.8423, 0.4706, 0.4016],
+    "gowalla-20": [0.9710, 0.6782, 0.4944, 0.4236],
+}
+DEFENSES = ["none", "ldp", "sampling", "sampling+swapping"]
 
 
 def test_every_file_of_the_folder_is_a_table() -> None:
@@ -54,7 +88,7 @@ def test_every_file_of_the_folder_is_a_table() -> None:
     assert {system for system, _ in tables()} <= set(SYSTEMS)
     for (_, name), table in tables().items():
         assert table.name == name
-        assert table.kind in ("accuracy", "communication", "curves")
+        assert table.kind in get_args(Kind)
         assert table.claim
         assert table.paper.endswith(")")
 
@@ -71,17 +105,21 @@ def test_files_have_no_key_that_is_not_read() -> None:
 
 @pytest.mark.parametrize(("table", "row"), ROWS)
 def test_rows_build_valid_configs(table: Table, row: Row) -> None:
-    config = build(system_named(row.system).config, row.settings(NUM_USERS[row.data]))
+    """With every preset that the table asks for."""
     assert row.data in CATALOGUE
-    assert CATALOGUE[row.data].num_users == NUM_USERS[row.data]
+    num_users = CATALOGUE[row.data].num_users
+    assert num_users == NUM_USERS.get(row.data, num_users)
+    for preset in table.presets_of(row):
+        values = row.settings(num_users) | ({"preset": preset} if preset else {})
+        assert system_named(row.system).configure(values).num_rounds > 0
     assert set(row.published) <= set(table.metrics)
     assert all(1 <= len(values) <= 2 for values in row.published.values())
-    assert f"rho {config.rho}" in row.label or table.name == "table3"
 
 
-@pytest.mark.parametrize(("table", "row"), ROWS)
+@pytest.mark.parametrize(("table", "row"), OF_FEDREC)
 def test_settings_are_the_papers(table: Table, row: Row) -> None:
     config = build(system_named(row.system).config, row.settings(NUM_USERS[row.data]))
+    assert f"rho {config.rho}" in row.label or table.name == "table3"
     assert (config.num_factors, config.num_rounds) == (20, 100)
     assert (config.learning_rate, config.decay, config.regularization) == (0.8, 0.9, 0.001)
     assert (config.filling, config.resample) == ("hybrid", "every-round")
@@ -137,6 +175,41 @@ def test_figure_2_has_every_combination() -> None:
     for row in table.rows:
         assert f"c {row.config['participation']}n" in row.label
         assert not row.published
+
+
+def of_ptf_fedrec(name: str, data: str, metric: str) -> list[float]:
+    """The published column of a table, without rows of our own."""
+    rows = [row for row in table_named("ptf-fedrec", name).rows if row.data == data and row.published]
+    return [row.published[metric][0] for row in rows]
+
+
+@pytest.mark.parametrize("data", TABLE_III)
+def test_tables_of_ptf_fedrec_are_the_papers(data: str) -> None:
+    rows = [row for row in table_named("ptf-fedrec", "table3").rows if row.data == data and row.published]
+    pairs = [(row.published["Recall@20"][0], row.published["NDCG@20"][0]) for row in rows]
+    methods = [(row.system, row.config.get("server_model")) for row in rows]
+    assert dict(zip(methods, pairs, strict=True)) == dict(zip(METHODS, TABLE_III[data], strict=True))
+    assert of_ptf_fedrec("table4", data, "kB") == TABLE_IV[data]
+    assert of_ptf_fedrec("table5", data, "top guess F1") == TABLE_V[data]
+    defenses = [row.config["defense"] for row in table_named("ptf-fedrec", "table5").rows if row.data == data]
+    assert defenses == DEFENSES
+    assert of_ptf_fedrec("table7", data, "Recall@20")[0] == TABLE_III[data][7][0]
+
+
+def test_table_8_has_every_combination_of_models() -> None:
+    models = ("neumf", "ngcf", "lightgcn")
+    rows = table_named("ptf-fedrec", "table8").rows
+    assert [(row.config["client_model"], row.config["server_model"]) for row in rows] == list(
+        product(models, models)
+    )
+
+
+@pytest.mark.parametrize("name", ["table3", "table4", "table5", "table7", "table8", "figure3", "figure4"])
+def test_ptf_fedrec_is_run_with_both_presets(name: str) -> None:
+    table = table_named("ptf-fedrec", name)
+    for row in table.rows:
+        is_both = row.system == "ptf-fedrec" and "preset" not in row.config
+        assert table.presets_of(row) == (["paper", "released"] if is_both else [""])
 
 
 def test_unknown_tables_are_refused_with_the_known() -> None:

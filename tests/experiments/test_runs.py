@@ -1,6 +1,6 @@
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,13 @@ from hushrec.data import Interactions, k_folds
 from hushrec.errors import HushrecError
 from hushrec.experiments.record import Run, read_run, write_run
 from hushrec.experiments.runs import FoldProgress, RunSettings, evaluate, load_fold, run, splits_of
-from hushrec.runtime.checkpoint import save_train
+from hushrec.protocol import Scorer
+from hushrec.runtime.checkpoint import Progress, save_train
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.settings import build
+from hushrec.runtime.training import Job, data_for
+from hushrec.settings import to_dict
 from hushrec.systems import SYSTEMS
+from systems.runs import short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 ONE_THREAD = RuntimeOptions(threads=1)
@@ -33,7 +36,7 @@ def go(data: Interactions, folder: Path | None = None, name: str = "fedrec", **o
     """A short run; what is no setting of the system is a setting of the run."""
     system, resume, watch = SYSTEMS[name], options.pop("resume", False), options.pop("watch", None)
     own = {key: options.pop(key) for key in list(options) if key in system.config.__dataclass_fields__}
-    config = build(system.config, {"num_rounds": 4, "num_factors": 5, **own})
+    config = system.configure(short(name, **own))
     return run(system, config, data, RunSettings(**options), ONE_THREAD, folder, resume, watch)
 
 
@@ -51,7 +54,8 @@ def test_summary_keeps_its_contract(name: str, data: Interactions) -> None:
     said = json.loads(msgspec.json.encode(done.summary()))
     assert list(said) == ["system", "data", "seed", "config", "folds", "mean", "std"]
     assert (said["system"], said["data"], said["seed"]) == (name, "synthetic", 0)
-    assert said["config"] == {**said["config"], "num_rounds": 4, "num_factors": 5}
+    config = SYSTEMS[name].configure(short(name))
+    assert said["config"] == json.loads(json.dumps(to_dict(config)))
     assert set(said["config"]) == set(SYSTEMS[name].config.__dataclass_fields__)
     assert [fold["fold"] for fold in said["folds"]] == [1, 2]
     for fold in said["folds"]:
@@ -65,7 +69,8 @@ def test_summary_keeps_its_contract(name: str, data: Interactions) -> None:
         assert fold["cpu_seconds"] > 0
         assert is_number(fold["wall_seconds"])
         assert fold["wall_seconds"] > 0
-        assert {"MAE", "RMSE", "NDCG@10", "HR@10"} <= set(fold["metrics"])
+        assert {"NDCG@10", "HR@10"} <= set(fold["metrics"])
+        assert ({"MAE", "RMSE"} <= set(fold["metrics"])) == (SYSTEMS[name].feedback == "explicit")
         assert all(is_number(value) for value in fold["metrics"].values())
         assert set(fold["sent_bytes"]) >= {"server->client", "client->server"}
         assert all(type(count) is int and count > 0 for count in fold["sent_bytes"].values())
@@ -445,9 +450,18 @@ def test_a_kept_fold_predicts_as_it_did(name: str, data: Interactions, tmp_path:
     done = go(data, tmp_path / "run", name=name, num_folds=2)
     for split, result in zip(splits_of(data, RunSettings(num_folds=2)), done.folds, strict=True):
         job, progress = load_fold(tmp_path / "run", result.fold)
-        assert evaluate(job.scorer(progress), job.train, split.test, (10,)) == result.metrics
+        found = evaluate(job.scorer(progress), job.train, data_for(job.system, split.test), (10,))
+        assert found == {metric: value for metric, value in result.metrics.items() if " " not in metric}
+        for model, scorer in _more_models(job, progress).items():
+            found = evaluate(scorer, job.train, data_for(job.system, split.test), (10,))
+            assert found == {metric: result.metrics[f"{model} {metric}"] for metric in found}
     first, _ = load_fold(tmp_path / "run")
     np.testing.assert_array_equal(first.train.items, next(splits_of(data, RunSettings())).train.items)
+
+
+def _more_models(job: Job, progress: Progress) -> Mapping[str, Scorer]:
+    more = job.system.more_models
+    return {} if more is None else more(progress.state, progress.private, job.config)
 
 
 def test_what_is_no_finished_fold_is_refused(data: Interactions, tmp_path: Path) -> None:
@@ -510,7 +524,8 @@ def test_the_description_tells_no_id_no_rating_and_no_path(name: str, tmp_path: 
     ]
     source.write_text("\n".join(["user,item,rating", *lines]))
     data = hushrec.load(str(source), rating_range=(1, 5))
-    done = go(data, tmp_path / "run", name=name, relevant_from=1.0, num_folds=2)
+    relevant = {"relevant_from": 1.0} if SYSTEMS[name].feedback == "explicit" else {}
+    done = go(data, tmp_path / "run", name=name, num_folds=2, **relevant)
     for text in (
         (tmp_path / "run" / "run.json").read_text(),
         msgspec.json.encode(done.summary()).decode(),
@@ -522,3 +537,10 @@ def test_the_description_tells_no_id_no_rating_and_no_path(name: str, tmp_path: 
         for rating in np.unique(ratings):
             assert str(rating) not in text
     assert b"P\0\0\0A\0\0\0T\0\0\0I" in (tmp_path / "run" / "fold-1" / "train.npz").read_bytes()
+
+
+def test_relevance_by_rating_is_refused_before_training_where_there_are_none(data: Interactions) -> None:
+    told: list[FoldProgress] = []
+    with pytest.raises(HushrecError, match=r"^fcf takes no ratings: .*; leave --relevant-from out$"):
+        go(data, name="fcf", relevant_from=3.0, watch=told.append)
+    assert not told

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import hushrec
@@ -30,6 +31,29 @@ def test_a_system_has_its_own_and_what_it_is_built_on() -> None:
     assert "systems/sdcf.py" not in files("fedrec++")
     assert "systems/fedrec_plus_plus.py" in files("fedrec++")
     assert not any(file.startswith("systems/") for file in files("pmf"))  # it only borrows a message of fedrec
+
+
+def test_models_of_clients_and_more_models_are_parts_of_a_system() -> None:
+    """With the marks of a module outside of any function, which count for all who use it."""
+    marked = next(one for one in deviations(SYSTEMS["ngcf"]) if one.file == "systems/ngcf.py")
+    bare = replace(SYSTEMS["pmf"], name="bare")
+    assert marked not in deviations(bare)
+
+    def made_of() -> None: ...
+
+    made_of.__module__, made_of.__qualname__ = "hushrec.systems.ngcf", "Config"
+    assert marked in deviations(replace(bare, own_model=made_of))
+    assert marked in deviations(replace(bare, more_models=made_of))
+
+
+def test_ptf_fedrec_prints_where_it_departs() -> None:
+    texts = [found.text for found in deviations(SYSTEMS["ptf-fedrec"])]
+    for part in (
+        "Eqs. 3 and 5 sum over a batch",
+        "keeps the edges of its last upload",
+        "must know how many positives",
+    ):
+        assert [text for text in texts if part in text], part
 
 
 def test_texts_are_whole() -> None:

@@ -19,9 +19,10 @@ from hushrec.experiments.record import read_run
 from hushrec.experiments.runs import RunSettings, run
 from hushrec.runtime.checkpoint import Progress, digest, load_progress, model_arrays, private_arrays
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, announce_compilation, run_job
+from hushrec.runtime.training import Job, announce_compilation, data_for, run_job
 from hushrec.settings import build
 from hushrec.systems import SYSTEMS
+from systems.runs import SMALL, settings_of
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 NUM_ROUNDS = 8
@@ -33,8 +34,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedrec++": {"rho": 2, "predict_after": 3, "local_steps": 3, "participation": 0.4, "denoisers": 4},
     "sdcf": {"participation": 0.4},
     "sdcf-denoised": {"participation": 0.4, "denoisers": 4},
+    "ptf-fedrec": {**SMALL["ptf-fedrec"], "participation": 0.4, "memory": "accumulate"},
+    "fcf": {"participation": 0.4, "clients_per_step": 10},
+    "fedmf": {"participation": 0.4, "encryption": "none"},
+    "metamf": {**SMALL["metamf"], "participation": 0.4},
+    "neumf": SMALL["neumf"],
+    "ngcf": SMALL["ngcf"],
+    "lightgcn": SMALL["lightgcn"],
 }
 NAMES = list(SYSTEMS)
+EXPLICIT = [name for name in NAMES if SYSTEMS[name].feedback == "explicit"]
 
 
 class Outcome(NamedTuple):
@@ -49,8 +58,9 @@ class Outcome(NamedTuple):
 
 def job_of(name: str, **values: Any) -> Job:
     system = SYSTEMS[name]
-    config = build(system.config, {"num_rounds": NUM_ROUNDS, "num_factors": 5, **SETTINGS.get(name, {}), **values})
-    return Job(system, config, 3, hushrec.load(DATA))
+    sizes = settings_of(name, {"num_rounds": NUM_ROUNDS, "num_factors": 5})
+    config = system.configure({**sizes, **SETTINGS[name], **values})
+    return Job(system, config, 3, data_for(system, hushrec.load(DATA)))
 
 
 class StopError(Exception):
@@ -173,7 +183,13 @@ def test_no_thread_and_no_client_at_once_are_refused(options: dict[str, int], to
 # --- What cannot be trained --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in EXPLICIT])
+def test_ratings_do_not_matter_where_feedback_is_implicit(name: str, whole: dict[str, Outcome]) -> None:
+    job = replace(job_of(name), train=hushrec.load(DATA, implicit=True))
+    assert train(job, ONE_THREAD) == whole[name]
+
+
+@pytest.mark.parametrize("name", EXPLICIT)
 def test_implicit_data_is_refused(name: str) -> None:
     job = replace(job_of(name), train=hushrec.load(DATA, implicit=True))
     with pytest.raises(HushrecError, match=r"^\S+ needs ratings, synthetic has none; choose data with explicit"):
@@ -188,7 +204,7 @@ def test_empty_data_is_refused(name: str) -> None:
         run_job(empty, ONE_THREAD)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXPLICIT)
 @pytest.mark.parametrize("learning_rate", [50.0, 1e6, 1e20])
 def test_divergence_is_refused_with_the_round(name: str, learning_rate: float) -> None:
     job = job_of(name, learning_rate=learning_rate, decay=1.0)
@@ -239,7 +255,7 @@ def command(name: str, out: Path, *more: str) -> list[str]:
     [
         "pmf",
         "fedrec++",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in ("pmf", "fedrec++")),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in EXPLICIT if name not in ("pmf", "fedrec++")),
     ],
 )
 def test_a_killed_process_goes_on_to_the_same_end(name: str, tmp_path: Path) -> None:

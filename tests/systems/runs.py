@@ -73,6 +73,21 @@ def settings_of(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {setting: value for setting, value in values.items() if setting in known}
 
 
+def short(name: str, **values: Any) -> dict[str, Any]:
+    """Settings for a run of a moment, whatever the system."""
+    sizes = settings_of(name, {"num_rounds": 4, "num_factors": 5})
+    return {**sizes, **(SMALL[name] if SYSTEMS[name].feedback == "implicit" else {}), **values}
+
+
+def as_options(values: Mapping[str, Any]) -> list[str]:
+    """Settings as they are typed."""
+    words = []
+    for name, value in values.items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        words += [f"--{name.replace('_', '-')}", *(str(number) for number in numbers)]
+    return words
+
+
 def learning_rates(name: str) -> list[str]:
     """The names of a system's learning rates."""
     return [entry.name for entry in fields(SYSTEMS[name].config) if entry.name.endswith("learning_rate")]
@@ -107,9 +122,7 @@ class Finished:
     @property
     def results(self) -> dict[str, np.ndarray]:
         """All that was learned."""
-        return self.model_arrays() | {
-            f"private {name}": array for name, array in private_arrays(self.system, self.private).items()
-        }
+        return self.model_arrays() | private_arrays(self.system, self.private)
 
     def sent(self, message_type: type[Message], round_number: int | None = None) -> list[Recorded]:
         return [

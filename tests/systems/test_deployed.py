@@ -1,6 +1,8 @@
 """What every system owes on a network: the bits of a run in one process, whoever hosts whom."""
 
+from dataclasses import fields
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -8,14 +10,20 @@ import numpy as np
 import pytest
 
 from deploy.federation import Expected, Federation, Leg, Lost, Wire, in_process, losing_from, small, some_split
-from hushrec import settings
+from hushrec.deploy.orders import Invitation
 from hushrec.experiments.record import read_run
 from hushrec.experiments.runs import evaluate
 from hushrec.runtime.checkpoint import load_train
 from hushrec.runtime.packets import Contents, about, decode_packet
+from hushrec.runtime.training import data_for
+from hushrec.settings import shown_to_parties
 from hushrec.systems import SYSTEMS
 
+SUMS_IN_ORDER = pytest.mark.xfail(
+    strict=True, reason="MetaMF's server adds up gradients of an item in the order of replies (Generated.gradient)"
+)
 NAMES = list(SYSTEMS)
+EXACT = [pytest.param(name, marks=[SUMS_IN_ORDER] if name == "metamf" else []) for name in NAMES]
 WITH_MAIL = [name for name in NAMES if SYSTEMS[name].inboxes]
 
 
@@ -31,8 +39,15 @@ def expected(name: str) -> Expected:
     return in_process(name, small(name), some_split())
 
 
-@pytest.mark.parametrize("num_nodes", [1, 2, 5])
 @pytest.mark.parametrize("name", NAMES)
+def test_one_node_equals_one_process(name: str, federations: dict[int, Federation]) -> None:
+    ordered = federations[1].order(name)
+    assert ordered.drive().status == "done"
+    ordered.assert_equals(expected(name))
+
+
+@pytest.mark.parametrize("num_nodes", [2, 5])
+@pytest.mark.parametrize("name", EXACT)
 def test_deployed_equals_one_process(name: str, num_nodes: int, federations: dict[int, Federation]) -> None:
     ordered = federations[num_nodes].order(name)
     report = ordered.drive()
@@ -57,7 +72,9 @@ def test_onions_change_nothing(name: str, num_nodes: int, federations: dict[int,
 
 
 @pytest.mark.parametrize(
-    ("name", "relay"), [(name, "direct") for name in NAMES] + [(name, "onion") for name in WITH_MAIL]
+    ("name", "relay"),
+    [pytest.param(*one.values, "direct", marks=one.marks) for one in EXACT]
+    + [(name, "onion") for name in WITH_MAIL],
 )
 def test_a_new_process_for_every_packet_changes_nothing(
     name: str, relay: Any, federations: dict[int, Federation]
@@ -67,7 +84,7 @@ def test_a_new_process_for_every_packet_changes_nothing(
     ordered.assert_equals(expected(name))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXACT)
 def test_every_phase_survives_a_lost_reply_and_a_dead_node(name: str, federations: dict[int, Federation]) -> None:
     """In one run: in each phase, once, a node serves its packet and dies before anybody hears of it."""
     federation = federations[2]
@@ -90,11 +107,11 @@ def test_every_phase_survives_a_lost_reply_and_a_dead_node(name: str, federation
     ordered.assert_equals(expected(name))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXACT)
 def test_a_node_that_is_gone_takes_its_clients_with_it(name: str, federations: dict[int, Federation]) -> None:
     """From the round on in which it was lost: 2, or 1 where only the first round asks anybody."""
     federation, victim = federations[5], "node-3"
-    first = 1 if name == "pmf" else 2
+    first = 1 if SYSTEMS[name].hands_over_data else 2
 
     def mishap(leg: Leg) -> Any:
         def fate(_deliver: Any, _packet: bytes) -> bytes:
@@ -142,11 +159,75 @@ def test_metrics_equal_those_of_one_process(name: str, num_nodes: int, federatio
     ordered, split, system = federations[num_nodes].order(name), some_split(), SYSTEMS[name]
     ordered.drive()
     done, progress = read_run(ordered.folder).folds[0], expected(name).progress
-    config = settings.build(system.config, small(name))
-    scorer = system.model(progress.state, progress.private, config, split.train.rating_range)
-    metrics = evaluate(scorer, split.train, split.test, (10,))
+    train, test = data_for(system, split.train), data_for(system, split.test)
+    scorer = system.own_model(progress.private, system.configure(small(name)), train.rating_range)
+    whose = "client " if system.server_ranks else ""
+    metrics = {f"{whose}{metric}": value for metric, value in evaluate(scorer, train, test, (10,)).items()}
     assert done.metrics.keys() == metrics.keys()
     for metric, value in metrics.items():
         assert done.metrics[metric] == pytest.approx(value, rel=1e-5), metric
     assert (done.num_train, done.num_test) == (len(split.train), len(split.test))
     assert msgspec.json.decode((ordered.folder / "run.json").read_bytes())["party"] == "server"
+
+
+# --- What the server keeps to itself -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_secret_settings_never_leave_the_server(name: str, federations: dict[int, Federation]) -> None:
+    """No packet has a name or a value of one; a node's files have the defaults, not the values."""
+    system, secret = SYSTEMS[name], _secret_settings(name)
+    values = {key: value for key, value in UNMISTAKABLE.items() if key in secret}
+    federation = federations[2]
+    ordered, wire = federation.order(name, small(name, **values)), Wire(federation)
+    assert ordered.drive(wire).status == "done"
+    enrolled = [packet for leg, packet in wire.requests if leg.phase == "enrol"]
+    assert enrolled
+    for packet in enrolled:
+        invitation = about(decode_packet(packet), Invitation)
+        assert invitation.config == shown_to_parties(system.configure(ordered.order.config))
+        assert not secret & invitation.config.keys()
+    told = [str(value).encode() for value in values.values()]
+    for data in (data for _, data in (*wire.requests, *wire.replies)):
+        assert not [needle for needle in (*told, *(name.encode() for name in secret)) if needle in data]
+    for path in (path for node in federation.nodes for path in files_of(ordered.node_folder(node))):
+        assert not [needle for needle in told if needle in path.read_bytes()]
+
+
+UNMISTAKABLE: dict[str, Any] = {
+    "server_model": "lightgcn",
+    "server_learning_rate": 0.0123,
+}
+
+
+def _secret_settings(name: str) -> set[str]:
+    return {entry.name for entry in fields(SYSTEMS[name].config) if entry.metadata.get("is_secret")}
+
+
+def files_of(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_ptf_fedrecs_server_hides_its_model() -> None:
+    assert _secret_settings("ptf-fedrec") == {
+        "server_model", "confident_share", "dispersal", "message_dropout",
+        *(entry.name for entry in fields(SYSTEMS["ptf-fedrec"].config) if entry.name.startswith("server_")),
+    }  # fmt: skip
+
+
+def test_nodes_of_fedmf_need_one_key(federations: dict[int, Federation]) -> None:
+    """With seeds of their own they have keys of their own: refused, not decrypted to noise."""
+    ordered = federations[2].order("fedmf", small("fedmf", encryption="bfv"), shares_seed=False)
+    report = ordered.drive()
+    assert report.status in ("failed", "paused")
+    assert "\n" not in report.reason
+    assert "--seeds shared" in report.reason
+
+
+def test_fedmf_with_ciphertexts_equals_one_process(federations: dict[int, Federation]) -> None:
+    ordered, config = federations[2].order("fedmf", small("fedmf", encryption="bfv")), small("fedmf")
+    assert ordered.drive().status == "done"
+    plain = in_process("fedmf", config, some_split())
+    private = ordered.private()
+    for name, array in plain.private.items():
+        np.testing.assert_array_equal(private[name], array)

@@ -168,7 +168,7 @@ def test_bytes_are_those_of_dense_recommenders_both_ways() -> None:
 
 
 def test_two_tastes_are_learned() -> None:
-    """Even users have all even items but one, odd users odd ones; by chance the one left out is first in 1 of 11."""
+    """Even users have all even items but one, odd users odd ones; by chance 1 in 11 has the left-out one first."""
     num_users, num_items = 40, 20
     left_out = np.random.default_rng(0).integers(num_items // 2, size=num_users) * 2 + np.arange(num_users) % 2
     items = [

@@ -57,11 +57,11 @@ def test_without_flips_only_rated_items_are_reported() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"flip": 1.5}, "--flip is not in"),
-        ({"report_if_set": -0.1}, "--report-if-set is not in"),
-        ({"report_if_unset": 2.0}, "--report-if-unset is not in"),
+        ({"flip": 1.5}, "--flip 1.5 is not in"),
+        ({"report_if_set": -0.1}, "--report-if-set -0.1 is not in"),
+        ({"report_if_unset": 2.0}, "--report-if-unset 2.0 is not in"),
         ({"temperature": -1.0}, "--temperature must not be below 0"),
-        ({"prior_shape": 0.0}, "Gamma prior"),
+        ({"prior_shape": 0.0}, "--prior-shape must be above 0"),
         ({"participation": 0.0}, "--participation"),
     ],
 )

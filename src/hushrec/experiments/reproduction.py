@@ -127,8 +127,12 @@ def order_changes(done: Sequence[Reproduced], metric: str) -> list[tuple[Reprodu
         if above.row.data == below.row.data
         and (above.preset == below.preset or "" in (above.preset, below.preset))
         and above.cell(metric).ours > below.cell(metric).ours
-        and (above.cell(metric).published or 0) < (below.cell(metric).published or 0)
+        and _is_published_below(above.cell(metric), below.cell(metric))
     ]
+
+
+def _is_published_below(one: Cell, other: Cell) -> bool:
+    return one.published is not None and other.published is not None and one.published < other.published
 
 
 # --- Table 3 of FedRec++: the unit is one vector; see the paper's caption ---------------------------------

@@ -56,7 +56,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.settings import check, setting
+from hushrec.settings import check_bounds, setting
 
 _TINY = 1e-8  # Adam's epsilon
 
@@ -69,28 +69,21 @@ class Config:
     Adam's decays and the start of V; these are chosen. The preset `tuned` has more and larger steps per round.
     """
 
-    num_factors: int = setting(32, "length of the vectors")
-    num_rounds: int = setting(20, "rounds")
-    participation: float = setting(1.0, "share of clients that take part in a round")
-    clients_per_step: int = setting(0, "clients whose gradients make one step of the server (Theta); 0: all")
-    confidence: float = setting(4.0, "how much more a positive counts than another item (alpha)")
-    learning_rate: float = setting(0.001, "of Adam")
-    first_decay: float = setting(0.1, "of Adam's mean of gradients (beta_1)")
-    second_decay: float = setting(0.99, "of Adam's mean of squared gradients (beta_2)")
-    regularization: float = setting(1.0, "weight of the vectors' squared norms (lambda)")
-    initial_scale: float = setting(0.1, "items' vectors start uniformly within plus and minus this")
+    num_factors: int = setting(32, "length of the vectors", "[1, inf)")
+    num_rounds: int = setting(20, "rounds", "[1, inf)")
+    participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
+    clients_per_step: int = setting(
+        0, "clients whose gradients make one step of the server (Theta); 0: all", "[0, inf)"
+    )
+    confidence: float = setting(4.0, "how much more a positive counts than another item (alpha)", "[0, inf)")
+    learning_rate: float = setting(0.001, "of Adam", "(0, inf)")
+    first_decay: float = setting(0.1, "of Adam's mean of gradients (beta_1)", "[0, 1)")
+    second_decay: float = setting(0.99, "of Adam's mean of squared gradients (beta_2)", "[0, 1)")
+    regularization: float = setting(1.0, "weight of the vectors' squared norms (lambda)", "(0, inf)")
+    initial_scale: float = setting(0.1, "items' vectors start uniformly within plus and minus this", "(0, inf)")
 
     def __post_init__(self) -> None:
-        check(self.num_factors > 0, "--num-factors must be at least 1")
-        check(self.num_rounds > 0, "--num-rounds must be at least 1")
-        check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
-        check(self.clients_per_step >= 0, "--clients-per-step must be at least 1, or 0 for all")
-        check(0 <= self.confidence < float("inf"), "--confidence must not be below 0, and finite")
-        check(0 < self.learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
-        check(0 <= self.first_decay < 1, "--first-decay must be in [0, 1)")
-        check(0 <= self.second_decay < 1, "--second-decay must be in [0, 1)")
-        check(0 < self.regularization < float("inf"), "--regularization must be above 0 and finite")
-        check(0 < self.initial_scale < float("inf"), "--initial-scale must be above 0 and finite")
+        check_bounds(self)
 
     @property
     def weights(self) -> Weights:

@@ -84,7 +84,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.settings import check, setting
+from hushrec.settings import check_bounds, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,25 +96,18 @@ class Config:
         "bfv", "of V and its steps; paillier as in the paper, for a few clients; none only counts BFV's bytes"
     )
     variant: Literal["full", "part"] = setting("full", "upload steps of all items, or only what holds listed ones")
-    num_factors: int = setting(32, "length of the vectors")
-    num_rounds: int = setting(20, "rounds")
-    num_negatives: int = setting(4, "negatives per positive, drawn anew every round")
-    epochs: int = setting(1, "times that a client goes through its items in a round")
-    participation: float = setting(1.0, "share of clients that take part in a round")
-    learning_rate: float = setting(0.001, "of the vectors of users and items")
-    regularization: float = setting(0.0001, "weight of the vectors' squared norms")
+    num_factors: int = setting(32, "length of the vectors", "[1, inf)")
+    num_rounds: int = setting(20, "rounds", "[1, inf)")
+    num_negatives: int = setting(4, "negatives per positive, drawn anew every round", "[1, inf)")
+    epochs: int = setting(1, "times that a client goes through its items in a round", "[1, inf)")
+    participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
+    learning_rate: float = setting(0.001, "of the vectors of users and items", "(0, inf)")
+    regularization: float = setting(0.0001, "weight of the vectors' squared norms", "[0, inf)")
     # DEVIATION: the authors' code starts with normal numbers of variance 1, from which 20 rounds learn no ranking.
-    initial_scale: float = setting(0.1, "vectors start uniformly within plus and minus this")
+    initial_scale: float = setting(0.1, "vectors start uniformly within plus and minus this", "(0, 16]")
 
     def __post_init__(self) -> None:
-        check(self.num_factors > 0, "--num-factors must be at least 1")
-        check(self.num_rounds > 0, "--num-rounds must be at least 1")
-        check(self.num_negatives > 0, "--num-negatives must be at least 1")
-        check(self.epochs > 0, "--epochs must be at least 1")
-        check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
-        check(0 < self.learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
-        check(0 <= self.regularization < float("inf"), "--regularization must not be below 0, and finite")
-        check(0 < self.initial_scale <= 16, "--initial-scale must be in (0, 16]")
+        check_bounds(self)
 
     @property
     def training(self) -> Training:

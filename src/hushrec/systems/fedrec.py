@@ -57,7 +57,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.settings import check, setting
+from hushrec.settings import check, check_bounds, setting
 
 MOST_RHO = 10_000
 
@@ -72,27 +72,21 @@ class Config:
     )
     resample: Literal["every-round", "once"] = setting("every-round", "when virtual items are drawn")
     predict_after: int = setting(5, "virtual ratings are predicted when more rounds are done (T_predict)")
-    local_steps: int = setting(15, "gradient steps of the vector that predicts them (T_local)")
-    participation: float = setting(1.0, "share of clients that take part in a round")
-    num_factors: int = setting(20, "length of the vectors")
-    num_rounds: int = setting(100, "rounds")
-    learning_rate: float = setting(0.8, "of the first round")
-    decay: float = setting(0.9, "what the learning rate is multiplied with after a round")
-    regularization: float = setting(0.001, "weight of the vectors' squared norms")
+    local_steps: int = setting(15, "gradient steps of the vector that predicts them (T_local)", "[1, inf)")
+    participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
+    num_factors: int = setting(20, "length of the vectors", "[1, inf)")
+    num_rounds: int = setting(100, "rounds", "[1, inf)")
+    learning_rate: float = setting(0.8, "of the first round", "(0, inf)")
+    decay: float = setting(0.9, "what the learning rate is multiplied with after a round", "(0, 1]")
+    regularization: float = setting(0.001, "weight of the vectors' squared norms", "[0, inf)")
     update: Literal["simultaneous", "sequential"] = setting(
         "simultaneous", "whether gradients of items use the user's vector before or after its own update"
     )
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         check(0 <= self.rho <= MOST_RHO, f"--rho {self.rho} is not within 0 to {MOST_RHO}; the paper uses 0 to 3")
         check(self.filling != "none" or self.rho == 0, "--filling none lists no virtual items; add --rho 0")
-        check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
-        check(self.num_factors > 0, "--num-factors must be at least 1")
-        check(self.num_rounds > 0, "--num-rounds must be at least 1")
-        check(0 < self.learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
-        check(0 < self.decay <= 1, "--decay must be in (0, 1]")
-        check(self.regularization >= 0, "--regularization must not be below 0")
-        check(self.local_steps > 0, "--local-steps must be at least 1")
 
     def step(self, round_number: int, learns_virtual: bool) -> Step:
         """How clients train in a round."""

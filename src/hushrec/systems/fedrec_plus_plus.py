@@ -61,7 +61,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.settings import check, setting
+from hushrec.settings import setting
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec import (
     ItemGradients,
@@ -84,11 +84,7 @@ FloatArray = NDArray[np.floating[Any]]
 class Config(fedrec.Config):
     """Settings of FedRec++, with the paper's values for ML-100K."""
 
-    denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self.denoisers >= 0, "--denoisers must not be below 0")
+    denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in", "[0, inf)")
 
 
 class DenoisedConfig(Protocol):

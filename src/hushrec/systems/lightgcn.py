@@ -20,7 +20,7 @@ from typing import Literal
 
 from hushrec.models.server_model import ModelSettings
 from hushrec.protocol import Paper, System
-from hushrec.settings import check, setting
+from hushrec.settings import check_bounds, setting
 from hushrec.systems import neumf
 from hushrec.systems.neumf import HandOver, Interactions
 
@@ -29,21 +29,17 @@ from hushrec.systems.neumf import HandOver, Interactions
 class Config:
     """Settings of LightGCN, with the values of PTF-FedRec's paper."""
 
-    num_factors: int = setting(32, "length of the vectors")
-    num_graph_layers: int = setting(3, "how far messages go")
+    num_factors: int = setting(32, "length of the vectors", "[1, inf)")
+    num_graph_layers: int = setting(3, "how far messages go", "[1, inf)")
     head: Literal["mlp", "product"] = setting("product", "how a pair is scored: dense layers or inner product")
-    layers: tuple[int, int] = setting((32, 16), "units of the two dense layers, for the head mlp")
-    num_rounds: int = setting(100, "epochs; chosen on held-out training items of ML-100K")
-    learning_rate: float = setting(0.001, "of Adam")
-    batch_size: int = setting(1024, "samples per step of Adam")
-    num_negatives: int = setting(4, "items drawn in each round for each item of a client")
+    layers: tuple[int, int] = setting((32, 16), "units of the two dense layers, for the head mlp", "[1, inf)")
+    num_rounds: int = setting(100, "epochs; chosen on held-out training items of ML-100K", "[1, inf)")
+    learning_rate: float = setting(0.001, "of Adam", "(0, inf)")
+    batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)")
+    num_negatives: int = setting(4, "items drawn in each round for each item of a client", "[0, inf)")
 
     def __post_init__(self) -> None:
-        neumf.check_training(
-            self.num_factors, self.num_rounds, self.learning_rate, self.batch_size, self.num_negatives
-        )
-        check(self.num_graph_layers > 0, "--num-graph-layers must be at least 1")
-        check(min(self.layers) > 0, "--layers must be at least 1 each")
+        check_bounds(self)
 
     def model_settings(self) -> ModelSettings:
         """The network, and how it is trained in a round."""

@@ -51,7 +51,7 @@ from hushrec.protocol import (
     System,
     ragged,
 )
-from hushrec.settings import check, setting
+from hushrec.settings import check_bounds, setting
 
 # Of all recommenders that are under way at a time.
 _GROUP_BYTES = 512 << 20
@@ -63,24 +63,21 @@ class Config:
 
     # DEVIATION: the authors' code takes one step per 64 ratings of anybody, in 100 passes, and clips gradients.
     # Clients that upload once a round leave one step per group of clients; rate and weight decay are that code's.
-    num_factors: int = setting(32, "length of item vectors and of users' vectors")
-    item_memory: int = setting(8, "item vectors are products of a matrix with this many columns and one with rows")
-    memory_size: int = setting(128, "columns of the collaborative memory")
-    hidden_size: int = setting(512, "units of the meta network's hidden layers")
-    num_negatives: int = setting(4, "drawn items per item of the client")
-    batch_size: int = setting(64, "clients whose gradients make one step of the server")
-    participation: float = setting(1.0, "share of clients that take part in a round")
-    num_rounds: int = setting(20, "rounds; in each, every participant uploads once")
-    learning_rate: float = setting(0.0001, "of the server's Adam")
-    regularization: float = setting(0.001, "weight of the parameters' squared norm, halved")
+    num_factors: int = setting(32, "length of item vectors and of users' vectors", "[1, inf)")
+    item_memory: int = setting(
+        8, "item vectors are products of a matrix with this many columns and one with rows", "[1, inf)"
+    )
+    memory_size: int = setting(128, "columns of the collaborative memory", "[1, inf)")
+    hidden_size: int = setting(512, "units of the meta network's hidden layers", "[1, inf)")
+    num_negatives: int = setting(4, "drawn items per item of the client", "[0, inf)")
+    batch_size: int = setting(64, "clients whose gradients make one step of the server", "[1, inf)")
+    participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
+    num_rounds: int = setting(20, "rounds; in each, every participant uploads once", "[1, inf)")
+    learning_rate: float = setting(0.0001, "of the server's Adam", "(0, inf)")
+    regularization: float = setting(0.001, "weight of the parameters' squared norm, halved", "[0, inf)")
 
     def __post_init__(self) -> None:
-        for name in ("num_factors", "item_memory", "memory_size", "hidden_size", "batch_size", "num_rounds"):
-            check(getattr(self, name) > 0, f"--{name.replace('_', '-')} must be at least 1")
-        check(self.num_negatives >= 0, "--num-negatives must not be below 0")
-        check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
-        check(0 < self.learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
-        check(0 <= self.regularization < float("inf"), "--regularization must not be below 0")
+        check_bounds(self)
 
     def sizes(self, num_users: int, num_items: int) -> Sizes:
         """The shapes of both halves."""

@@ -38,7 +38,7 @@ from hushrec.protocol import (
     System,
     ragged,
 )
-from hushrec.settings import check, setting
+from hushrec.settings import check_bounds, setting
 
 
 class Centralised(Protocol):
@@ -56,16 +56,17 @@ class Centralised(Protocol):
 class Config:
     """Settings of NeuMF, with the values of PTF-FedRec's paper."""
 
-    num_factors: int = setting(32, "length of the vectors")
-    layers: tuple[int, int] = setting((32, 16), "units of the two dense layers behind a pair's vectors")
-    num_rounds: int = setting(50, "epochs; chosen on held-out training items of ML-100K")
-    learning_rate: float = setting(0.001, "of Adam")
-    batch_size: int = setting(1024, "samples per step of Adam")
-    num_negatives: int = setting(4, "items drawn in each round for each item of a client")
+    num_factors: int = setting(32, "length of the vectors", "[1, inf)")
+    layers: tuple[int, int] = setting(
+        (32, 16), "units of the two dense layers behind a pair's vectors", "[1, inf)"
+    )
+    num_rounds: int = setting(50, "epochs; chosen on held-out training items of ML-100K", "[1, inf)")
+    learning_rate: float = setting(0.001, "of Adam", "(0, inf)")
+    batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)")
+    num_negatives: int = setting(4, "items drawn in each round for each item of a client", "[0, inf)")
 
     def __post_init__(self) -> None:
-        check_training(self.num_factors, self.num_rounds, self.learning_rate, self.batch_size, self.num_negatives)
-        check(min(self.layers) > 0, "--layers must be at least 1 each")
+        check_bounds(self)
 
     def model_settings(self) -> ModelSettings:
         """The network, and how it is trained in a round."""
@@ -78,17 +79,6 @@ class Config:
             learning_rate=self.learning_rate,
             loss="mean",
         )
-
-
-def check_training(
-    num_factors: int, num_rounds: int, learning_rate: float, batch_size: int, num_negatives: int
-) -> None:
-    """Refuse what cannot be trained."""
-    check(num_factors > 0, "--num-factors must be at least 1")
-    check(num_rounds > 0, "--num-rounds must be at least 1")
-    check(0 < learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
-    check(batch_size > 0, "--batch-size must be at least 1")
-    check(num_negatives >= 0, "--num-negatives must not be below 0")
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from hushrec.protocol import (
     System,
     ragged,
 )
-from hushrec.settings import check, setting
+from hushrec.settings import check_bounds, setting
 from hushrec.systems.fedrec import ItemGradients
 
 _BLOCK_USERS = 512
@@ -47,18 +47,14 @@ _BLOCK_USERS = 512
 class Config:
     """Settings of PMF, with the FedRec++ paper's values for ML-100K."""
 
-    num_factors: int = setting(20, "length of the vectors")
-    num_rounds: int = setting(100, "rounds")
-    learning_rate: float = setting(0.8, "of the first round")
-    decay: float = setting(0.9, "what the learning rate is multiplied with after a round")
-    regularization: float = setting(0.001, "weight of the vectors' squared norms")
+    num_factors: int = setting(20, "length of the vectors", "[1, inf)")
+    num_rounds: int = setting(100, "rounds", "[1, inf)")
+    learning_rate: float = setting(0.8, "of the first round", "(0, inf)")
+    decay: float = setting(0.9, "what the learning rate is multiplied with after a round", "(0, 1]")
+    regularization: float = setting(0.001, "weight of the vectors' squared norms", "[0, inf)")
 
     def __post_init__(self) -> None:
-        check(self.num_factors > 0, "--num-factors must be at least 1")
-        check(self.num_rounds > 0, "--num-rounds must be at least 1")
-        check(0 < self.learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
-        check(0 < self.decay <= 1, "--decay must be in (0, 1]")
-        check(self.regularization >= 0, "--regularization must not be below 0")
+        check_bounds(self)
 
     def learning_rate_in(self, round_number: int) -> float:
         """Gamma of a round."""

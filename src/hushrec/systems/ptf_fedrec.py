@@ -52,7 +52,7 @@ from hushrec.protocol import (
     System,
     ragged,
 )
-from hushrec.settings import check, setting
+from hushrec.settings import check, check_bounds, setting
 
 ModelName = Literal["neumf", "ngcf", "lightgcn"]
 
@@ -68,59 +68,52 @@ class Config:
     defense: Literal["sampling+swapping", "sampling", "ldp", "none"] = setting(
         "sampling+swapping", "what is done to an upload"
     )
-    least_beta: float = setting(0.1, "least share of its positives that a client shows")
-    most_beta: float = setting(1.0, "largest share of its positives that a client shows")
-    least_gamma: float = setting(1.0, "least number of negatives shown per positive")
-    most_gamma: float = setting(4.0, "largest number of negatives shown per positive")
-    swap_share: float = setting(0.1, "share of the shown positives whose scores are swapped (lambda)")
-    laplace_scale: float = setting(0.6, "of the noise on scores, for --defense ldp")
-    num_told: int = setting(30, "items that the server tells a client (alpha)")
-    confident_share: float = setting(0.5, "share of these that are the most updated items (mu)", is_secret=True)
+    least_beta: float = setting(0.1, "least share of its positives that a client shows", "(0, 1]")
+    most_beta: float = setting(1.0, "largest share of its positives that a client shows", "(0, 1]")
+    least_gamma: float = setting(1.0, "least number of negatives shown per positive", "(0, inf)")
+    most_gamma: float = setting(4.0, "largest number of negatives shown per positive", "(0, inf)")
+    swap_share: float = setting(0.1, "share of the shown positives whose scores are swapped (lambda)", "[0, 1]")
+    laplace_scale: float = setting(0.6, "of the noise on scores, for --defense ldp", "(0, inf)")
+    num_told: int = setting(30, "items that the server tells a client (alpha)", "[0, inf)")
+    confident_share: float = setting(
+        0.5, "share of these that are the most updated items (mu)", "[0, 1]", is_secret=True
+    )
     dispersal: Strategy = setting(
         "confidence+hard", "how the server chooses; what is left out is drawn at random", is_secret=True
     )
-    participation: float = setting(1.0, "share of clients that take part in a round")
-    num_rounds: int = setting(20, "rounds")
-    num_negatives: int = setting(4, "negatives per positive that a client trains on")
+    participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
+    num_rounds: int = setting(20, "rounds", "[1, inf)")
+    num_negatives: int = setting(4, "negatives per positive that a client trains on", "[1, inf)")
     repeats: Literal["no", "yes"] = setting("no", "whether a client's negatives may repeat, drawn and shown")
     memory: Literal["replace", "accumulate"] = setting("replace", "what becomes of what the server told before")
     told_limit: Literal["none", "positives"] = setting(
         "none", "whether a client drops what exceeds the number of its positives"
     )
-    client_factors: int = setting(32, "length of the vectors of the clients' models")
-    client_layers: tuple[int, int] = setting((32, 16), "widths of the clients' dense layers")
-    client_graph_layers: int = setting(3, "graph layers of a client's NGCF or LightGCN")
-    client_learning_rate: float = setting(0.001, "of the clients' Adam")
-    client_batch: int = setting(64, "batch size of the clients")
-    local_epochs: int = setting(5, "epochs of a client in a round")
-    server_factors: int = setting(32, "length of the vectors of the server's model", is_secret=True)
-    server_layers: tuple[int, int] = setting((32, 16), "widths of the server's dense layers", is_secret=True)
-    server_graph_layers: int = setting(3, "graph layers of the server's NGCF or LightGCN", is_secret=True)
+    client_factors: int = setting(32, "length of the vectors of the clients' models", "[1, inf)")
+    client_layers: tuple[int, int] = setting((32, 16), "widths of the clients' dense layers", "[1, inf)")
+    client_graph_layers: int = setting(3, "graph layers of a client's NGCF or LightGCN", "[1, inf)")
+    client_learning_rate: float = setting(0.001, "of the clients' Adam", "(0, inf)")
+    client_batch: int = setting(64, "batch size of the clients", "[1, inf)")
+    local_epochs: int = setting(5, "epochs of a client in a round", "[1, inf)")
+    server_factors: int = setting(32, "length of the vectors of the server's model", "[1, inf)", is_secret=True)
+    server_layers: tuple[int, int] = setting(
+        (32, 16), "widths of the server's dense layers", "[1, inf)", is_secret=True
+    )
+    server_graph_layers: int = setting(
+        3, "graph layers of the server's NGCF or LightGCN", "[1, inf)", is_secret=True
+    )
     server_head: Literal["product", "mlp"] = setting("product", "how a LightGCN server scores", is_secret=True)
-    message_dropout: float = setting(0.1, "share of messages that NGCF drops in training", is_secret=True)
-    server_learning_rate: float = setting(0.001, "of the server's Adam", is_secret=True)
-    server_batch: int = setting(1024, "batch size of the server", is_secret=True)
-    server_epochs: int = setting(2, "epochs of the server in a round", is_secret=True)
+    message_dropout: float = setting(
+        0.1, "share of messages that NGCF drops in training", "[0, 1)", is_secret=True
+    )
+    server_learning_rate: float = setting(0.001, "of the server's Adam", "(0, inf)", is_secret=True)
+    server_batch: int = setting(1024, "batch size of the server", "[1, inf)", is_secret=True)
+    server_epochs: int = setting(2, "epochs of the server in a round", "[1, inf)", is_secret=True)
 
     def __post_init__(self) -> None:
-        for low, high in ((self.least_beta, self.most_beta), (self.least_gamma, self.most_gamma)):
-            check(
-                0 < low <= high,
-                "--least-beta and --least-gamma must be above 0 and at most --most-beta, --most-gamma",
-            )
-        check(self.most_beta <= 1, "--most-beta must be at most 1")
-        for name in ("swap_share", "confident_share"):
-            check(0 <= getattr(self, name) <= 1, f"--{name.replace('_', '-')} is not in [0, 1]")
-        check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
-        check(0 <= self.message_dropout < 1, "--message-dropout is not in [0, 1)")
-        check(self.laplace_scale > 0, "--laplace-scale must be above 0")
-        for name in ("client_learning_rate", "server_learning_rate"):
-            check(0 < getattr(self, name) < float("inf"), f"--{name.replace('_', '-')} must be above 0 and finite")
-        for name in _COUNTS:
-            check(getattr(self, name) > 0, f"--{name.replace('_', '-')} must be at least 1")
-        check(self.num_told >= 0, "--num-told must not be below 0")
-        for name in ("client_layers", "server_layers"):
-            check(min(getattr(self, name)) > 0, f"--{name.replace('_', '-')} must be at least 1 each")
+        check_bounds(self)
+        check(self.least_beta <= self.most_beta, "--least-beta must be at most --most-beta")
+        check(self.least_gamma <= self.most_gamma, "--least-gamma must be at most --most-gamma")
 
     def local_settings(self) -> LocalSettings:
         """How clients learn."""
@@ -150,12 +143,6 @@ class Config:
             # not depend on it, but for its epsilon.
             loss="sum",
         )
-
-
-_COUNTS = (
-    "num_rounds", "num_negatives", "client_factors", "client_graph_layers", "client_batch", "local_epochs",
-    "server_factors", "server_graph_layers", "server_batch", "server_epochs",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

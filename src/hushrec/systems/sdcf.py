@@ -30,7 +30,7 @@ from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items
 from hushrec.privacy.randomized_response import Response, report_items
 from hushrec.protocol import NO_ONE, Ask, Cohort, Numbers, Paper, Reply, Round, System
-from hushrec.settings import check, setting
+from hushrec.settings import check_bounds, setting
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec import (
     ItemFactors,
@@ -50,30 +50,22 @@ from hushrec.systems.fedrec import (
 class Config:
     """Settings of SDCF. The FedRec++ paper gives none; these learn ML-100K."""
 
-    flip: float = setting(0.1, "chance that an item's permanent bit is a fair coin (f)")
-    report_if_set: float = setting(0.75, "chance to report an item whose permanent bit is set (q)")
-    report_if_unset: float = setting(0.02, "chance to report an item whose permanent bit is not set (p)")
-    temperature: float = setting(0.1, "factor on the deviation of the Langevin noise; 1 as published")
-    prior_shape: float = setting(2.0, "shape of the Gamma prior of Lambda")
-    prior_scale: float = setting(0.05, "scale of the Gamma prior of Lambda")
+    flip: float = setting(0.1, "chance that an item's permanent bit is a fair coin (f)", "[0, 1]")
+    report_if_set: float = setting(0.75, "chance to report an item whose permanent bit is set (q)", "[0, 1]")
+    report_if_unset: float = setting(0.02, "chance to report an item whose permanent bit is not set (p)", "[0, 1]")
+    temperature: float = setting(0.1, "factor on the deviation of the Langevin noise; 1 as published", "[0, inf)")
+    prior_shape: float = setting(2.0, "shape of the Gamma prior of Lambda", "(0, inf)")
+    prior_scale: float = setting(0.05, "scale of the Gamma prior of Lambda", "(0, inf)")
     prior_seed: int = setting(0, "of Lambda, which server and clients all know")
-    participation: float = setting(1.0, "share of clients that take part in a round")
-    num_factors: int = setting(20, "length of the vectors")
-    num_rounds: int = setting(100, "rounds")
-    learning_rate: float = setting(0.0015, "of the first round")
-    decay: float = setting(0.99, "what the learning rate is multiplied with after a round")
-    regularization: float = setting(0.001, "for newcomers whose vector is folded in")
+    participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
+    num_factors: int = setting(20, "length of the vectors", "[1, inf)")
+    num_rounds: int = setting(100, "rounds", "[1, inf)")
+    learning_rate: float = setting(0.0015, "of the first round", "(0, inf)")
+    decay: float = setting(0.99, "what the learning rate is multiplied with after a round", "(0, 1]")
+    regularization: float = setting(0.001, "for newcomers whose vector is folded in", "[0, inf)")
 
     def __post_init__(self) -> None:
-        for name in ("flip", "report_if_set", "report_if_unset"):
-            check(0 <= getattr(self, name) <= 1, f"--{name.replace('_', '-')} is not in [0, 1]")
-        check(self.temperature >= 0, "--temperature must not be below 0")
-        check(self.prior_shape > 0 and self.prior_scale > 0, "the Gamma prior needs values above 0")
-        check(0 < self.participation <= 1, f"--participation {self.participation} is not in (0, 1]")
-        check(self.num_factors > 0, "--num-factors must be at least 1")
-        check(self.num_rounds > 0, "--num-rounds must be at least 1")
-        check(0 < self.learning_rate < float("inf"), "--learning-rate must be above 0 and finite")
-        check(0 < self.decay <= 1, "--decay must be in (0, 1]")
+        check_bounds(self)
 
     def learning_rate_in(self, round_number: int) -> float:
         """Gamma of a round."""

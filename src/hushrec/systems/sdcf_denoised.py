@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hushrec.draws import Draws
 from hushrec.models.pmf import RatingClients
 from hushrec.protocol import Cohort, Reply, Round, System
-from hushrec.settings import check, setting
+from hushrec.settings import setting
 from hushrec.systems import fedrec, sdcf
 from hushrec.systems import fedrec_plus_plus as plus_plus
 from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, ServerState
@@ -26,11 +26,7 @@ from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, Serve
 class Config(sdcf.Config):
     """Settings of SDCF denoised."""
 
-    denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self.denoisers >= 0, "--denoisers must not be below 0")
+    denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in", "[0, inf)")
 
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
