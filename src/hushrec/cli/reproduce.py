@@ -154,12 +154,13 @@ def _order_grid(table: Table, done: list[Reproduced]) -> RichTable:
 def _print_order(table: Table, done: list[Reproduced]) -> None:
     """Where ours ranks rows otherwise than the paper."""
     out = results()
-    for metric in table.metrics:
-        changes = order_changes(done, metric)
-        for above, below in changes:
+    for metric in table.metrics if any(entry.row.published for entry in done) else ():
+        changes: dict[str, list[str]] = {}
+        for above, below in order_changes(done, metric):
             where = ", ".join(part for part in (above.row.data, metric, above.preset or below.preset) if part)
-            line = f"order differs ({where}): {above.row.label} above {below.row.label}"
-            out.print(line, markup=False)
+            changes.setdefault(where, []).append(f"{above.row.label} above {below.row.label}")
+        for where, pairs in changes.items():
+            out.print(f"order differs ({where}): {'; '.join(pairs)}", markup=False, soft_wrap=True)
         if not changes:
             out.print(f"order of {metric} as published", markup=False)
 
