@@ -66,7 +66,8 @@ def random_message(
         if kind.layout == "each":
             columns[kind.name] = random_values(kind, (len(starts) - 1,), draws)
         elif kind.layout == "shared":
-            columns[kind.name] = random_values(kind, (num_rows, *further), draws)
+            shape = (num_rows, *further) if kind.num_dims else ()
+            columns[kind.name] = random_values(kind, shape, draws)
         else:
             columns[kind.name] = Ragged(starts, random_values(kind, (int(starts[-1]), *further), draws))
     return message_type(**columns)

@@ -105,8 +105,14 @@ def whole() -> dict[str, Outcome]:
 # --- Interruption ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("stop_in", range(1, NUM_ROUNDS + 1))
+@pytest.mark.parametrize(
+    ("name", "stop_in"),
+    [
+        (name, stop_in)
+        for name in NAMES
+        for stop_in in (range(1, NUM_ROUNDS + 1) if name in EXPLICIT else (2, NUM_ROUNDS))
+    ],
+)
 def test_a_run_stopped_in_any_round_ends_as_if_it_was_not(
     name: str, stop_in: int, whole: dict[str, Outcome], tmp_path: Path
 ) -> None:
@@ -150,8 +156,14 @@ def test_time_goes_on_where_it_stopped(tmp_path: Path) -> None:
 # --- Threads and cohorts -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("threads", "cohort_size"), [(1, 1), (1, 7), (2, None), (3, 5), (4, 80)])
+@pytest.mark.parametrize(
+    ("name", "threads", "cohort_size"),
+    [
+        (name, *options)
+        for name in NAMES
+        for options in ([(1, 1), (1, 7), (2, None), (3, 5), (4, 80)] if name in EXPLICIT else [(3, 5)])
+    ],
+)
 def test_threads_and_cohorts_do_not_matter(
     name: str, threads: int, cohort_size: int | None, whole: dict[str, Outcome]
 ) -> None:

@@ -441,16 +441,10 @@ def test_divergence_names_round_client_and_remedy(name: str, threads: int) -> No
         small(name, learning_rate=1000.0, decay=1.0, num_rounds=30, threads=threads)
 
 
-SINGULAR = pytest.mark.xfail(strict=True, reason="FCF's Cholesky divides by a pivot of 0: ZeroDivisionError")
-
-
 @pytest.mark.parametrize(
     ("name", "rate"),
-    [
-        pytest.param(name, rate, marks=[SINGULAR] if name == "fcf" else [])
-        for name in IMPLICIT
-        for rate in learning_rates(name)
-    ],
+    # FCF's clients solve for their vectors whatever the scale of V: nothing grows without end.
+    [(name, rate) for name in IMPLICIT if name != "fcf" for rate in learning_rates(name)],
 )
 def test_divergence_of_implicit_systems_is_refused_in_one_line(name: str, rate: str) -> None:
     """In a run, which measures after every round."""

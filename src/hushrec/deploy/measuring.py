@@ -16,6 +16,7 @@ from hushrec.experiments.record import FoldResult, write_run
 from hushrec.experiments.runs import evaluate, num_cold, planned_run, relevance_limit, settings_for
 from hushrec.protocol import System
 from hushrec.runtime.training import data_for
+from hushrec.settings import shown_to_parties
 
 
 def measure(
@@ -33,7 +34,9 @@ def measure(
     if system.own_model is None:
         return Measured()
     kept = planned_run(system, config, train, settings_for(system, at=order.at))
-    write_run(folder, replace(kept, party="node", folds=[_own_fold(config.num_rounds, len(train))]))
+    shown = shown_to_parties(config)  # of what is secret, a node has but the defaults
+    fold = _own_fold(config.num_rounds, len(train))
+    write_run(folder, replace(kept, config=shown, party="node", folds=[fold]))
     if settings.test is None:
         return Measured()
     data = read_own(settings, settings.test, invitation.rating_range)

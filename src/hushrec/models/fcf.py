@@ -85,7 +85,8 @@ def square(item_factors: Factors) -> Squares:
     return out
 
 
-@numba.njit(nogil=True, cache=True)
+# A matrix that is singular after rounding gives numbers that are not finite, which the sum refuses.
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _solve(matrix, vector):
     """Solve in place by Cholesky's decomposition; `matrix` is symmetric and positive definite."""
     size = len(vector)
@@ -105,7 +106,7 @@ def _solve(matrix, vector):
         vector[row] /= matrix[row, row]
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _solve_users(positives, rows, item_factors, common, weights, out):
     starts, items = positives
     confidence, regularization = weights

@@ -156,7 +156,8 @@ class Generated:
         gradients = parts_of(out, self.sizes)
         hidden = self.hidden.detach().numpy()
         of_hidden, of_right = np.zeros_like(hidden), np.zeros(self.right.shape, np.float32)
-        order = np.argsort(uploads.items, kind="stable")
+        # By client within an item, so that sums do not depend on whose upload came first.
+        order = np.lexsort((uploads.places, uploads.items))
         _left_gradients(
             (uploads.places[order], uploads.items[order], uploads.vectors[order]),
             (self.left, self.right.detach().numpy(), hidden, self.parts["left"]),

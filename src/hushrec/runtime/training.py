@@ -48,10 +48,11 @@ class Job:
 
     def scorer(self, progress: Progress) -> Scorer:
         """The model as it is after the last finished round."""
+        rating_range = data_for(self.system, self.train).rating_range
         if self.party == "node":
             assert self.system.own_model is not None
-            return self.system.own_model(progress.private, self.config, self.train.rating_range)
-        return self.system.model(progress.state, progress.private, self.config, self.train.rating_range)
+            return self.system.own_model(progress.private, self.config, rating_range)
+        return self.system.model(progress.state, progress.private, self.config, rating_range)
 
 
 def announce_compilation(tell: Callable[[str], None]) -> None:
