@@ -154,7 +154,8 @@ def _order_grid(table: Table, done: list[Reproduced]) -> RichTable:
 def _print_order(table: Table, done: list[Reproduced]) -> None:
     """Where ours ranks rows otherwise than the paper."""
     out = results()
-    for metric in table.metrics if any(entry.row.published for entry in done) else ():
+    has_order = len({entry.row.label for entry in done if entry.row.published}) > 1
+    for metric in table.metrics if has_order else ():
         changes: dict[str, list[str]] = {}
         for above, below in order_changes(done, metric):
             where = ", ".join(part for part in (above.row.data, metric, above.preset or below.preset) if part)
