@@ -161,3 +161,57 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
     result = invoke("--picture", str(picture))
     assert "<svg" in picture.read_text()
     assert f"picture: {picture}" in result.stderr.replace("\n", "")
+
+
+def order_table() -> Table:
+    """Published: PTF-FedRec above FCF; a third row is ours alone."""
+    small = {"num_rounds": 2, "server_model": "neumf", "client_factors": 4, "server_factors": 4}
+    rows = [
+        Row("FCF", "fcf", "ml-100k", {"num_rounds": 2, "num_factors": 4}, {"NDCG@20": [0.1]}),
+        Row("PTF", "ptf-fedrec", "ml-100k", small, {"NDCG@20": [0.2]}),
+        Row("FCF, other", "fcf", "ml-100k", {"num_rounds": 1, "num_factors": 2}),
+    ]
+    paper = "Nobody: Title (2026)"
+    return Table("t", "A table", paper, "ranking", "as said", ["NDCG@20"], rows, presets=["paper", "released"])
+
+
+@pytest.fixture
+def _with_presets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: order_table())
+
+
+def reproduced(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["reproduce", "ptf-fedrec", "t", *arguments])
+
+
+@pytest.mark.usefixtures("_with_presets")
+def test_presets_are_columns_and_the_order_is_the_verdict(tmp_path: Path) -> None:
+    lines = [line.split() for line in reproduced("--out", str(tmp_path)).stdout.splitlines()]
+    kept = {path.parent.name: read_run(path.parent).mean["NDCG@20"] for path in tmp_path.glob("*/run.json")}
+    assert kept.keys() == {"ml-100k-fcf", "ml-100k-ptf-paper", "ml-100k-ptf-released", "ml-100k-fcf-other"}
+    fcf, paper, released = (f"{kept[f'ml-100k-{name}']:.4f}" for name in ("fcf", "ptf-paper", "ptf-released"))
+    assert lines[2] == ["data", "row", "NDCG@20", "published", "paper", "released"]
+    assert lines[3] == ["ml-100k", "FCF", "0.1000", fcf, fcf]
+    assert lines[4] == ["ml-100k", "PTF", "0.2000", paper, released]
+    said = {" ".join(line) for line in lines[6:]}
+    expected = {
+        f"order differs (ml-100k, NDCG@20, {preset}): FCF above PTF"
+        for preset, ours in (("paper", paper), ("released", released))
+        if fcf > ours
+    }
+    assert said == (expected or {"order of NDCG@20 as published"}) | {"claim: as said"}
+
+
+@pytest.mark.usefixtures("_with_presets")
+def test_parts_of_a_table_can_be_asked_for(tmp_path: Path) -> None:
+    one = reproduced("--row", "ptf", "--preset", "released", "--out", str(tmp_path))
+    assert one.exit_code == 0
+    assert "order" not in one.stdout, "one row has no order"
+    assert [path.parent.name for path in tmp_path.glob("*/run.json")] == ["ml-100k-ptf-released"]
+    for arguments, message in (
+        (("--row", "zzz"), "no row of t is named 'zzz'; it has FCF, PTF, FCF, other"),
+        (("--preset", "best"), "t has no preset 'best'; it has paper, released"),
+    ):
+        refused = reproduced(*arguments)
+        assert isinstance(refused.exception, HushrecError)
+        assert str(refused.exception) == message
