@@ -56,17 +56,15 @@ class Ragged:
 
     def take(self, places: NDArray[np.int64]) -> "Ragged":
         """The slices of the parties at these places."""
-        lengths = self.lengths[places]
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        rows = np.arange(starts[-1]) + np.repeat(self.starts[places] - starts[:-1], lengths)
-        return Ragged(starts, self.values[rows])
+        return self._cut(self.starts[places], self.lengths[places])
 
     def at_most(self, rows: NDArray[Any]) -> "Ragged":
         """The first rows of each party, at most so many."""
-        lengths = np.minimum(self.lengths, rows)
+        return self._cut(self.starts[:-1], np.minimum(self.lengths, rows))
+
+    def _cut(self, firsts: NDArray[np.int64], lengths: NDArray[np.int64]) -> "Ragged":
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(starts[-1]) + np.repeat(self.starts[:-1] - starts[:-1], lengths)
-        return Ragged(starts, self.values[places])
+        return Ragged(starts, self.values[np.arange(starts[-1]) + np.repeat(firsts - starts[:-1], lengths)])
 
     def part(self, first: int, last: int) -> "Ragged":
         """The slices of parties first..last-1, without a copy of the rows."""
