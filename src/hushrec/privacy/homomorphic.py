@@ -9,29 +9,25 @@ them stay within +-SUM_LIMIT; whoever encrypts has to see to it. Not protected: 
 key, and against an adding side that sends the holders other ciphertexts than it was given.
 """
 
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import shake_256
 from importlib import import_module
 from itertools import count
-from pathlib import Path
-from threading import get_ident
 from typing import Any, Literal, Protocol
-from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Key
 from hushrec.errors import HushrecError
+from hushrec.privacy.seal_bytes import Bytes as Bytes
+from hushrec.privacy.seal_bytes import Scratch, padded
 from hushrec.protocol import Numbers, Ragged
 
 Scheme = Literal["bfv", "paillier"]
 Integers = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
 
 SLOT_BITS = 32
 SUM_LIMIT = 2**31 - 2**17  # below half of BFV's plain modulus, the largest batching prime of 32 bits
@@ -111,7 +107,8 @@ def check_range(numbers: Integers) -> None:
         raise HushrecError(f"a number to encrypt is not within ±{SUM_LIMIT}; use a lower --learning-rate")
 
 
-def _imported(module: str, what: str, package: str, extra: str) -> Any:
+def imported(module: str, what: str, package: str, extra: str) -> Any:
+    """A module of an extra."""
     try:
         return import_module(module)
     except ImportError:
@@ -119,29 +116,6 @@ def _imported(module: str, what: str, package: str, extra: str) -> Any:
 
 
 # --- BFV -------------------------------------------------------------------------------------------------
-
-
-class _Scratch:
-    """A file per thread, in memory where there is such a folder: SEAL reads and writes files only."""
-
-    def __init__(self) -> None:
-        in_memory = Path("/dev/shm")
-        self._folder = Path(tempfile.mkdtemp(prefix="hushrec-", dir=in_memory if in_memory.is_dir() else None))
-        finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-
-    def path(self) -> Path:
-        return self._folder / str(get_ident())
-
-    def bytes_of(self, ciphertext: Any) -> bytes:
-        path = self.path()
-        ciphertext.save(str(path))
-        return path.read_bytes()
-
-
-def _padded(data: bytes, size: int) -> Bytes:
-    row = np.zeros(size, np.uint8)
-    row[: len(data)] = np.frombuffer(data, np.uint8)
-    return row
 
 
 def _bfv_context(seal: Any, seed: list[int] | None = None) -> Any:
@@ -160,20 +134,16 @@ class BfvAdder:
     slots, fresh_bytes, sum_bytes = _DEGREE, _FRESH_BYTES, _SUM_BYTES
 
     def __init__(self) -> None:
-        self.seal = _imported("tenseal.sealapi", "BFV encryption", "TenSEAL", "he")
+        self.seal = imported("tenseal.sealapi", "BFV encryption", "TenSEAL", "he")
         self.context = _bfv_context(self.seal)
-        self.scratch = _Scratch()
+        self.scratch = Scratch()
         self._evaluator = self.seal.Evaluator(self.context)
         self._encoder = self.seal.BatchEncoder(self.context)
 
     def load(self, row: Bytes) -> Any:
         """A ciphertext from its bytes; SEAL checks that it is one of these parameters."""
-        path, ciphertext = self.scratch.path(), self.seal.Ciphertext()
-        path.write_bytes(row.tobytes())
-        try:
-            ciphertext.load(self.context, str(path))
-        except (RuntimeError, ValueError, IndexError):
-            raise HushrecError("a ciphertext is damaged; leave it out") from None
+        empty, refusal = self.seal.Ciphertext(), "a ciphertext is damaged; leave it out"
+        ciphertext = self.scratch.loaded(empty, self.context, row.tobytes(), refusal)
         if ciphertext.size() != 2:
             raise HushrecError("a ciphertext has the wrong size; leave it out")
         return ciphertext
@@ -190,7 +160,7 @@ class BfvAdder:
 
     def save(self, ciphertext: Any) -> Bytes:
         """The bytes of a sum."""
-        return _padded(self.scratch.bytes_of(ciphertext), _SUM_BYTES)
+        return padded(self.scratch.bytes_of(ciphertext), _SUM_BYTES)
 
     def encoded(self, numbers: Integers) -> Any:
         """Numbers in the slots of a plaintext."""
@@ -230,7 +200,7 @@ class BfvKey:
         while True:
             data = self._bfv.scratch.bytes_of(self._encryptor.encrypt_symmetric(plain))
             if len(data) <= _FRESH_BYTES:  # sizes after compression vary by some ten bytes
-                return _padded(data, _FRESH_BYTES)
+                return padded(data, _FRESH_BYTES)
 
     def decrypt(self, row: Bytes) -> Integers:
         """The numbers of a block."""
@@ -292,7 +262,7 @@ class PaillierKey:
     @classmethod
     def from_seed(cls, seed: Key, bits: int = 2048) -> "PaillierKey":
         """The key that this seed gives."""
-        phe = _imported("phe", "Paillier encryption", "phe", "paillier")
+        phe = imported("phe", "Paillier encryption", "phe", "paillier")
         is_prime = import_module("phe.util").is_prime
         first, second = (_prime(bits // 2, seed.tobytes() + place, is_prime) for place in (b"p", b"q"))
         public_key = phe.PaillierPublicKey(first * second)
