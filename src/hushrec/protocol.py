@@ -5,7 +5,7 @@ A system is a protocol between roles. Its driving side is a generator without I/
 brings requests to handlers and replies to folds, and tells one `Transcript` about every message.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
@@ -53,6 +53,11 @@ class Ragged:
     def lengths(self) -> NDArray[np.int64]:
         """Rows of each party."""
         return self.starts[1:] - self.starts[:-1]
+
+    @classmethod
+    def one(cls, values: NDArray[Any]) -> "Ragged":
+        """The rows of a single party."""
+        return cls(np.array([0, len(values)]), values)
 
     def take(self, places: NDArray[np.int64]) -> "Ragged":
         """The slices of the parties at these places."""
@@ -135,6 +140,22 @@ class Message:
             elif kind.layout == "ragged":
                 changes[kind.name] = from_ragged(getattr(self, kind.name))
         return replace(self, **changes) if changes else self
+
+    @classmethod
+    def join(cls, messages: Sequence[Self]) -> Self:
+        """One batch out of several, party after party; shared fields are those of the first."""
+        if len(messages) == 1:
+            return messages[0]
+        changes: dict[str, Any] = {}
+        for kind in cls.kinds():
+            columns = [getattr(message, kind.name) for message in messages]
+            if kind.layout == "each":
+                changes[kind.name] = np.concatenate(columns)
+            elif kind.layout == "ragged":
+                lengths = np.concatenate([slices.lengths for slices in columns])
+                values = np.concatenate([slices.values for slices in columns])
+                changes[kind.name] = Ragged(np.concatenate([[0], np.cumsum(lengths)]), values)
+        return replace(messages[0], **changes)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -255,6 +276,7 @@ class Cohort(Generic[Private]):
 
 
 Feedback = Literal["explicit", "implicit"]
+Parties = Literal["users", "partners"]
 Handler = Callable[[Cohort[Any], Any, Any, Draws], Reply]
 
 
@@ -294,7 +316,7 @@ class System(Generic[Config, Server, Private]):
     config: type[Config]
     messages: tuple[type[Message], ...]  # in order of sending
     init: Callable[..., Server]  # (num_parties, num_items, config, draws)
-    enrol: Callable[..., Private]  # (numbers, user_rows, num_items, config, draws)
+    enrol: Callable[..., Private]  # (numbers, rows of users or partners, num_items, config, draws)
     round: Callable[..., Round[Server]]  # (state, round_number, config, draws)
     handlers: Mapping[type[Message], Handler]  # by type of request
     model: Callable[..., Scorer]  # (state, private, config, rating_range)
@@ -306,8 +328,10 @@ class System(Generic[Config, Server, Private]):
     own_model: Callable[..., Scorer] | None = None  # (private, config, rating_range): what a party can use alone
     server_ranks: bool = False  # whether the driving side alone can rank items for users
     more_models: Callable[..., Mapping[str, Scorer]] | None = None  # (state, private, config): measured as well
+    facts: Callable[..., Mapping[str, float]] | None = None  # (private, config): told with a run, beside quality
     hands_over_data: bool = False  # whether the driving side gets the parties' data itself
     feedback: Feedback = "explicit"  # implicit: ratings are left out, what was interacted with is a positive
+    parties: Parties = "users"  # partners: organisations with users and items of their own
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # named sets of settings
 
     def configure(self, values: Mapping[str, object]) -> Config:

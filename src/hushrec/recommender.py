@@ -250,7 +250,28 @@ class LightGCN(Recommender):
     system = SYSTEMS["lightgcn"]
 
 
-_KINDS = (PMF, FedRec, FedRecPlusPlus, SDCF, SDCFDenoised, PTFFedRec, FCF, FedMF, MetaMF, NeuMF, NGCF, LightGCN)
+class FedCORE(Recommender):
+    """Organisations that train together; fitted to data of partners (`hushrec.data.join`)."""
+
+    system = SYSTEMS["fedcore"]
+
+
+class NeuCF(Recommender):
+    """NeuCF for ratings in one place, the baseline of FedCORE."""
+
+    system = SYSTEMS["neucf"]
+
+
+class Average(Recommender):
+    """The mean of all ratings, the baseline of FedCORE."""
+
+    system = SYSTEMS["average"]
+
+
+_KINDS = (
+    PMF, FedRec, FedRecPlusPlus, SDCF, SDCFDenoised, PTFFedRec, FCF, FedMF, MetaMF, NeuMF, NGCF, LightGCN, FedCORE,
+    NeuCF, Average,
+)  # fmt: skip
 RECOMMENDERS = {kind.system.name: kind for kind in _KINDS}
 
 

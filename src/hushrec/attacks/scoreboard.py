@@ -28,14 +28,20 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Attack(Generic[Guess]):
-    """One attack on what a role saw."""
+class Headline:
+    """What an attack is about."""
 
     name: str
     role: Role
     guesses: str  # what is guessed
     measure: str
     sentence: str  # for people, with {score} and {chance}
+
+
+@dataclass(frozen=True)
+class Attack(Headline, Generic[Guess]):
+    """One attack on what a role saw."""
+
     reads: Callable[[type[Message]], bool]  # whether it can use messages of this type
     look: Callable[
         [Guess | None, Sequence[Recorded]], Guess
@@ -52,7 +58,7 @@ class Attack(Generic[Guess]):
 class Finding:
     """A line of the scoreboard; the interval is of the mean over clients, None for fewer than two of them."""
 
-    attack: Attack[Any]
+    attack: Headline
     score: float
     chance: float
     interval: tuple[float, float] | None
@@ -89,9 +95,19 @@ class Watcher:
         scores, chances, times = self._totals[:, self._totals[2] > 0]
         if not len(times):
             return None
-        scores, chances = scores / times, chances / times
-        interval = None
-        if len(scores) > 1:
-            found = bootstrap_interval(scores, draws.generator(f"audit-{self.attack.name}"))
-            interval = (found.low, found.high)
-        return Finding(self.attack, float(scores.mean()), float(chances.mean()), interval, self.rounds)
+        return finding_of(self.attack, scores / times, chances / times, self.rounds, draws)
+
+
+def finding_of(
+    attack: Headline,
+    scores: NDArray[np.float64],
+    chances: NDArray[np.float64],
+    rounds: list[float | None],
+    draws: Draws,
+) -> Finding:
+    """A line of the scoreboard from one score per victim."""
+    interval = None
+    if len(scores) > 1:
+        found = bootstrap_interval(scores, draws.generator(f"audit-{attack.name}"))
+        interval = (found.low, found.high)
+    return Finding(attack, float(scores.mean()), float(chances.mean()), interval, rounds)

@@ -22,6 +22,7 @@ from hushrec.cli.run import Go, command_for
 from hushrec.data import load
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.experiments.partner_audit import PartnerAudit
 from hushrec.experiments.record import SplitKind, read_run
 from hushrec.experiments.runs import FoldProgress, Watch, load_fold, settings_for, splits_of
 from hushrec.protocol import Role, System
@@ -43,10 +44,24 @@ class _SystemOrFolder(TyperGroup):
 
 app = typer.Typer(
     cls=_SystemOrFolder,
-    help="Attack what the server saw: of a system on some data, or of a run in a folder.",
+    help="Attack what the server, or a partner, saw: of a system on some data, or of a run in a folder.",
     no_args_is_help=True,
     epilog="Example: hushrec audit ptf-fedrec --data ml-100k --rounds 5, or: hushrec audit runs/one",
 )
+
+
+def audit_partners(job: Job, options: RuntimeOptions, watch: Watch) -> tuple[list[Finding], Progress]:
+    """Train, and have one partner attack another after each round."""
+    audit = PartnerAudit(job)
+
+    def on_round(progress: Progress) -> None:
+        scores, sent = audit.look(progress), sum(progress.transcript.sent_bytes().values())
+        watch(FoldProgress(1, 1, progress.round_number, job.config.num_rounds, scores, sent))
+
+    progress = run_job(job, options, on_round=on_round)
+    for name, reason in audit.left_out.items():
+        note(f"{name}: left out, as {reason}")
+    return audit.findings(), progress
 
 
 def audit_job(job: Job, options: RuntimeOptions, watch: Watch) -> tuple[list[Finding], Progress]:
@@ -127,11 +142,12 @@ def of_folder(
 
 def _audit(job: Job, threads: int | None, as_json: bool, check: Callable[[Progress], None] | None = None) -> None:
     findings: list[Finding] = []
-    if attacks_on(job.system):
+    has_partners = job.system.parties == "partners"
+    if has_partners or attacks_on(job.system):
         announce_compilation(note)
         options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
         with watching(f"audit {job.system.name}", job.config.num_rounds, 1) as watch:
-            findings, progress = audit_job(job, options, watch)
+            findings, progress = (audit_partners if has_partners else audit_job)(job, options, watch)
         if check is not None:
             check(progress)
     if as_json:

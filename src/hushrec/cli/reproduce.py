@@ -26,6 +26,9 @@ from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import announce_compilation
 from hushrec.systems import system_named
 
+_WITH_SPREAD = ("accuracy", "counts", "communication")
+_MOST_COLUMNS = 4
+
 
 def reproduce(
     system: Annotated[str, typer.Argument(help="A system.")],
@@ -90,7 +93,7 @@ def _reproduced(
 ) -> Reproduced:
     system, interactions = system_named(row.system), load(row.data, notify=note)
     seed, folds = seed_and_folds
-    settings = settings_for(system, seed, folds if system.feedback == "explicit" else 1)
+    settings = settings_for(system, seed, folds if system.feedback == "explicit" else 1, row.split, deal=row.deal)
     name = " ".join(part for part in (row.data, row.label, preset) if part)
     folder = out / re.sub(r"[^a-z0-9.+]+", "-", name.lower()) if out else None
     num_rounds = table.num_rounds or row.config.get("num_rounds") or system.config().num_rounds
@@ -104,16 +107,16 @@ def _reproduced(
 def _print(table: Table, done: list[Reproduced]) -> None:
     out = results()
     out.print(f"{table.title}\n{table.paper}", markup=False)
-    out.print(
-        _spread_grid(table, done) if table.kind in ("accuracy", "communication") else _order_grid(table, done)
-    )
+    has_spread = table.kind in _WITH_SPREAD
+    is_wide = len(table.metrics) > _MOST_COLUMNS
+    out.print((_long_grid if is_wide else _spread_grid if has_spread else _order_grid)(table, done))
     for remark in dict.fromkeys(entry.row.note for entry in done if entry.row.note):
         out.print(f"note: {remark}", markup=False)
     for reference, other, is_equal in lossless_pairs(done) if table.kind == "accuracy" else ():
         verdict = "yes" if is_equal else "no"
         where = f"{other.row.data}: {other.row.label} and {reference.row.label}"
         out.print(f"{where}: identical to the last bit: {verdict}", markup=False)
-    if table.kind not in ("accuracy", "communication"):
+    if not has_spread:
         _print_order(table, done)
     out.print(f"claim: {table.claim}", markup=False)
 
@@ -129,6 +132,20 @@ def _spread_grid(table: Table, done: list[Reproduced]) -> RichTable:
     for entry in done:
         cells = [text for cell in entry.cells for text in _texts(table, cell)]
         grid.add_row(entry.row.data, entry.row.label, *cells)
+    return grid
+
+
+def _long_grid(table: Table, done: list[Reproduced]) -> RichTable:
+    """A line per number, where there are too many for columns."""
+    grid = RichTable(box=None, pad_edge=False)
+    for heading in ("data", "row", "measure"):
+        grid.add_column(heading, overflow="fold")
+    for heading in ("ours", "published", *(("within",) if table.kind in _WITH_SPREAD else ())):
+        grid.add_column(heading, justify="right", overflow="fold")
+    for entry in done:
+        for cell in entry.cells:
+            texts = _texts(table, cell) if table.kind in _WITH_SPREAD else _texts(table, cell)[:2]
+            grid.add_row(entry.row.data, entry.row.label, cell.metric, *texts)
     return grid
 
 
@@ -171,7 +188,7 @@ def _number(table: Table, value: float | None) -> str:
 
 
 def _texts(table: Table, cell: Cell) -> list[str]:
-    digits = 0 if table.kind == "communication" else 4
+    digits = {"communication": 0, "counts": 1}.get(table.kind, 4)
     within = {True: "yes", False: f"{cell.difference or 0:+.{digits}f}", None: ""}[cell.is_within]
     ours = _spread(cell.ours, cell.ours_std, digits)
     return [ours, _spread(cell.published, cell.published_std, digits), within]

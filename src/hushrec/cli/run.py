@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 import typer
@@ -12,7 +12,7 @@ from rich.table import Table
 
 from hushrec.cli.console import note, results, watching
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
-from hushrec.data import load
+from hushrec.data import Deal, load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import published_for
 from hushrec.experiments.record import Run, SplitKind
@@ -21,7 +21,7 @@ from hushrec.protocol import System
 from hushrec.report.tables import format_bytes
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import announce_compilation
-from hushrec.systems import SYSTEMS
+from hushrec.systems import SYSTEMS, system_named
 
 app = typer.Typer(
     help="Run a system in this process and measure it.",
@@ -35,9 +35,18 @@ def common(
     folds: Annotated[int, typer.Option(help="How many of the five folds to run.")] = 1,
     seed: Annotated[int, typer.Option(help="Of everything random: split, start, draws.")] = 0,
     split: Annotated[
-        SplitKind | None, typer.Option(help="How test ratings are chosen; default: folds, or random if implicit.")
+        SplitKind | None,
+        typer.Option(
+            help="How test ratings are chosen; default: folds, random if implicit, partners for fedcore."
+        ),
     ] = None,
     test_share: Annotated[float, typer.Option(help="For the splits random and latest.")] = 0.2,
+    partners: Annotated[int, typer.Option(help="For the splits partners and pooled: how many.")] = 2,
+    common_users: Annotated[float, typer.Option(help="The share of users whom all partners have.")] = 0.5,
+    common_items: Annotated[float, typer.Option(help="The share of items that all partners have.")] = 0.5,
+    measure: Annotated[
+        Literal["test", "validation"], typer.Option(help="What is measured with the splits partners and pooled.")
+    ] = "test",
     at: Annotated[
         str | None, typer.Option(help="Lengths of ranked lists; default: 10, or 20 if implicit.")
     ] = None,
@@ -60,7 +69,8 @@ def common(
 
     def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
         config = system.configure(values)
-        settings = settings_for(system, seed, folds, split, test_share, parse_lengths(at), relevant_from)
+        deal = Deal(partners, common_users, common_items, measure)
+        settings = settings_for(system, seed, folds, split, test_share, parse_lengths(at), relevant_from, deal)
         interactions = load(
             data,
             columns=parse_columns(columns),
@@ -104,17 +114,21 @@ def print_run(done: Run) -> None:
         table.add_row(*cells)
     out.print(table)
     fold = done.folds[0]
-    out.print(f"sent in fold {fold.fold}, {fold.num_rounds} rounds, {done.provenance.num_users} clients:")
+    deal = done.provenance.deal if system_named(done.system).parties == "partners" else None
+    party, num_parties = ("client", done.provenance.num_users) if deal is None else ("partner", deal.num_partners)
+    out.print(f"sent in fold {fold.fold}, {fold.num_rounds} rounds, {num_parties} {party}s:")
     ways = Table(box=None, pad_edge=False, show_header=False)
     for way, num_bytes in fold.sent_bytes.items():
-        per_round = num_bytes / fold.num_rounds / done.provenance.num_users
-        ways.add_row(f"  {way}", format_bytes(num_bytes), f"{format_bytes(per_round)} per client and round")
+        per_round = num_bytes / fold.num_rounds / num_parties
+        ways.add_row(f"  {way}", format_bytes(num_bytes), f"{format_bytes(per_round)} per {party} and round")
     out.print(ways)
+    for name, value in fold.facts.items():
+        out.print(f"{name}: {value:.6g}")
     out.print(f"model {fold.model_sha256[:16]}  clients {(fold.clients_sha256 or 'none')[:16]}")
     cpu = sum(result.cpu_seconds for result in done.folds)
     cold = sum(result.num_cold for result in done.folds)
-    each = 1000 * cpu / sum(result.num_rounds for result in done.folds) / done.provenance.num_users
-    out.print(f"{cpu:.1f} s of CPU, {each:.3g} ms per client and round")
+    each = 1000 * cpu / sum(result.num_rounds for result in done.folds) / num_parties
+    out.print(f"{cpu:.1f} s of CPU, {each:.3g} ms per {party} and round")
     out.print(f"{cold} test ratings have a user or item without training ratings")
 
 

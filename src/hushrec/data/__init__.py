@@ -1,7 +1,8 @@
 """Data: interactions, the catalogue of data sets, readers, splits and a synthetic generator."""
 
 from hushrec.data.catalogue import CATALOGUE, load
-from hushrec.data.interactions import Interactions, UserRows
+from hushrec.data.interactions import Interactions, PartnerRows, Partners, UserRows
+from hushrec.data.partners import Deal, copies, join
 from hushrec.data.readers import Columns, read
 from hushrec.data.splits import Split, k_folds, latest_share, leave_one_out, random_share
 from hushrec.data.synthetic import synthetic
@@ -9,9 +10,14 @@ from hushrec.data.synthetic import synthetic
 __all__ = [
     "CATALOGUE",
     "Columns",
+    "Deal",
     "Interactions",
+    "PartnerRows",
+    "Partners",
     "Split",
     "UserRows",
+    "copies",
+    "join",
     "k_folds",
     "latest_share",
     "leave_one_out",

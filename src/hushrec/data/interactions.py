@@ -33,6 +33,32 @@ class UserRows:
 
 
 @dataclass(frozen=True, eq=False)
+class Partners:
+    """Whose users and items are whose: partner p has the numbers `starts[p]` to `starts[p + 1] - 1` of both.
+
+    The id of a user or an item has its partner's name in front, as in `a:196`.
+    """
+
+    names: tuple[str, ...]
+    user_starts: npt.NDArray[np.int64]
+    item_starts: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PartnerRows:
+    """The ratings of each partner: p has the rows `starts[p]` to `starts[p + 1] - 1`, with its own numbers."""
+
+    starts: npt.NDArray[np.int64]
+    users: npt.NDArray[np.int32]  # from 0 at each partner
+    items: npt.NDArray[np.int32]
+    ratings: npt.NDArray[np.float32]
+    user_starts: npt.NDArray[np.int64]
+    item_starts: npt.NDArray[np.int64]
+    user_ids: npt.NDArray[np.str_]  # as the partner itself calls them
+    item_ids: npt.NDArray[np.str_]
+
+
+@dataclass(frozen=True, eq=False)
 class Interactions:
     """Who rated what: parallel columns, users and items numbered from 0, with their original ids kept.
 
@@ -55,6 +81,7 @@ class Interactions:
     name: str
     sha256: str
     is_synthetic: bool
+    partners: Partners | None = None  # of organisations that hold the rows; None: every user holds its own
 
     def __len__(self) -> int:
         return int(self.users.size)
@@ -98,6 +125,27 @@ class Interactions:
             return UserRows(starts, self.items, self.ratings)
         return UserRows(starts, self.items[rows], None if self.ratings is None else self.ratings[rows])
 
+    def by_partner(self) -> PartnerRows:
+        """The rows of each partner, by user and item."""
+        assert self.partners is not None
+        assert self.ratings is not None
+        partners, rows = self.partners, self.canonical_order()
+        users, items, ratings = self.users, self.items, self.ratings
+        if rows is not None:
+            users, items, ratings = users[rows], items[rows], ratings[rows]
+        of_row = np.searchsorted(partners.user_starts, users, "right") - 1
+        num_partners = len(partners.names)
+        return PartnerRows(
+            np.searchsorted(of_row, np.arange(num_partners + 1)).astype(np.int64),
+            (users - partners.user_starts[of_row]).astype(np.int32),
+            (items - partners.item_starts[of_row]).astype(np.int32),
+            ratings,
+            partners.user_starts,
+            partners.item_starts,
+            _without_name(self.user_ids),
+            _without_name(self.item_ids),
+        )
+
     def user_number(self, original_id: str | int) -> int:
         """The number of the user with this id of the source."""
         return _number_of(self.user_ids, original_id, "user", self.name)
@@ -126,6 +174,10 @@ class Interactions:
             item_ids=other.item_ids,
             titles=other.titles,
         )
+
+
+def _without_name(ids: Ids) -> npt.NDArray[np.str_]:
+    return np.char.partition(ids.astype(np.str_), ":")[:, 2]
 
 
 def _numbers_of(ids: Ids, original_ids: npt.ArrayLike, what: str, name: str) -> npt.NDArray[np.int32]:

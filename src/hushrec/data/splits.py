@@ -3,8 +3,8 @@
 A random split depends on the data and the seed only, not on the order of the rows in the file.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ class Split:
     train: Interactions
     test: Interactions
     fold: int
+    groups: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)  # test rows measured by themselves
 
 
 def k_folds(data: Interactions, num_folds: int = 5, seed: int = 0) -> Iterator[Split]:

@@ -8,14 +8,15 @@ from typing import Any, Literal
 
 import msgspec
 
+from hushrec.data import Deal
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import Run
+from hushrec.experiments.record import Run, SplitKind
 from hushrec.experiments.runs import NUM_FOLDS, settings_for
 from hushrec.settings import to_dict
 from hushrec.systems import system_named
 
-# accuracy and communication have a published spread or unit; of the others only the order of rows is claimed.
-Kind = Literal["accuracy", "communication", "ranking", "bytes", "attack"]
+# accuracy, counts and communication have a published spread or unit; of the others only the order is claimed.
+Kind = Literal["accuracy", "counts", "communication", "ranking", "bytes", "attack"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,9 @@ class Row:
     config: dict[str, Any]
     published: dict[str, list[float]] = field(default_factory=dict)  # metric: mean, and standard deviation
     note: str = ""
+    split: SplitKind | None = None  # other than the system's usual one
+    deal: Deal = field(default_factory=Deal)  # for the splits partners and pooled
+    probes: list[str] = field(default_factory=list)  # what else is measured inside the run
     denoiser_share: float | None = None  # eta as a share of the clients, where the paper says n/4 or n/2
 
     def settings(self, num_users: int) -> dict[str, Any]:
@@ -65,8 +69,8 @@ def tables() -> dict[tuple[str, str], Table]:
     found = {}
     for entry in sorted(files("hushrec.experiments").iterdir(), key=lambda path: path.name):
         if entry.name.endswith(".toml"):
-            system, _, name = entry.name.removesuffix(".toml").rpartition("-")
-            found[system, name] = msgspec.toml.decode(entry.read_bytes(), type=Table)
+            table = msgspec.toml.decode(entry.read_bytes(), type=Table)
+            found[entry.name.removesuffix(f"-{table.name}.toml"), table.name] = table
     return found
 
 
@@ -91,10 +95,11 @@ class Published:
 
 def published_for(run: Run) -> Published | None:
     """The published row with the same system, data and settings, if there is one and the split is its own."""
-    if run.provenance.split != settings_for(system_named(run.system)).split:
-        return None
+    made = run.provenance
     for table, row in _accuracy_rows():
-        if (row.system, row.data) == (run.system, run.data) and row.published:
+        split = row.split or settings_for(system_named(row.system)).split
+        is_same = (row.system, row.data, split) == (run.system, run.data, made.split)
+        if is_same and row.published and made.deal in (None, row.deal):
             config = system_named(row.system).configure(row.settings(run.provenance.num_users))
             if to_dict(config) == run.config:
                 return Published(table.title, row.label, row.published)

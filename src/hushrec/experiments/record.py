@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.runtime.checkpoint import write_private_file
 
-SplitKind = Literal["folds", "random", "latest", "leave-one-out"]
+SplitKind = Literal["folds", "random", "latest", "leave-one-out", "partners", "pooled"]
 _TEMPORARY = ".run.json."
 
 
@@ -43,6 +44,7 @@ class FoldResult:
     num_cold: int  # test ratings whose user or item has no training rating
     messages: list[MessageCount]
     curve: dict[str, list[float]]  # of the test metrics, a value per round
+    facts: dict[str, float] = field(default_factory=dict)  # what else the system tells of the fold
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Provenance:
     versions: dict[str, str]
     machine: str
     started: str  # ISO time
+    deal: Deal | None = None  # to partners, with the splits partners and pooled
 
 
 @dataclass(frozen=True)
@@ -108,8 +111,10 @@ class Run:
             "cpu_seconds",
             "wall_seconds",
             "sent_bytes",
+            "facts",
         )
         folds = [{name: value for name, value in asdict(fold).items() if name in names} for fold in self.folds]
+        folds = [{name: value for name, value in fold.items() if value != {}} for fold in folds]
         return {
             "system": self.system,
             "data": self.data,
@@ -136,7 +141,7 @@ def open_run(folder: Path, planned: Run, resume: bool) -> Run:
     kept = read_run(folder)
     for name in ("system", "data", "seed", "config", "at", "relevant_from"):
         _check_same(folder, name, getattr(kept, name), getattr(planned, name))
-    for name in ("data_sha256", "rating_range", "split", "test_share"):
+    for name in ("data_sha256", "rating_range", "split", "test_share", "deal"):
         _check_same(folder, name, getattr(kept.provenance, name), getattr(planned.provenance, name))
     if any(fold.num_test == 0 for fold in kept.folds):
         raise HushrecError(f"{folder} holds a model that was fitted to all ratings; choose another --out")

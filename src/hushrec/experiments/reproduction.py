@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hushrec.attacks.top_guess import top_guess_f1
 from hushrec.data import Interactions
+from hushrec.experiments.probes import all_of
 from hushrec.experiments.published import Row, Table
 from hushrec.experiments.record import FoldResult, Run
 from hushrec.experiments.runs import RunSettings, Watch, run
@@ -72,7 +73,7 @@ def reproduce_row(
     if table.num_rounds is not None:
         values = values | {"num_rounds": table.num_rounds}
     config = system.configure(values)
-    attacks = {"top guess F1": top_guess_f1} if table.kind == "attack" else {}
+    attacks = {"top guess F1": top_guess_f1} if "top guess F1" in table.metrics else {}
     done = [
         run(
             system,
@@ -84,6 +85,7 @@ def reproduce_row(
             True,
             watch,
             attacks,
+            all_of(row.probes) if row.probes else None,
         )
         for seed in range(settings.seed, settings.seed + table.num_seeds)
     ]

@@ -6,7 +6,7 @@ A run's folder holds `run.json`, which `Run` describes, and per fold `fold-N/sta
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hushrec.data import Interactions, Split, k_folds, latest_share, leave_one_out, random_share
+from hushrec.data import Deal, Interactions, Split, copies, k_folds, latest_share, leave_one_out, random_share
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation import evaluated_users, ranking_metrics, rating_metrics
@@ -49,6 +49,7 @@ from hushrec.settings import to_dict
 from hushrec.systems import system_named
 
 NUM_FOLDS = 5
+_DEALT = ("partners", "pooled")
 Side = Literal["server", "client"]
 
 
@@ -62,9 +63,10 @@ class RunSettings:
     test_share: float = 0.2
     at: tuple[int, ...] = (10,)
     relevant_from: float | None = None
+    deal: Deal = field(default_factory=Deal)  # for the splits partners and pooled
 
     def __post_init__(self) -> None:
-        most = NUM_FOLDS if self.split == "folds" else 1
+        most = NUM_FOLDS if self.split in ("folds", *_DEALT) else 1
         if not 1 <= self.num_folds <= most:
             raise HushrecError(f"--folds {self.num_folds} with --split {self.split}: choose 1 to {most}")
         if not self.at or min(self.at) < 1:
@@ -79,16 +81,19 @@ def settings_for(
     test_share: float = 0.2,
     at: tuple[int, ...] | None = None,
     relevant_from: float | None = None,
+    deal: Deal | None = None,
 ) -> RunSettings:
     """What to run, with the split and the length of lists that papers on this kind of feedback use."""
     is_explicit = system.feedback == "explicit"
+    usual: SplitKind = "partners" if system.parties == "partners" else "folds" if is_explicit else "random"
     return RunSettings(
         seed,
         num_folds,
-        split or ("folds" if is_explicit else "random"),
+        split or usual,
         test_share,
         at or ((10,) if is_explicit else (20,)),
         relevant_from,
+        deal or Deal(),
     )
 
 
@@ -105,6 +110,7 @@ class FoldProgress:
 
 
 Watch = Callable[[FoldProgress], None]
+Probe = Callable[[Job, Progress], dict[str, float]]  # what it measures after a round
 RoundAttack = Callable[[list[Recorded], Interactions], float]  # what the server saw in a round, and the truth
 
 
@@ -112,6 +118,9 @@ def splits_of(data: Interactions, settings: RunSettings) -> Iterator[Split]:
     """The folds to run."""
     if settings.split == "folds":
         return islice(k_folds(data, NUM_FOLDS, settings.seed), settings.num_folds)
+    if settings.split in _DEALT:
+        is_pooled = settings.split == "pooled"
+        return islice(copies(data, settings.deal, settings.seed, is_pooled), settings.num_folds)
     if settings.split == "random":
         return iter([random_share(data, settings.test_share, settings.seed)])
     if settings.split == "latest":
@@ -133,10 +142,12 @@ def run(
     resume: bool = False,
     watch: Watch | None = None,
     attacks: Mapping[str, RoundAttack] | None = None,
+    probe: Probe | None = None,
 ) -> Run:
     """Run the folds; with a folder, keep them there and go on where an interrupted run stopped.
 
-    Attacks see what the server saw in each round: all scores are in the curve, the last is among the metrics.
+    Attacks see what the server saw in each round: all scores are in the curve, the last is among the metrics. So
+    is what a probe measures.
     """
     data = data_for(system, data)
     if data.ratings is None and settings.relevant_from is not None:
@@ -146,7 +157,7 @@ def run(
     for split in islice(splits_of(data, settings), len(current.folds), None):
         fold_folder = folder / f"fold-{split.fold}" if folder else None
         job = Job(system, config, settings.seed, split.train)
-        result = _run_fold(job, split, current, options, fold_folder, watch, attacks or {})
+        result = _run_fold(job, split, current, options, fold_folder, watch, attacks or {}, probe)
         current = replace(current, folds=[*current.folds, result])
         if folder:
             write_run(folder, current)
@@ -169,14 +180,18 @@ def _run_fold(
     folder: Path | None,
     watch: Watch | None,
     attacks: Mapping[str, RoundAttack],
+    probe: Probe | None,
 ) -> FoldResult:
     if folder and (folder / "train.npz").exists():
         _check_same_train(folder, split.train)
     elif folder:
         save_train(folder / "train.npz", split.train)
     num_rounds = job.config.num_rounds
+    probed: dict[str, float] = {}
 
     def on_round(progress: Progress) -> None:
+        if probe is not None:
+            probed.update(probe(job, progress))
         try:
             metrics = _round_metrics(job, progress, split.test, plan.at)
             metrics |= _attacked(attacks, progress.transcript, split.train)
@@ -189,8 +204,11 @@ def _run_fold(
             watch(FoldProgress(split.fold, plan.num_folds, progress.round_number, num_rounds, metrics, sent))
 
     options = replace(options, keep_payloads=options.keep_payloads or bool(attacks))
+    if probe is not None and folder:  # what it found is not in checkpoints: an interrupted fold begins again
+        (folder / "state.npz").unlink(missing_ok=True)
     progress = run_job(job, options, folder / "state.npz" if folder else None, on_round)
-    return _fold_result(split.fold, job, progress, split.test, plan, tuple(attacks))
+    result = _fold_result(split.fold, job, progress, split.test, plan, tuple(attacks))
+    return replace(result, metrics=result.metrics | _group_metrics(job, progress, split) | probed)
 
 
 def _attacked(attacks: Mapping[str, RoundAttack], transcript: Transcript, train: Interactions) -> dict[str, float]:
@@ -268,6 +286,17 @@ def _final_metrics(job: Job, progress: Progress, test: Interactions, plan: Run) 
     return metrics
 
 
+def _group_metrics(job: Job, progress: Progress, split: Split) -> dict[str, float]:
+    """Rating metrics of those test rows that a split wants measured by themselves."""
+    scorer = job.scorer(progress)
+    metrics: dict[str, float] = {}
+    for name, is_in in split.groups.items():
+        if is_in.any():
+            found = _rating_metrics(scorer, split.test.select(is_in))
+            metrics |= {f"{name} {metric}": value for metric, value in found.items()}
+    return metrics
+
+
 def _fold_result(
     fold: int,
     job: Job,
@@ -302,6 +331,7 @@ def _fold_result(
             for kind, tally in totals
         ],
         curve={name: curve[:, place].tolist() for place, name in enumerate(names)},
+        facts=dict(job.system.facts(progress.private, job.config)) if job.system.facts else {},
     )
 
 
@@ -322,10 +352,11 @@ def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
         num_ratings=len(data),
         rating_range=data.rating_range,
         split=settings.split,
-        test_share=1 / NUM_FOLDS if settings.split == "folds" else settings.test_share,
+        test_share=1 / NUM_FOLDS if settings.split in ("folds", *_DEALT) else settings.test_share,
         versions={"python": platform.python_version(), **versions},
         machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         started=datetime.now(UTC).isoformat(timespec="seconds"),
+        deal=settings.deal if settings.split in _DEALT else None,
     )
 
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data import Interactions, UserRows
+from hushrec.data import Interactions, Partners, UserRows
 from hushrec.errors import HushrecError
 from hushrec.protocol import System, Tally, Transcript
 
@@ -161,6 +161,10 @@ def save_train(path: Path, train: Interactions) -> None:
         arrays["titles"] = train.titles
     if train.rating_range is not None:
         arrays["rating_range"] = np.array(train.rating_range)
+    if train.partners is not None:
+        partners = train.partners
+        arrays |= {"partner_names": np.array(partners.names, np.str_)}
+        arrays |= {"partner_users": partners.user_starts, "partner_items": partners.item_starts}
     write_arrays(path, arrays)
 
 
@@ -173,7 +177,11 @@ def load_train(path: Path, name: str, data_sha256: str, is_synthetic: bool) -> I
     users = np.repeat(np.arange(len(rows.starts) - 1, dtype=np.int32), np.diff(rows.starts))
     low_high = arrays.get("rating_range")
     rating_range = None if low_high is None else (float(low_high[0]), float(low_high[1]))
+    partners = None
+    if "partner_names" in arrays:
+        names = tuple(str(name) for name in arrays["partner_names"])
+        partners = Partners(names, arrays["partner_users"], arrays["partner_items"])
     return Interactions(
         users, rows.items, rows.ratings, None, None, arrays["user_ids"], arrays["item_ids"],
-        arrays.get("titles"), rating_range, name, data_sha256, is_synthetic,
+        arrays.get("titles"), rating_range, name, data_sha256, is_synthetic, partners,
     )  # fmt: skip

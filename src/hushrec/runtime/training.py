@@ -11,7 +11,7 @@ from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import pmf
-from hushrec.protocol import Scorer, System, Transcript
+from hushrec.protocol import Numbers, Scorer, System, Transcript
 from hushrec.runtime.checkpoint import Progress, load_progress, save_progress
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.rounds import run_rounds
@@ -24,6 +24,24 @@ def data_for(system: System[Any, Any, Any], data: Interactions) -> Interactions:
     if data.ratings is None:
         raise HushrecError(f"{system.name} needs ratings, {data.name} has none; choose data with explicit ratings")
     return data
+
+
+def enrolled(
+    system: System[Any, Any, Any], numbers: Numbers, data: Interactions, config: Any, draws: Draws
+) -> Any:
+    """The private state of those parties whose data this is."""
+    if system.parties == "partners" and data.partners is None:
+        raise HushrecError(
+            f"{system.name} needs data of partners, {data.name} is in one piece: deal it (--split partners, or "
+            "hushrec.data.copies), or join several files (hushrec.data.join)"
+        )
+    rows = data.by_user() if system.parties == "users" else data.by_partner()
+    return system.enrol(numbers, rows, data.num_items, config, draws)
+
+
+def num_parties(system: System[Any, Any, Any], data: Interactions) -> int:
+    """How many parties hold the data."""
+    return data.num_users if data.partners is None or system.parties == "users" else len(data.partners.names)
 
 
 @dataclass(frozen=True)
@@ -41,9 +59,9 @@ class Job:
         train, draws = data_for(self.system, self.train), Draws(self.seed)
         if not len(train):
             raise HushrecError(f"{train.name} has no rating to train on")
-        numbers = np.arange(train.num_users, dtype=np.int32)
-        state = self.system.init(train.num_users, train.num_items, self.config, draws)
-        private = self.system.enrol(numbers, train.by_user(), train.num_items, self.config, draws)
+        numbers = np.arange(num_parties(self.system, train), dtype=np.int32)
+        state = self.system.init(len(numbers), train.num_items, self.config, draws)
+        private = enrolled(self.system, numbers, train, self.config, draws)
         return Progress(state, private, Transcript(keep_payloads))
 
     def scorer(self, progress: Progress) -> Scorer:

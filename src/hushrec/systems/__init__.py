@@ -5,12 +5,15 @@ from typing import Any
 from hushrec.errors import HushrecError
 from hushrec.protocol import System
 from hushrec.systems import (
+    average,
     fcf,
+    fedcore,
     fedmf,
     fedrec,
     fedrec_plus_plus,
     lightgcn,
     metamf,
+    neucf,
     neumf,
     ngcf,
     pmf,
@@ -34,6 +37,9 @@ SYSTEMS: dict[str, System[Any, Any, Any]] = {
         neumf.SYSTEM,
         ngcf.SYSTEM,
         lightgcn.SYSTEM,
+        fedcore.SYSTEM,
+        neucf.SYSTEM,
+        average.SYSTEM,
     )
 }
 

@@ -13,6 +13,7 @@ Symbols: U = user_factors, V = item_factors, T = num_rounds, gamma = learning_ra
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,14 @@ class Ratings(Message):
     ratings: Ragged = ragged(np.float32)
 
 
+class Taken(NamedTuple):
+    """The ratings of all clients, a slice for each."""
+
+    starts: NDArray[np.int64]
+    items: NDArray[np.int32]
+    ratings: NDArray[np.float32]
+
+
 @dataclass(frozen=True)
 class ServerState:
     """What the server knows: all there is."""
@@ -100,7 +109,7 @@ def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> Serv
     )
 
 
-def enrol(_numbers: Numbers, rows: UserRows, _num_items: int, _config: Config, _draws: Draws) -> UserRows:
+def enrol(_numbers: Numbers, rows: UserRows, _num_items: int, _config: object, _draws: Draws) -> UserRows:
     """The clients: they hold ratings and nothing else."""
     return rows
 
@@ -108,7 +117,8 @@ def enrol(_numbers: Numbers, rows: UserRows, _num_items: int, _config: Config, _
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
     if round_number == 1:
-        state = yield from _take_over(state)
+        taken = yield from take_over(len(state.user_factors), len(state.item_factors))
+        state = replace(state, starts=taken.starts, items=taken.items, ratings=taken.ratings)
     learning_rate = config.learning_rate_in(round_number)
     step = Step(np.float32(learning_rate), np.float32(config.regularization), 0, False, False)
     user_factors = state.user_factors.copy()
@@ -126,24 +136,28 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     return replace(state, item_factors=item_factors.astype(np.float32), user_factors=user_factors)
 
 
-def _take_over(state: ServerState) -> Round[ServerState]:
-    clients = np.arange(len(state.user_factors), dtype=np.int32)
+def take_over(num_clients: int, num_items: int) -> Round[Taken]:
+    """Ask all clients for their ratings; who is lost has none."""
     uploads = Collect()
-    yield Ask(clients, HandOver(), uploads)
-    if not uploads.batches:
+    yield Ask(np.arange(num_clients, dtype=np.int32), HandOver(), uploads)
+    if not any(message.items.values.size for _, message in uploads.batches):
         raise HushrecError("no client handed over its ratings; there is nothing to train on")
     came = np.concatenate([numbers for numbers, _ in uploads.batches])
     lengths = np.concatenate([message.items.lengths for _, message in uploads.batches])
     in_order, as_came = np.argsort(came), np.concatenate([[0], np.cumsum(lengths)])
     items = Ragged(as_came, np.concatenate([message.items.values for _, message in uploads.batches]))
     ratings = Ragged(as_came, np.concatenate([message.ratings.values for _, message in uploads.batches]))
-    num_ratings = np.zeros(len(clients), np.int64)
+    is_unknown = (items.values < 0) | (items.values >= num_items)
+    if is_unknown.any():  # kernels do not look
+        sender = came[np.searchsorted(as_came, np.flatnonzero(is_unknown)[0], side="right") - 1]
+        raise HushrecError(f"client {sender} lists an item that is not in the catalogue; leave it out")
+    num_ratings = np.zeros(num_clients, np.int64)
     num_ratings[came] = lengths
     starts = np.concatenate([[0], np.cumsum(num_ratings)])
-    return replace(state, starts=starts, items=items.take(in_order).values, ratings=ratings.take(in_order).values)
+    return Taken(starts, items.take(in_order).values, ratings.take(in_order).values)
 
 
-def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: Config, _draws: Draws) -> Reply:
+def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: object, _draws: Draws) -> Reply:
     """Send all ratings."""
     held = cohort.private
     assert held.ratings is not None, "explicit feedback only"

@@ -1,0 +1,56 @@
+"""Measurements inside a run that look at more than its quality: at what parties hold after some rounds."""
+
+from collections.abc import Callable
+
+from hushrec.draws import Draws
+from hushrec.experiments.partner_attacks import identified, similarity
+from hushrec.runtime.checkpoint import Progress
+from hushrec.runtime.training import Job
+
+Probe = Callable[[Job, Progress], dict[str, float]]
+
+_IDENTIFIED_AFTER = (1, 5, 20, 49)
+_ATTACKED_AFTER = 20
+
+
+def _identification(job: Job, progress: Progress) -> dict[str, float]:
+    """Items of a that are among b's most similar ones: as they start, and after some rounds."""
+    found: dict[str, float] = {}
+    if progress.round_number in _IDENTIFIED_AFTER:
+        one, other = progress.private.partners[:2]
+        looks = {progress.round_number: (one.item_factors, other.item_factors)}
+        if progress.round_number == 1:
+            looks[0] = one.before[1], other.before[1]
+        for after, (theirs, own) in sorted(looks.items()):
+            counts = identified(job.train, theirs, own, job.config)
+            found |= {f"{name}, t={after}": value for name, value in counts.items()}
+    return found
+
+
+def _similarity(privatizer: str) -> Probe:
+    """Cosines of what b recovers from gradients that a defence has gone over."""
+
+    def look(job: Job, progress: Progress) -> dict[str, float]:
+        if progress.round_number != _ATTACKED_AFTER:
+            return {}
+        return similarity(job.train, progress.private, job.config, privatizer, Draws(job.seed))
+
+    return look
+
+
+PROBES: dict[str, Probe] = {
+    "identification": _identification,
+    **{f"similarity {name}": _similarity(name) for name in ("none", "average", "dp", "dp+average")},
+}
+
+
+def all_of(names: list[str]) -> Probe:
+    """Several probes as one."""
+
+    def look(job: Job, progress: Progress) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name in names:
+            found |= PROBES[name](job, progress)
+        return found
+
+    return look

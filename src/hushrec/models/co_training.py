@@ -1,0 +1,172 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""SGD of several partners in step: gradients of a batch, what of them is shared, and the common move.
+
+Everybody who shares a vector moves it by the mean of the partners' gradients of it. These are summed in fixed
+point, so the sum does not depend on the order, and all copies stay equal to the last bit.
+
+Symbols: U_u = user_factors[u], V_i = item_factors[i], e = U_u V_i - r_ui, B = size of the batch.
+"""
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.errors import HushrecError
+from hushrec.kernels.rows import FIXED_LIMIT, FRACTION_BITS, dot, load, store, width_of
+from hushrec.privacy.exact_sum import DivergedError
+
+Rows = NDArray[np.float32]
+
+_UNIT = 2.0**FRACTION_BITS
+# Partners' rows of one batch are added up: far from the limit of 64 bits even if all of them are of one user.
+_ROW_LIMIT = FIXED_LIMIT
+_UNKNOWN, _TOO_LARGE = 1, 2
+
+
+@numba.njit(nogil=True, cache=True)
+def _pmf_gradients(
+    width, user_factors, item_factors, users, items, ratings, places, regularization, user_rows, item_rows
+):
+    scale = np.float32(2.0 / places.size)
+    for row in range(places.size):
+        of_user = load(user_factors, users[places[row]], width)
+        of_item = load(item_factors, items[places[row]], width)
+        error = scale * (dot(of_user, of_item) - ratings[places[row]])
+        store(user_rows, row, error * of_item + (scale * regularization) * of_user)
+        store(item_rows, row, error * of_user + (scale * regularization) * of_item)
+
+
+def pmf_gradients(
+    user_factors: Rows,
+    item_factors: Rows,
+    users: NDArray[np.int32],
+    items: NDArray[np.int32],
+    ratings: NDArray[np.float32],
+    places: NDArray[np.int64],
+    regularization: float,
+    user_rows: Rows,
+    item_rows: Rows,
+) -> None:
+    """Write the gradients of the mean squared error of a batch: a row of U and one of V per rating (Eq. 9).
+
+    `places` tells which of the ratings are in the batch.
+    """
+    _pmf_gradients(
+        width_of(user_factors.shape[1]), user_factors, item_factors, users, items, ratings, places,
+        np.float32(regularization), user_rows, item_rows,
+    )  # fmt: skip
+
+
+@numba.njit(nogil=True, cache=True)
+def shared_rows(owners, places, rows, common, is_averaged, slots, numbers, out):
+    """The rows of common owners, with their common numbers; averaged: one row each, their mean (Eq. 13).
+
+    `slots` is scratch with -1 for every owner, and is left so. Returns how many rows there are.
+    """
+    count = 0
+    for row in range(places.size):
+        owner = owners[places[row]]
+        if common[owner] < 0:
+            continue
+        if is_averaged and slots[owner] >= 0:
+            out[slots[owner]] += rows[row]
+            numbers[slots[owner], 1] += 1
+            continue
+        slots[owner] = count
+        numbers[count, 0], numbers[count, 1] = common[owner], 1
+        out[count] = rows[row]
+        count += 1
+    for row in range(places.size):
+        slots[owners[places[row]]] = -1
+    for row in range(count):
+        if numbers[row, 1] > 1:
+            out[row] /= np.float32(numbers[row, 1])
+    return count
+
+
+@dataclass
+class Sums:
+    """Sums in fixed point of the rows of each vector, and how many partners sent some; empty between moves."""
+
+    totals: NDArray[np.int64]  # (vectors, num_factors)
+    num_partners: NDArray[np.int32]
+    last_sender: NDArray[np.int32]
+    touched: NDArray[np.int64]  # vectors that have a sum; the first entry tells how many
+    senders: int = 0
+
+    @classmethod
+    def zeros(cls, num_vectors: int, num_factors: int) -> "Sums":
+        """Nothing added yet."""
+        counts = np.zeros((2, num_vectors), np.int32)
+        return cls(
+            np.zeros((num_vectors, num_factors), np.int64),
+            counts[0],
+            counts[1],
+            np.zeros(num_vectors + 1, np.int64),
+        )
+
+    def add(self, numbers: NDArray[np.int32], rows: Rows, place_of: NDArray[np.int32]) -> None:
+        """Add one partner's rows; `place_of` tells which vector has a common number, -1 for none."""
+        if rows.shape != (len(numbers), self.totals.shape[1]):
+            raise HushrecError(
+                f"a partner's vectors have {rows.shape[-1]} numbers, ours {self.totals.shape[1]}; "
+                "agree on the same --num-factors"
+            )
+        self.senders += 1
+        fault = _add(
+            numbers, rows, place_of, self.totals, self.num_partners, self.last_sender, self.touched, self.senders
+        )
+        if fault == _UNKNOWN:
+            raise HushrecError("a partner sent gradients of what is not common; align again")
+        if fault == _TOO_LARGE:
+            raise DivergedError("a gradient is not finite or far too large")
+
+    def move(self, vectors: Rows, learning_rate: float) -> None:
+        """Move every vector by the mean over the partners that sent something about it (Alg. 1, line 21)."""
+        _move(vectors, self.totals, self.num_partners, self.last_sender, self.touched, learning_rate)
+        self.senders = 0
+
+
+@numba.njit(nogil=True, cache=True)
+def _add(numbers, rows, place_of, totals, num_partners, last_sender, touched, sender):
+    for row in range(numbers.size):
+        if not 0 <= numbers[row] < place_of.size or place_of[numbers[row]] < 0:
+            return _UNKNOWN
+        owner = place_of[numbers[row]]
+        if last_sender[owner] != sender:
+            last_sender[owner] = sender
+            if num_partners[owner] == 0:
+                touched[0] += 1
+                touched[touched[0]] = owner
+            num_partners[owner] += 1
+        for factor in range(rows.shape[1]):
+            value = np.float64(rows[row, factor])
+            if not abs(value) < _ROW_LIMIT:
+                return _TOO_LARGE
+            totals[owner, factor] += np.int64(np.rint(value * _UNIT))
+    return 0
+
+
+@numba.njit(nogil=True, cache=True)
+def _move(vectors, totals, num_partners, last_sender, touched, learning_rate):
+    for place in range(1, touched[0] + 1):
+        owner = touched[place]
+        step = learning_rate / (_UNIT * num_partners[owner])
+        for factor in range(vectors.shape[1]):
+            vectors[owner, factor] = np.float32(vectors[owner, factor] - step * totals[owner, factor])
+            totals[owner, factor] = 0
+        num_partners[owner] = last_sender[owner] = 0
+    touched[0] = 0
+
+
+@numba.njit(nogil=True, cache=True)
+def move_own(vectors, owners, places, rows, common, learning_rate):
+    """Move the vectors that nobody else has, row after row (Alg. 1, lines 18 and 21)."""
+    rate = np.float32(learning_rate)
+    for row in range(places.size):
+        owner = owners[places[row]]
+        if common[owner] < 0:
+            for factor in range(vectors.shape[1]):
+                vectors[owner, factor] -= rate * rows[row, factor]

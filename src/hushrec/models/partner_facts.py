@@ -1,0 +1,54 @@
+"""What is told with a run of partners beside its quality: what was common, who was served, what noise promises."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from hushrec.models.partner_inference import largest_difference
+from hushrec.models.partnership import Agreement, Partnership
+from hushrec.privacy.ledger import DELTA, Ledger, Release
+
+
+def facts_of(private: Partnership, terms: Agreement, ledger: Ledger) -> Mapping[str, float]:
+    """Numbers by name."""
+    partners = private.partners
+    facts: dict[str, float] = {
+        "common users": max(int(np.count_nonzero(partner.common_users >= 0)) for partner in partners)
+    }
+    if any(partner.common_items.max(initial=-1) >= 0 for partner in partners):
+        facts["aligned items"] = max(int(np.count_nonzero(partner.common_items >= 0)) for partner in partners)
+    if (private.asked >= 0).any():
+        facts["visitors asked about"] = int((private.asked >= 0).sum())
+        facts["visitors served"] = int(np.isfinite(private.answers).any(axis=2).sum())
+        if not terms.top_k:
+            facts["largest error of encrypted scores"] = _largest_error(private, terms)
+    if ledger.count:
+        facts["epsilon of one release"] = ledger.per_release()
+        facts["releases that one rating is in"] = ledger.count
+        facts[f"epsilon of these together, delta {DELTA:g}"] = round(ledger.total(), 2)
+    return facts
+
+
+def ledger_of(private: Partnership, epsilon: float, num_rounds: int, batch_size: int) -> Ledger:
+    """Releases that one rating is in: one in each pass through its partner's ratings."""
+    sizes = [len(partner.ratings) for partner in private.partners]
+    num_steps = max(1, max(sizes) // batch_size)
+    passes = max(-(-num_steps * min(batch_size, size) // size) for size in sizes if size)
+    ledger = Ledger()
+    ledger.add(Release("laplace", epsilon, num_rounds * passes, "rating in its own gradients"))
+    return ledger
+
+
+def _largest_error(private: Partnership, terms: Agreement) -> float:
+    """Decrypted scores against the same products in the clear, where the partner that answered is here, too."""
+    rows, worst = private.rows, 0.0
+    is_rated = np.concatenate([partner.is_rated for partner in private.partners])
+    home_of = {str(rows.user_ids[number]): number for number in np.flatnonzero(is_rated)[::-1]}
+    for place, partner in enumerate(private.partners):
+        ids = rows.user_ids[rows.user_starts[place] :]
+        for visitor, answers in zip(partner.asked, partner.answers[:, : len(partner.item_factors)], strict=True):
+            home = home_of.get(str(ids[visitor])) if visitor >= 0 else None
+            if home is not None and np.isfinite(answers).all():
+                vectors = private.shown_users[home][None]
+                worst = max(worst, largest_difference(partner, answers[None], vectors, terms))
+    return worst
