@@ -68,7 +68,9 @@ class Ranker:
         seen = Ragged(np.array([0, len(items)]), items) if exclude_seen else None
         with np.errstate(all="ignore"):  # what overflows is refused
             scores = self.scorer.fold_in(items, ratings)
-        if not np.isfinite(scores).all():
+        # A partner has no scores of others' items.
+        own = scores if self.train.partners is None else scores[scores != -np.inf]
+        if not len(own) or not np.isfinite(own).all():
             raise HushrecError(
                 "these ratings give scores that are not finite; give ratings like those of training"
             )
@@ -170,7 +172,9 @@ class Recommender:
         job, _ = self._require_fitted()
         if self.system.server_ranks and job.party != "node":
             return "the server's model"
-        return "the client's own model; nothing was sent"
+        if self.system.parties == "partners" and job.party != "node":
+            return "the partners' vectors, all of which this simulation has"
+        return f"the {'partner' if self.system.parties == 'partners' else 'client'}'s own model; nothing was sent"
 
     def _require_fitted(self) -> tuple[Job, Progress]:
         if self._fitted is None:

@@ -72,6 +72,9 @@ def test_status_without_a_server(kits: Path) -> None:
         (("local", "--system", "pmf", "--data", DATA, "--rho", "3"), "unknown setting rho"),
         (("local", "--system", "fedrec", "--data", DATA, "--nodes", "0"), "--nodes must be at least 1"),
         (("local", "--system", "fedrec", "--data", DATA, "--nodes", "2", "--min-nodes", "3"), "has 2 nodes"),
+        (("local", "--system", "fedcore", "--data", DATA, "--nodes", "1"), "--nodes must be at least 2"),
+        (("run", "fedrec", "fed"), "fedrec needs --items, a file with all items that its nodes know"),
+        (("run", "fedcore", "fed", "--items", "x"), "partners of fedcore have items of their own; leave it out"),
     ],
 )
 def test_bad_input_ends_in_one_line(
@@ -102,6 +105,9 @@ def test_a_node_looks_at_its_ratings_before_it_starts(kits: Path, tmp_path: Path
     assert "no such system" in ended(*good, "--allow", "fedrek")
     assert "write setting=value" in ended(*good, "--require", "rho")
     assert "shop-c" in ended("deploy", "node", str(kits / "shop-a"), "--name", "shop-c", "--data", str(good[-1]))
+    assert "cannot read the visitors" in ended(*good, "--visitors", str(tmp_path / "missing"))
+    (tmp_path / "items.tsv").write_text("1\tOne\n")
+    assert "1 rated items are not in the catalogue" in ended(*good, "--items", str(tmp_path / "items.tsv"))
 
 
 def test_local_gives_the_bits_of_run(tmp_path: Path) -> None:
@@ -125,6 +131,31 @@ def test_local_gives_the_bits_of_run(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     left = [p for p in psutil.process_iter(["cmdline"]) if p.pid not in before and str(tmp_path) in str(p.info)]
     assert left == []
+
+
+@pytest.mark.slow
+def test_partners_on_nodes_give_the_bits_of_run(tmp_path: Path) -> None:
+    """And each of them can recommend to its users and to visitors whom it asked about."""
+    settings = ["--rounds", "2", "--num-factors", "4", "--batch-size", "64"]
+    command = [sys.executable, "-m", "hushrec.cli.app", "deploy", "local", "--nodes", "2", "--system", "fedcore"]
+    deployed = subprocess.run(
+        [*command, "--data", DATA, *settings, "--json", "--keep", str(tmp_path / "fed")],
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert deployed.returncode == 0, deployed.stderr
+    result = RUNNER.invoke(app, ["run", "fedcore", "--data", DATA, *settings, "--json"])
+    ours, theirs = json.loads(deployed.stdout), json.loads(result.stdout)
+    assert ours["folds"][0]["model_sha256"] == theirs["folds"][0]["model_sha256"]
+    for name in ("a", "b"):
+        assert ours["folds"][0]["metrics"][f"{name} own RMSE"] == pytest.approx(
+            theirs["folds"][0]["metrics"][f"{name} own RMSE"], rel=1e-6
+        )
+        [folder] = (tmp_path / "fed" / name / "private" / "runs").iterdir()
+        train = tmp_path / "fed" / "shares" / name
+        user, visitor = train.joinpath("ratings.csv").read_text().split()[1], train / "visitors.txt"
+        for one in (user.split(",")[0].strip('"'), visitor.read_text().split()[0]):
+            words = ["recommend", str(folder), "--user", f"{name}:{one}", "-k", "2", "--min-raters", "0", "--json"]
+            assert len(json.loads(RUNNER.invoke(app, words).stdout)) == 2
 
 
 @pytest.mark.slow

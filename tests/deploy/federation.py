@@ -14,16 +14,17 @@ import msgspec
 import numpy as np
 
 from hushrec import settings
-from hushrec.data import Split, k_folds, synthetic
+from hushrec.data import Deal, Split, copies, k_folds, synthetic
 from hushrec.deploy.certificates import Authority, issue, new_authority
 from hushrec.deploy.driver import Report, drive, read_report
-from hushrec.deploy.enrolment import NodeSettings, write_settings
+from hushrec.deploy.enrolment import write_settings
 from hushrec.deploy.items import catalogue_of
 from hushrec.deploy.orders import Attempt, Order, place_order
-from hushrec.deploy.shares import Share, deal
+from hushrec.deploy.shares import deal
 from hushrec.deploy.site import Site, open_site
 from hushrec.experiments import runs
 from hushrec.experiments.record import read_run
+from hushrec.models.partnership import Partnership
 from hushrec.runtime.checkpoint import Progress, digest, model_arrays, private_arrays, read_arrays
 from hushrec.runtime.in_process import Losses, RuntimeOptions
 from hushrec.runtime.packets import Packet, decode_packet
@@ -36,13 +37,29 @@ from systems.runs import SMALL, settings_of
 def small(name: str, **values: Any) -> dict[str, Any]:
     """A system's settings for a run of a moment."""
     sizes = settings_of(name, {"num_factors": 4, "num_rounds": 3})
-    return settings.to_dict(SYSTEMS[name].configure({**sizes, **SMALL[name], **values}))
+    served = SERVED if SYSTEMS[name].parties == "partners" else {}
+    return settings.to_dict(SYSTEMS[name].configure({**sizes, **SMALL[name], **served, **values}))
+
+
+SERVED: dict[str, Any] = {"activation": "quadratic", "inference": "ckks", "num_asked": 3, "batch_size": 64}
+"""With encryption at the end, and fewer asks before it."""
 
 
 @cache
 def some_split(num_users: int = 30, num_items: int = 40, num_ratings: int = 400) -> Split:
     """Ratings of a small crowd, the first fold held out."""
     return next(iter(k_folds(synthetic(num_users, num_items, num_ratings), 5, 0)))
+
+
+@cache
+def partner_split(num_partners: int) -> Split:
+    """Ratings dealt to partners, each of which has users of its own, common ones and visitors."""
+    return next(iter(copies(synthetic(40, 50, 900), Deal(num_partners=num_partners), 0)))
+
+
+def split_for(name: str, num_nodes: int) -> Split:
+    """What the nodes of a small run of a system hold together."""
+    return partner_split(num_nodes) if SYSTEMS[name].parties == "partners" else some_split()
 
 
 # --- Certificates, made once ---------------------------------------------------------------------------------
@@ -103,12 +120,7 @@ class Federation:
 
     def settle(self, name: str, **values: Any) -> None:
         """Write a node's settings, by default those of `deploy local`; the node starts anew."""
-        share: Share = self.shares[name]
-        known = NodeSettings(
-            data=str(share.data), numbers=str(share.numbers), test=str(share.test),
-            systems=list(SYSTEMS), accepts_shared_seed=True,
-        )  # fmt: skip
-        write_settings(self.folder / name, replace(known, **values))
+        write_settings(self.folder / name, replace(self.shares[name].settings(), **values))
         self.__dict__.setdefault("_sites", {}).pop(name, None)
 
     def site(self, name: str) -> Site:
@@ -124,7 +136,10 @@ class Federation:
 
     def numbers(self, name: str) -> np.ndarray:
         """The clients of a node, by their agreed numbers."""
-        lines = self.shares[name].numbers.read_text().splitlines()
+        path = self.shares[name].numbers
+        if path is None:  # a partner
+            return np.array([self.nodes.index(name)], np.int32)
+        lines = path.read_text().splitlines()
         return np.sort(np.array([int(line.split("\t")[1]) for line in lines], np.int32))
 
     def order(self, system: str, config: dict[str, Any] | None = None, **values: Any) -> "Ordered":
@@ -203,7 +218,10 @@ class Ordered:
             state = read_arrays(self.node_folder(node) / "fold-1" / "state.npz")
             for name, of_nodes in parts.items():
                 array = state[f"private.{name}"]
-                of_nodes.append((owners(name, len(array), numbers, state.get("private.num_slots")), array))
+                whose = owners(name, len(array), numbers, state.get("private.num_slots"))
+                if system.parties == "partners":
+                    whose = np.repeat(numbers, len(array))
+                of_nodes.append((whose, array))
         return {name: _joined(of_nodes) for name, of_nodes in parts.items()}
 
     def assert_equals(self, expected: "Expected", away: Collection[str] = ()) -> None:
@@ -228,6 +246,10 @@ class Expected:
     def owners(self, name: str) -> np.ndarray:
         """Whose the rows of a private array are."""
         private = self.progress.private
+        if isinstance(private, Partnership):
+            starts = {"user_factors": private.rows.user_starts, "item_factors": private.rows.item_starts}
+            each = np.diff(starts[name]) if name in starts else 1
+            return np.repeat(private.numbers, each)
         numbers = np.arange(len(private.starts) - 1)
         return owners(name, len(self.private[name]), numbers, getattr(private, "num_slots", None))
 

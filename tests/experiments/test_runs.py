@@ -12,7 +12,7 @@ import pytest
 import hushrec
 from hushrec.data import Interactions, k_folds
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import Run, read_run, write_run
+from hushrec.experiments.record import Run, SplitKind, read_run, write_run
 from hushrec.experiments.runs import FoldProgress, RunSettings, evaluate, load_fold, run, splits_of
 from hushrec.protocol import Scorer
 from hushrec.runtime.checkpoint import Progress, save_train
@@ -37,7 +37,13 @@ def go(data: Interactions, folder: Path | None = None, name: str = "fedrec", **o
     system, resume, watch = SYSTEMS[name], options.pop("resume", False), options.pop("watch", None)
     own = {key: options.pop(key) for key in list(options) if key in system.config.__dataclass_fields__}
     config = system.configure(short(name, **own))
-    return run(system, config, data, RunSettings(**options), ONE_THREAD, folder, resume, watch)
+    chosen = RunSettings(**{"split": usual_split(name), **options})
+    return run(system, config, data, chosen, ONE_THREAD, folder, resume, watch)
+
+
+def usual_split(name: str) -> SplitKind:
+    """Folds for all, so that systems can be compared; partners' data must be dealt."""
+    return "partners" if SYSTEMS[name].parties == "partners" else "folds"
 
 
 # --- The contract of `run --json` --------------------------------------------------------------------------
@@ -61,7 +67,9 @@ def test_summary_keeps_its_contract(name: str, data: Interactions) -> None:
     for fold in said["folds"]:
         keys = {"fold", "metrics", "model_sha256", "cpu_seconds", "wall_seconds", "sent_bytes"}
         has_private_model = bool(SYSTEMS[name].private_arrays)
-        assert set(fold) == keys | ({"clients_sha256"} if has_private_model else set())
+        more = {"clients_sha256": has_private_model, "facts": SYSTEMS[name].facts is not None}
+        assert set(fold) == keys | {key for key, is_told in more.items() if is_told}
+        assert all(is_number(value) for value in fold.get("facts", {}).values())
         for key in ("model_sha256", "clients_sha256") if has_private_model else ("model_sha256",):
             assert re.fullmatch("[0-9a-f]{64}", fold[key])
         assert type(fold["fold"]) is int
@@ -72,7 +80,8 @@ def test_summary_keeps_its_contract(name: str, data: Interactions) -> None:
         assert {"NDCG@10", "HR@10"} <= set(fold["metrics"])
         assert ({"MAE", "RMSE"} <= set(fold["metrics"])) == (SYSTEMS[name].feedback == "explicit")
         assert all(is_number(value) for value in fold["metrics"].values())
-        assert set(fold["sent_bytes"]) >= {"server->client", "client->server"}
+        party = "partner" if SYSTEMS[name].parties == "partners" else "client"
+        assert set(fold["sent_bytes"]) >= {f"server->{party}", f"{party}->server"}
         assert all(type(count) is int and count > 0 for count in fold["sent_bytes"].values())
     assert set(said["mean"]) == set(said["std"]) == set(said["folds"][0]["metrics"])
 
@@ -448,7 +457,8 @@ def test_an_interrupted_run_goes_on_with_the_same_curve(data: Interactions, tmp_
 @pytest.mark.parametrize("name", NAMES)
 def test_a_kept_fold_predicts_as_it_did(name: str, data: Interactions, tmp_path: Path) -> None:
     done = go(data, tmp_path / "run", name=name, num_folds=2)
-    for split, result in zip(splits_of(data, RunSettings(num_folds=2)), done.folds, strict=True):
+    settings = RunSettings(num_folds=2, split=usual_split(name))
+    for split, result in zip(splits_of(data, settings), done.folds, strict=True):
         job, progress = load_fold(tmp_path / "run", result.fold)
         found = evaluate(job.scorer(progress), job.train, data_for(job.system, split.test), (10,))
         assert found == {metric: value for metric, value in result.metrics.items() if " " not in metric}
@@ -456,7 +466,7 @@ def test_a_kept_fold_predicts_as_it_did(name: str, data: Interactions, tmp_path:
             found = evaluate(scorer, job.train, data_for(job.system, split.test), (10,))
             assert found == {metric: result.metrics[f"{model} {metric}"] for metric in found}
     first, _ = load_fold(tmp_path / "run")
-    np.testing.assert_array_equal(first.train.items, next(splits_of(data, RunSettings())).train.items)
+    np.testing.assert_array_equal(first.train.items, next(splits_of(data, settings)).train.by_user().items)
 
 
 def _more_models(job: Job, progress: Progress) -> Mapping[str, Scorer]:

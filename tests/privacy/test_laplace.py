@@ -11,6 +11,7 @@ from scipy.stats import kstest
 
 from hushrec.draws import Draws, chacha_block
 from hushrec.errors import HushrecError
+from hushrec.privacy.exact_sum import DivergedError
 from hushrec.privacy.laplace import BLOCK_DRAWS, grid_of, private_rows, scale_of
 
 KEY = Draws(0).key("laplace")
@@ -135,5 +136,5 @@ def test_refused() -> None:
             private_rows(rows, clip, scale, KEY, 0, 1, 0)
     for bad in (np.nan, np.inf):
         rows[1, 1] = bad
-        with pytest.raises(HushrecError, match="not finite"):
+        with pytest.raises(DivergedError, match="a gradient is not finite"):
             private_rows(rows, 1.0, 1.0, KEY, 0, 1, 0)

@@ -28,7 +28,7 @@ from hushrec.runtime.checkpoint import (
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, data_for, run_job
 from hushrec.systems import SYSTEMS
-from systems.runs import short
+from systems.runs import held, short
 
 ARRAYS = {
     "one": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -229,17 +229,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sdcf": {"participation": 0.5},
     "sdcf-denoised": {"participation": 0.5, "denoisers": 3},
     "ptf-fedrec": {"participation": 0.5, "memory": "accumulate"},
-}
+    "fedcore": {
+        "model": "neucf", "activation": "quadratic", "unaligned": 0.5, "inference": "ckks", "num_asked": 2,
+        "learning_rate": 0.01,
+    },
+}  # fmt: skip
 
 
 def job_of(name: str, data: str = "synthetic:users=80,items=50,ratings=1500") -> Job:
     system = SYSTEMS[name]
     config = system.configure(short(name, **{"num_rounds": 3, **SETTINGS.get(name, {})}))
-    return Job(system, config, 0, data_for(system, hushrec.load(data)))
+    return Job(system, config, 0, held(name, data_for(system, hushrec.load(data))))
 
 
 @pytest.fixture(params=list(SYSTEMS))
 def job(request: pytest.FixtureRequest) -> Job:
+    if "ckks" in SETTINGS.get(request.param, {}).values():
+        pytest.importorskip("tenseal")
     return job_of(request.param)
 
 

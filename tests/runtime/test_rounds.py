@@ -66,6 +66,11 @@ def test_divergence_is_told_with_round_and_remedy() -> None:
     assert str(caught.value) == expected == str(diverged(CONFIG, 7, "the update of client 3 is not finite"))
 
 
+def test_a_rate_of_zero_stands_for_the_usual_one_and_has_no_number_to_tell() -> None:
+    told = str(diverged(replace(CONFIG, learning_rate=0.0), 2, "the model is not finite"))
+    assert told.endswith("use a smaller --learning-rate")
+
+
 def test_other_errors_of_a_round_or_of_who_serves_it_pass() -> None:
     with pytest.raises(HushrecError, match=r"^as it is$"):
         drive_round(

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.data.interactions import UserRows
+from hushrec.data import Deal, Interactions, copies
+from hushrec.data.interactions import PartnerRows, UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
 from hushrec.protocol import Message, Recorded, Scorer, System, Transcript
@@ -19,24 +20,52 @@ from hushrec.systems import SYSTEMS
 
 @dataclass(frozen=True)
 class Ratings:
-    """Who rated what, by user."""
+    """Who rated what, by party: by user or, where organisations hold ratings, by partner."""
 
-    rows: UserRows
+    rows: UserRows | PartnerRows
     num_items: int
 
     @property
-    def num_users(self) -> int:
+    def num_parties(self) -> int:
         return len(self.rows.starts) - 1
 
+    @property
+    def num_users(self) -> int:
+        """Of partners: how many accounts there are with all of them."""
+        return self.num_parties if isinstance(self.rows, UserRows) else int(self.rows.user_starts[-1])
+
     def without_the_last(self) -> "Ratings":
-        """The same federation without its last client."""
-        starts = self.rows.starts[:-1]
-        rows = UserRows(starts, self.rows.items[: starts[-1]], self.rows.ratings[: starts[-1]])
-        return Ratings(rows, self.num_items)
+        """The same federation without its last party."""
+        rows, starts = self.rows, self.rows.starts[:-1]
+        items, ratings = rows.items[: starts[-1]], rows.ratings[: starts[-1]]
+        if isinstance(rows, UserRows):
+            return Ratings(UserRows(starts, items, ratings), self.num_items)
+        user_starts, item_starts = rows.user_starts[:-1], rows.item_starts[:-1]
+        user_ids, item_ids = rows.user_ids[: user_starts[-1]], rows.item_ids[: item_starts[-1]]
+        users = rows.users[: starts[-1]]
+        fewer = PartnerRows(starts, users, items, ratings, user_starts, item_starts, user_ids, item_ids)
+        return Ratings(fewer, int(item_starts[-1]))
 
 
 def some_ratings(num_users: int = 24, num_items: int = 30, seed: int = 0) -> Ratings:
     return Ratings(synthetic(num_users, num_items, 8 * num_users, seed=seed).by_user(), num_items)
+
+
+def some_partners(num_partners: int = 3, num_users: int = 40, num_items: int = 30, seed: int = 0) -> Ratings:
+    """Ratings of partners; half of the users and items are common to all, the others have one partner each."""
+    data = synthetic(num_users, num_items, 16 * num_users, seed=seed)
+    train = next(copies(data, Deal(num_partners), seed)).train
+    return Ratings(train.by_partner(), train.num_items)
+
+
+def ratings_for(name: str) -> Ratings:
+    """Some ratings, held by the parties that the system is for."""
+    return some_partners() if SYSTEMS[name].parties == "partners" else some_ratings()
+
+
+def held(name: str, data: Interactions) -> Interactions:
+    """Data as the parties of a system hold them: in one piece, or dealt to two partners."""
+    return next(copies(data, Deal(), 0)).train if SYSTEMS[name].parties == "partners" else data
 
 
 def table(rated: list[dict[int, float]], num_items: int) -> Ratings:
@@ -63,6 +92,11 @@ SMALL: dict[str, dict[str, Any]] = {
     "neumf": {"layers": (4, 3), "batch_size": 64},
     "ngcf": {"num_graph_layers": 2, "batch_size": 64},
     "lightgcn": {"num_graph_layers": 2, "batch_size": 64},
+    "fedcore": {
+        "model": "neucf", "unaligned": 0.5, "privatizer": "dp+average", "batch_size": 16, "inference": "none",
+    },
+    "neucf": {"batch_size": 16},
+    "average": {},
 }  # fmt: skip
 """Settings that reach every branch within a few rounds."""
 
@@ -76,7 +110,8 @@ def settings_of(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def short(name: str, **values: Any) -> dict[str, Any]:
     """Settings for a run of a moment, whatever the system."""
     sizes = settings_of(name, {"num_rounds": 4, "num_factors": 5})
-    return {**sizes, **(SMALL[name] if SYSTEMS[name].feedback == "implicit" else {}), **values}
+    plain = settings_of(name, {"inference": "none"})
+    return {**sizes, **(SMALL[name] if SYSTEMS[name].feedback == "implicit" else plain), **values}
 
 
 def as_options(values: Mapping[str, Any]) -> list[str]:
@@ -151,9 +186,9 @@ def run(
     system, draws = change(SYSTEMS[name]), Draws(seed)
     sizes = settings_of(name, {"num_factors": num_factors, "num_rounds": num_rounds})
     config = system.configure({**sizes, **values})
-    numbers = np.arange(ratings.num_users, dtype=np.int32)
+    numbers = np.arange(ratings.num_parties, dtype=np.int32)
     rows = ratings.rows if system.feedback == "explicit" else replace(ratings.rows, ratings=None)
-    state = system.init(ratings.num_users, ratings.num_items, config, draws)
+    state = system.init(ratings.num_parties, ratings.num_items, config, draws)
     private = system.enrol(numbers, rows, ratings.num_items, config, draws)
     if who_denoises is not None and hasattr(state, "denoisers"):
         state = replace(state, denoisers=np.array(who_denoises, np.int32))

@@ -1,5 +1,6 @@
 """What every system owes on a network: the bits of a run in one process, whoever hosts whom."""
 
+from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -9,7 +10,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from deploy.federation import Expected, Federation, Leg, Lost, Wire, in_process, losing_from, small, some_split
+from deploy.federation import (
+    Expected,
+    Federation,
+    Leg,
+    Lost,
+    Wire,
+    in_process,
+    losing_from,
+    small,
+    split_for,
+)
 from hushrec.deploy.orders import Invitation
 from hushrec.experiments.record import read_run
 from hushrec.experiments.runs import evaluate
@@ -20,37 +31,59 @@ from hushrec.settings import shown_to_parties
 from hushrec.systems import SYSTEMS
 
 NAMES = list(SYSTEMS)
-WITH_MAIL = [name for name in NAMES if SYSTEMS[name].inboxes]
+PARTNERS = [name for name in NAMES if SYSTEMS[name].parties == "partners"]
+# All partners write to all others: who writes to whom is no secret.
+WITH_ONIONS = [name for name in NAMES if SYSTEMS[name].inboxes and name not in PARTNERS]
+
+
+def many(name: str) -> int:
+    """Of nodes: with partners, each pair of them has work to do."""
+    return 3 if name in PARTNERS else 5
+
+
+def with_counts(names: list[str]) -> list[tuple[str, int]]:
+    """Systems and numbers of nodes; a partner is not alone."""
+    return [(name, count) for name in names for count in (1, 2, many(name)) if count > 1 or name not in PARTNERS]
+
+
+Federations = Callable[[str, int], Federation]
 
 
 @pytest.fixture(scope="module")
-def federations(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Federation]:
-    """By number of nodes; each deals the clients in another way."""
+def federations(tmp_path_factory: pytest.TempPathFactory) -> Federations:
+    """For a system, by number of nodes; each deals the clients in another way."""
     folder = tmp_path_factory.mktemp("federations")
-    return {count: Federation(folder / str(count), count, seed=count) for count in (1, 2, 5)}
+
+    @cache
+    def made(parties: str, count: int) -> Federation:
+        some = PARTNERS[0] if parties == "partners" else NAMES[0]
+        return Federation(folder / f"{parties}-{count}", count, split_for(some, count), seed=count)
+
+    return lambda name, count: made(SYSTEMS[name].parties, count)
 
 
 @cache
-def expected(name: str) -> Expected:
-    return in_process(name, small(name), some_split())
+def expected(name: str, num_nodes: int) -> Expected:
+    """Whoever hosts users, they are the same; partners are not."""
+    if name not in PARTNERS and num_nodes:
+        return expected(name, 0)
+    return in_process(name, small(name), split_for(name, num_nodes))
 
 
-@pytest.mark.parametrize("num_nodes", [1, 2, 5])
-@pytest.mark.parametrize("name", NAMES)
-def test_deployed_equals_one_process(name: str, num_nodes: int, federations: dict[int, Federation]) -> None:
-    ordered = federations[num_nodes].order(name)
+@pytest.mark.parametrize(("name", "num_nodes"), with_counts(NAMES))
+def test_deployed_equals_one_process(name: str, num_nodes: int, federations: Federations) -> None:
+    ordered = federations(name, num_nodes).order(name)
     report = ordered.drive()
     assert (report.status, report.reason, report.round_number) == ("done", "", 3)
-    ordered.assert_equals(expected(name))
+    ordered.assert_equals(expected(name, num_nodes))
 
 
-@pytest.mark.parametrize("num_nodes", [1, 2, 5])
-@pytest.mark.parametrize("name", WITH_MAIL)
-def test_onions_change_nothing(name: str, num_nodes: int, federations: dict[int, Federation]) -> None:
+@pytest.mark.parametrize(("name", "num_nodes"), with_counts(WITH_ONIONS))
+def test_onions_change_nothing(name: str, num_nodes: int, federations: Federations) -> None:
     """And all letters of a run have one size."""
-    ordered, wire = federations[num_nodes].order(name, relay="onion"), Wire(federations[num_nodes])
+    ordered, wire = federations(name, num_nodes).order(name, relay="onion"), Wire(federations(name, num_nodes))
     assert ordered.drive(wire).status == "done"
-    ordered.assert_equals(expected(name))
+    ordered.assert_equals(expected(name, num_nodes))
     sizes = {
         (leg.phase == "relay", len(section))
         for leg, reply in wire.replies
@@ -62,20 +95,18 @@ def test_onions_change_nothing(name: str, num_nodes: int, federations: dict[int,
 
 @pytest.mark.parametrize(
     ("name", "relay"),
-    [(name, "direct") for name in NAMES] + [(name, "onion") for name in WITH_MAIL],
+    [(name, "direct") for name in NAMES] + [(name, "onion") for name in WITH_ONIONS],
 )
-def test_a_new_process_for_every_packet_changes_nothing(
-    name: str, relay: Any, federations: dict[int, Federation]
-) -> None:
-    ordered = federations[2].order(name, relay=relay)
-    assert ordered.drive(Wire(federations[2], reopens=True)).status == "done"
-    ordered.assert_equals(expected(name))
+def test_a_new_process_for_every_packet_changes_nothing(name: str, relay: Any, federations: Federations) -> None:
+    ordered = federations(name, 2).order(name, relay=relay)
+    assert ordered.drive(Wire(federations(name, 2), reopens=True)).status == "done"
+    ordered.assert_equals(expected(name, 2))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_phase_survives_a_lost_reply_and_a_dead_node(name: str, federations: dict[int, Federation]) -> None:
+def test_every_phase_survives_a_lost_reply_and_a_dead_node(name: str, federations: Federations) -> None:
     """In one run: in each phase, once, a node serves its packet and dies before anybody hears of it."""
-    federation = federations[2]
+    federation = federations(name, 2)
     ordered, lost_in = federation.order(name), set[str]()
 
     def mishap(leg: Leg) -> Any:
@@ -92,13 +123,13 @@ def test_every_phase_survives_a_lost_reply_and_a_dead_node(name: str, federation
 
     ordered.finish(Wire(federation, mishap), most=12)
     assert lost_in >= {"enrol", "assign", "start", "measure"} | {kind.__name__ for kind in SYSTEMS[name].handlers}
-    ordered.assert_equals(expected(name))
+    ordered.assert_equals(expected(name, 2))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_node_that_is_gone_takes_its_clients_with_it(name: str, federations: dict[int, Federation]) -> None:
+def test_a_node_that_is_gone_takes_its_clients_with_it(name: str, federations: Federations) -> None:
     """From the round on in which it was lost: 2, or 1 where only the first round asks anybody."""
-    federation, victim = federations[5], "node-3"
+    federation, victim = federations(name, many(name)), "node-3"
     first = 1 if SYSTEMS[name].hands_over_data else 2
 
     def mishap(leg: Leg) -> Any:
@@ -116,11 +147,11 @@ def test_a_node_that_is_gone_takes_its_clients_with_it(name: str, federations: d
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_travels_is_counted_as_in_one_process(name: str, federations: dict[int, Federation]) -> None:
+def test_what_travels_is_counted_as_in_one_process(name: str, federations: Federations) -> None:
     """As many messages and rows of each type; mail is counted by letter, and nobody looks inside."""
-    ordered = federations[5].order(name)
+    ordered = federations(name, many(name)).order(name)
     ordered.drive()
-    transcript = expected(name).progress.transcript
+    transcript = expected(name, many(name)).progress.transcript
     for count in read_run(ordered.folder).folds[0].messages:
         [kind] = [kind for kind in SYSTEMS[name].messages if kind.__name__ == count.type]
         if kind in SYSTEMS[name].inboxes:
@@ -131,27 +162,28 @@ def test_what_travels_is_counted_as_in_one_process(name: str, federations: dict[
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_server_knows_items_and_a_number_of_clients(name: str, federations: dict[int, Federation]) -> None:
-    ordered = federations[2].order(name)
+def test_the_server_knows_items_and_a_number_of_clients(name: str, federations: Federations) -> None:
+    ordered = federations(name, 2).order(name)
     ordered.drive()
     known = load_train(ordered.folder / "fold-1" / "train.npz", "", "", False)
     assert len(known) == 0
-    np.testing.assert_array_equal(known.item_ids, federations[2].split.train.item_ids)
-    assert known.user_ids.tolist() == list(range(30))
+    items = [] if name in PARTNERS else federations(name, 2).split.train.item_ids
+    np.testing.assert_array_equal(known.item_ids, items)
+    assert known.user_ids.tolist() == list(range(2 if name in PARTNERS else 30))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if SYSTEMS[name].own_model])
-@pytest.mark.parametrize("num_nodes", [1, 5])
-def test_metrics_equal_those_of_one_process(name: str, num_nodes: int, federations: dict[int, Federation]) -> None:
+@pytest.mark.parametrize(("name", "num_nodes"), with_counts([name for name in NAMES if SYSTEMS[name].own_model]))
+def test_metrics_equal_those_of_one_process(name: str, num_nodes: int, federations: Federations) -> None:
     """To rounding: a mean of the nodes' means, weighted, is summed in another order."""
-    ordered, split, system = federations[num_nodes].order(name), some_split(), SYSTEMS[name]
+    ordered, split, system = federations(name, num_nodes).order(name), split_for(name, num_nodes), SYSTEMS[name]
     ordered.drive()
-    done, progress = read_run(ordered.folder).folds[0], expected(name).progress
+    done, progress = read_run(ordered.folder).folds[0], expected(name, num_nodes).progress
     train, test = data_for(system, split.train), data_for(system, split.test)
     scorer = system.own_model(progress.private, system.configure(small(name)), train.rating_range)
     whose = "client " if system.server_ranks else ""
     metrics = {f"{whose}{metric}": value for metric, value in evaluate(scorer, train, test, (10,)).items()}
-    assert done.metrics.keys() == metrics.keys()
+    measured = {metric for metric in done.metrics if not metric.startswith("node-")}  # the others: of one partner
+    assert measured == metrics.keys()
     for metric, value in metrics.items():
         assert done.metrics[metric] == pytest.approx(value, rel=1e-5), metric
     assert (done.num_train, done.num_test) == (len(split.train), len(split.test))
@@ -162,11 +194,11 @@ def test_metrics_equal_those_of_one_process(name: str, num_nodes: int, federatio
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_secret_settings_never_leave_the_server(name: str, federations: dict[int, Federation]) -> None:
+def test_secret_settings_never_leave_the_server(name: str, federations: Federations) -> None:
     """No packet has a name or a value of one; a node's files have the defaults, not the values."""
     system, secret = SYSTEMS[name], _secret_settings(name)
     values = {key: value for key, value in UNMISTAKABLE.items() if key in secret}
-    federation = federations[2]
+    federation = federations(name, 2)
     ordered, wire = federation.order(name, small(name, **values)), Wire(federation)
     assert ordered.drive(wire).status == "done"
     enrolled = [packet for leg, packet in wire.requests if leg.phase == "enrol"]
@@ -203,19 +235,19 @@ def test_ptf_fedrecs_server_hides_its_model() -> None:
     }  # fmt: skip
 
 
-def test_nodes_of_fedmf_need_one_key(federations: dict[int, Federation]) -> None:
+def test_nodes_of_fedmf_need_one_key(federations: Federations) -> None:
     """With seeds of their own they have keys of their own: refused, not decrypted to noise."""
-    ordered = federations[2].order("fedmf", small("fedmf", encryption="bfv"), shares_seed=False)
+    ordered = federations("fedmf", 2).order("fedmf", small("fedmf", encryption="bfv"), shares_seed=False)
     report = ordered.drive()
     assert report.status in ("failed", "paused")
     assert "\n" not in report.reason
     assert "--seeds shared" in report.reason
 
 
-def test_fedmf_with_ciphertexts_equals_one_process(federations: dict[int, Federation]) -> None:
-    ordered, config = federations[2].order("fedmf", small("fedmf", encryption="bfv")), small("fedmf")
+def test_fedmf_with_ciphertexts_equals_one_process(federations: Federations) -> None:
+    ordered, config = federations("fedmf", 2).order("fedmf", small("fedmf", encryption="bfv")), small("fedmf")
     assert ordered.drive().status == "done"
-    plain = in_process("fedmf", config, some_split())
+    plain = in_process("fedmf", config, split_for("fedmf", 2))
     private = ordered.private()
     for name, array in plain.private.items():
         np.testing.assert_array_equal(private[name], array)

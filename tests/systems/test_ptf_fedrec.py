@@ -267,11 +267,11 @@ def test_every_combination_of_models_runs(client_model: str, server_model: str) 
 @pytest.mark.parametrize("server_model", ["neumf", "lightgcn"])
 def test_other_servers_find_a_checkerboards_withheld_items_too(server_model: str) -> None:
     """Of 11 items each; by chance 4 of 40."""
-    ratings, withheld = checkerboard("ptf-fedrec")
-    finished = run("ptf-fedrec", ratings, **{**LEARNING["ptf-fedrec"], "server_model": server_model})
+    board = checkerboard("ptf-fedrec")
+    finished = run("ptf-fedrec", board.ratings, **{**LEARNING["ptf-fedrec"], "server_model": server_model})
     scores = finished.scorer.score(np.arange(40, dtype=np.int32)).copy()
-    scores[np.repeat(np.arange(40), 9), ratings.rows.items] = -1
-    assert (scores.argmax(axis=1) == withheld).sum() >= 36
+    scores[np.repeat(np.arange(40), 9), board.ratings.rows.items] = -1
+    assert (scores.argmax(axis=1) == board.wanted).sum() >= 36
 
 
 # --- Settings ----------------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def comparison_table(runs: Sequence[Run], is_wide: bool) -> Table:
 
 def _shown_metrics(runs: Sequence[Run], is_wide: bool) -> list[str]:
     names = metric_names(runs)
-    rating = [name for name in names if "@" not in name]
+    rating = [name for name in names if "@" not in name and " " not in name]  # of all test rows, not of groups
     ranking = [name for name in names if name.partition("@")[0] in _RANKING]
     return rating + ranking[-2:] if is_wide or not rating else rating
 

@@ -14,7 +14,7 @@ from hushrec.cli import deploy_run
 from hushrec.cli.console import note, results
 from hushrec.cli.data import parse_columns, parse_duplicates
 from hushrec.deploy.driver import read_report
-from hushrec.deploy.enrolment import NodeSettings, read_own, write_settings
+from hushrec.deploy.enrolment import NodeSettings, partner_of, read_own, write_settings
 from hushrec.deploy.identity import fingerprint, mail_key
 from hushrec.deploy.kits import EngineName, engine_named, find_kit, make_kits, read_federation, read_kit
 from hushrec.deploy.local import node_process, server_process
@@ -74,6 +74,13 @@ def node(
     name: Annotated[str | None, typer.Option(help="Which kit, if the folder holds several.")] = None,
     test: Annotated[Path | None, typer.Option(help="Ratings to measure on; the server is told means.")] = None,
     numbers: Annotated[Path | None, typer.Option(help="Agreed numbers of clients: user, tab, number.")] = None,
+    visitors: Annotated[
+        Path | None, typer.Option(help="Of a partner: users to be served who have no rating here, one per line.")
+    ] = None,
+    items: Annotated[
+        Path | None,
+        typer.Option(help="Of a partner: its own items, lines of item, tab, title; default: the rated."),
+    ] = None,
     columns: Annotated[str | None, typer.Option(help="user=..,item=..,rating=..,timestamp=..")] = None,
     duplicates: Annotated[str, typer.Option(help="error, last or mean.")] = "error",
     allow: Annotated[
@@ -99,12 +106,16 @@ def node(
         duplicates=parse_duplicates(duplicates),
         numbers=str(numbers.resolve()) if numbers else None,
         test=str(test.resolve()) if test else None,
+        visitors=str(visitors.resolve()) if visitors else None,
+        items=str(items.resolve()) if items else None,
         required=dict(_named_value(text) for text in require or []),
         accepts_shared_seed=accept_shared_seed,
         max_packet_bytes=max_packet_mb << 20,
         **({"systems": list(allow)} if allow else {}),
     )
     ratings = read_own(settings, settings.data, None)
+    if visitors or items:
+        partner_of(settings, card.name, None)
     write_settings(kit, settings)
     note(f"{card.name}: {ratings.num_users} clients, {len(ratings)} ratings, which stay here; Ctrl-C ends it")
     note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")

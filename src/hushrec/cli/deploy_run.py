@@ -16,7 +16,7 @@ from rich.table import Table
 from hushrec.cli.console import note, results, watching
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
 from hushrec.cli.run import Go, command_for, flags, parse_lengths, print_run
-from hushrec.data import load
+from hushrec.data import Deal, load
 from hushrec.deploy.driver import Report, read_report
 from hushrec.deploy.items import catalogue_of, read_catalogue
 from hushrec.deploy.kits import EngineName, engine_named, read_federation
@@ -42,7 +42,12 @@ app = typer.Typer(
 
 def common(
     folder: Annotated[Path, typer.Argument(help="The folder that deploy init made.")],
-    items: Annotated[Path, typer.Option(help="The catalogue that all know: lines of item, tab, title.")],
+    items: Annotated[
+        Path | None,
+        typer.Option(
+            help="The catalogue that all know: lines of item, tab, title. Not for partners: theirs differ."
+        ),
+    ] = None,
     run_name: Annotated[str | None, typer.Option(help="Default: the system's name.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
     seed: Annotated[int, typer.Option(help="Of the server's draws.")] = 0,
@@ -65,6 +70,7 @@ def common(
     """Options of every system."""
 
     def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
+        catalogue = _catalogue(system, items)
         federation = read_federation(folder)
         config = to_dict(system.configure(values))
         order = Order(
@@ -74,17 +80,29 @@ def common(
             relevant_from=relevant_from, relay=relay, timeout_seconds=timeout,
         )  # fmt: skip
         terms = Terms(_checked_least(min_nodes, len(federation.nodes)), patience)
-        run = _supervised(folder, order, read_catalogue(items), federation.nodes, federation.engine, terms, resume)
+        run = _supervised(folder, order, catalogue, federation.nodes, federation.engine, terms, resume)
         _print(run, len(federation.nodes), as_json)
         note(f"kept in {run}")
 
     return go
 
 
+def _catalogue(system: System[Any, Any, Any], items: Path | None) -> Catalogue:
+    """What all parties know of the items."""
+    if system.parties == "partners":
+        if items is not None:
+            raise HushrecError(f"--items: partners of {system.name} have items of their own; leave it out")
+        return Catalogue([], False)
+    if items is None:
+        raise HushrecError(f"{system.name} needs --items, a file with all items that its nodes know")
+    return read_catalogue(items)
+
+
 for _system in SYSTEMS.values():
-    app.command(
-        _system.name, epilog=f"Example: hushrec deploy run {_system.name} fed --items items.tsv --rounds 20"
-    )(command_for(_system, common))
+    _items = " --items items.tsv" if _system.parties == "users" else ""
+    app.command(_system.name, epilog=f"Example: hushrec deploy run {_system.name} fed{_items} --rounds 20")(
+        command_for(_system, common)
+    )
 
 
 def _checked_least(min_nodes: int | None, num_nodes: int) -> int:
@@ -151,7 +169,7 @@ def _print(folder: Path, num_nodes: int, as_json: bool) -> None:
 def _local(
     system: Annotated[str, typer.Option(help="Which system (hushrec systems).")],
     data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")],
-    nodes: Annotated[int, typer.Option(help="How many nodes the users are dealt to.")] = 3,
+    nodes: Annotated[int, typer.Option(help="How many nodes: users, or partners, are dealt to them.")] = 3,
     engine: Annotated[EngineName, typer.Option(help="What carries the packets.")] = "nvflare",
     seed: Annotated[int, typer.Option(help="Of everything random: split, start, draws.")] = 0,
     relay: Annotated[
@@ -175,8 +193,9 @@ def _local(
     chosen = system_named(system)
     given = {name: value for name, value in {**values, "preset": preset}.items() if value is not None}
     config = to_dict(chosen.configure(given))
-    if nodes < 1:
-        raise HushrecError("--nodes must be at least 1")
+    is_dealt = chosen.parties == "partners"
+    if nodes < 1 + is_dealt:
+        raise HushrecError(f"--nodes must be at least {1 + is_dealt}")
     if out is not None and out.exists():
         raise HushrecError(f"{out} exists; choose a new folder for --out")
     terms = Terms(_checked_least(min_nodes, nodes), patience)
@@ -188,7 +207,8 @@ def _local(
         notify=note,
     )
     interactions = data_for(chosen, interactions)
-    settings = settings_for(chosen, seed, at=parse_lengths(at), relevant_from=relevant_from)
+    deal = Deal(num_partners=nodes) if is_dealt else None
+    settings = settings_for(chosen, seed, at=parse_lengths(at), relevant_from=relevant_from, deal=deal)
     split = next(splits_of(interactions, settings))
     order = Order(
         run_id=secrets.token_hex(16), run_name=system, system=system, config=config, seed=seed, shares_seed=True,

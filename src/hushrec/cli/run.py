@@ -21,7 +21,7 @@ from hushrec.protocol import System
 from hushrec.report.tables import format_bytes
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import announce_compilation
-from hushrec.systems import SYSTEMS, system_named
+from hushrec.systems import SYSTEMS
 
 app = typer.Typer(
     help="Run a system in this process and measure it.",
@@ -114,8 +114,7 @@ def print_run(done: Run) -> None:
         table.add_row(*cells)
     out.print(table)
     fold = done.folds[0]
-    deal = done.provenance.deal if system_named(done.system).parties == "partners" else None
-    party, num_parties = ("client", done.provenance.num_users) if deal is None else ("partner", deal.num_partners)
+    party, num_parties = done.party_name, done.num_parties
     out.print(f"sent in fold {fold.fold}, {fold.num_rounds} rounds, {num_parties} {party}s:")
     ways = Table(box=None, pad_edge=False, show_header=False)
     for way, num_bytes in fold.sent_bytes.items():

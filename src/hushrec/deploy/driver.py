@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hushrec.data import Interactions
 from hushrec.deploy.enrolment import ids_of, numbers_digest
 from hushrec.deploy.identity import KeyCard, check_key_card
-from hushrec.deploy.measuring import joined
+from hushrec.deploy.measuring import joined, without_deal
 from hushrec.deploy.orders import (
     Assignment,
     Attempt,
@@ -254,6 +254,7 @@ class _ServerRun:
         order, known = self._order, self._known(num_clients)
         save_train(self._folder / "fold-1" / "train.npz", known)
         plan = planned_run(self._system, self._config, known, settings_for(self._system, order.seed, at=order.at))
+        plan = without_deal(plan)
         write_run(self._folder, replace(plan, relevant_from=order.relevant_from, folds=[fold], party="server"))
         self.report("done")
 

@@ -10,9 +10,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data import Interactions, read
+from hushrec.data import Interactions, Partners, read
 from hushrec.data.interactions import Ids
 from hushrec.data.readers import Columns
+from hushrec.deploy.items import read_catalogue
 from hushrec.deploy.orders import Catalogue
 from hushrec.errors import HushrecError
 from hushrec.protocol import Numbers, System
@@ -38,6 +39,8 @@ class NodeSettings:
     required: dict[str, str] = field(default_factory=dict)  # settings without which the node does not take part
     accepts_shared_seed: bool = False
     max_packet_bytes: int = MAX_PACKET_BYTES
+    visitors: str | None = None  # of a partner: path of users whom it wants to serve, but who have no rating here
+    items: str | None = None  # of a partner: path of its own catalogue; without it: the rated items
 
 
 def write_settings(kit: Path, settings: NodeSettings) -> None:
@@ -58,7 +61,7 @@ def read_settings(kit: Path) -> NodeSettings:
 
 @dataclass(frozen=True)
 class Clients:
-    """The clients of a node, with their ratings numbered by the federation's catalogue."""
+    """The clients of a node, or the only partner there, with their ratings."""
 
     train: Interactions
     numbers: Numbers | None  # of `train.user_ids`, if agreed on beforehand
@@ -75,6 +78,52 @@ def clients_of(settings: NodeSettings, catalogue: Catalogue, rating_range: tuple
     return Clients(as_in_catalogue(data, user_ids, catalogue), numbers)
 
 
+def partner_of(settings: NodeSettings, name: str, rating_range: tuple[float, float] | None) -> Clients:
+    """The node as a partner: its own users, visitors and items, which no other knows; by their ids as texts."""
+    data = read_own(settings, settings.data, rating_range)
+    if data.ratings is None:
+        raise HushrecError(f"{settings.data} has no ratings, which partners need; add a column rating")
+    if settings.items is None:
+        catalogue = Catalogue(np.unique(data.item_ids.astype(np.str_)).tolist(), False)
+    else:
+        catalogue = read_catalogue(Path(settings.items), as_texts=True)
+    user_ids = np.union1d(data.user_ids.astype(np.str_), read_visitors(settings))
+    own = as_in_catalogue(data, user_ids, catalogue)
+    train = replace(
+        own,
+        user_ids=np.char.add(f"{name}:", user_ids),
+        item_ids=np.char.add(f"{name}:", np.array(catalogue.ids, np.str_)),
+        partners=Partners((name,), np.array([0, own.num_users]), np.array([0, own.num_items])),
+    )
+    if settings.test is not None:
+        own_test(settings, train, catalogue, rating_range)
+    return Clients(train, None)
+
+
+def read_visitors(settings: NodeSettings) -> NDArray[np.str_]:
+    """Lines of ids."""
+    if settings.visitors is None:
+        return np.empty(0, np.str_)
+    try:
+        lines = Path(settings.visitors).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise HushrecError(f"cannot read the visitors in {settings.visitors}; write one user per line") from None
+    return np.array([line.strip() for line in lines if line.strip()], np.str_)
+
+
+def own_test(
+    settings: NodeSettings, train: Interactions, catalogue: Catalogue, rating_range: tuple[float, float] | None
+) -> Interactions:
+    """The node's test ratings, numbered as those that it trains on."""
+    assert settings.test is not None
+    data = read_own(settings, settings.test, rating_range)
+    if train.partners is None:
+        return as_in_catalogue(data, train.user_ids, catalogue)
+    rows = train.by_partner()
+    own = as_in_catalogue(data, rows.user_ids, Catalogue(rows.item_ids.tolist(), False))
+    return replace(train, users=own.users, items=own.items, ratings=own.ratings, rating_range=rating_range)
+
+
 def read_own(settings: NodeSettings, path: str, rating_range: tuple[float, float] | None) -> Interactions:
     """A file of the node's ratings."""
     data = read(path, columns=settings.columns, duplicates=settings.duplicates, rating_range=rating_range)  # type: ignore[arg-type]
@@ -87,7 +136,7 @@ def as_in_catalogue(data: Interactions, user_ids: Ids, catalogue: Catalogue) -> 
     used = _as_kind(data.item_ids[np.unique(data.items)], item_ids)
     num_unknown = len(used) - np.count_nonzero(np.isin(used, item_ids))
     if num_unknown:
-        raise HushrecError(f"{num_unknown} rated items are not in the federation's catalogue; leave them out")
+        raise HushrecError(f"{num_unknown} rated items are not in the catalogue; leave them out")
     titles = None if catalogue.titles is None else np.array(catalogue.titles, np.str_)
     rows = _as_kind(data.user_ids, user_ids)
     num_strangers = len(rows) - np.count_nonzero(np.isin(rows, user_ids))

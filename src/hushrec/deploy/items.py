@@ -1,4 +1,4 @@
-"""The catalogue of items that all parties know: from a dataset, or from a file of the operator."""
+"""Catalogues of items: from a dataset, or from a file of the operator or of a partner."""
 
 from pathlib import Path
 
@@ -10,12 +10,14 @@ from hushrec.errors import HushrecError
 
 
 def catalogue_of(data: Interactions) -> Catalogue:
-    """The items of a dataset."""
+    """The items of a dataset, which all parties know; those of partners are their own."""
+    if data.partners is not None:
+        return Catalogue([], False)
     titles = None if data.titles is None else data.titles.tolist()
     return Catalogue([str(item) for item in data.item_ids.tolist()], data.item_ids.dtype.kind == "i", titles)
 
 
-def read_catalogue(path: Path) -> Catalogue:
+def read_catalogue(path: Path, as_texts: bool = False) -> Catalogue:
     """Lines of `item`, or `item<TAB>title`. Items are numbered as in a dataset: by value, or by code point."""
     try:
         lines = [line.partition("\t") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -26,7 +28,7 @@ def read_catalogue(path: Path) -> Catalogue:
         raise HushrecError(f"{path} is no list of items; write lines of item, tab, title")
     if len(titles) < len(lines):
         raise HushrecError(f"{path} names an item twice; name each once")
-    are_numbers = all(_is_number(item) for item in titles)
+    are_numbers = not as_texts and all(_is_number(item) for item in titles)
     ids = sorted(titles, key=int) if are_numbers else np.sort(np.array(list(titles), np.str_)).tolist()
     return Catalogue(ids, are_numbers, [titles[item] for item in ids] if any(titles.values()) else None)
 

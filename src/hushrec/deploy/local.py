@@ -7,11 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hushrec.data import Split
-from hushrec.deploy.enrolment import NodeSettings, write_settings
+from hushrec.deploy.enrolment import write_settings
 from hushrec.deploy.kits import EngineName, Federation, engine_named, make_kits
 from hushrec.deploy.processes import Kept
 from hushrec.deploy.shares import deal
-from hushrec.systems import SYSTEMS
 
 _KEEP_SECONDS = 0.2
 
@@ -39,15 +38,13 @@ def free_port() -> int:
 def prepare(
     folder: Path, engine: EngineName, num_nodes: int, split: Split, seed: int
 ) -> tuple[Federation, list[str]]:
-    """Kits, and a share of the data for every node."""
+    """Kits, and a share of the data for every node; partners are nodes of their own names."""
     nodes = [f"node-{number}" for number in range(1, num_nodes + 1)]
+    if split.train.partners is not None:
+        nodes = list(split.train.partners.names)
     federation = make_kits(folder, engine, nodes, "localhost", free_port())
     for name, share in deal(split, nodes, seed, folder / "shares").items():
-        settings = NodeSettings(
-            data=str(share.data), numbers=str(share.numbers), test=str(share.test),
-            systems=list(SYSTEMS), accepts_shared_seed=True,
-        )  # fmt: skip
-        write_settings(folder / name, settings)
+        write_settings(folder / name, share.settings())
     return federation, nodes
 
 

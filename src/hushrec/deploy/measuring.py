@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushrec.data import Interactions
-from hushrec.deploy.enrolment import NodeSettings, as_in_catalogue, read_own
+from hushrec.deploy.enrolment import NodeSettings, own_test
 from hushrec.deploy.orders import Invitation, Measure, Measured
-from hushrec.evaluation import evaluated_users
-from hushrec.experiments.record import FoldResult, write_run
+from hushrec.evaluation import evaluated_users, rating_metrics
+from hushrec.experiments.record import FoldResult, Run, write_run
 from hushrec.experiments.runs import evaluate, num_cold, planned_run, relevance_limit, settings_for
-from hushrec.protocol import System
+from hushrec.protocol import Scorer, System
 from hushrec.runtime.training import data_for
 from hushrec.settings import shown_to_parties
 
@@ -33,23 +34,46 @@ def measure(
     train = replace(train, rating_range=invitation.rating_range)
     if system.own_model is None:
         return Measured()
-    kept = planned_run(system, config, train, settings_for(system, at=order.at))
+    kept = without_deal(planned_run(system, config, train, settings_for(system, at=order.at)))
     shown = shown_to_parties(config)  # of what is secret, a node has but the defaults
     fold = _own_fold(config.num_rounds, len(train))
     write_run(folder, replace(kept, config=shown, party="node", folds=[fold]))
     if settings.test is None:
         return Measured()
-    data = read_own(settings, settings.test, invitation.rating_range)
-    test = as_in_catalogue(data, train.user_ids, invitation.catalogue)
+    test = own_test(settings, train, invitation.catalogue, invitation.rating_range)
     scorer = system.own_model(private, config, invitation.rating_range)
     train, test = data_for(system, train), data_for(system, test)
     # Where the server has a model of its own, the clients' is another one.
     prefix = "client " if system.server_ranks else ""
     found = evaluate(scorer, train, test, order.at, order.relevant_from)
     metrics = {prefix + name: value for name, value in found.items()}
+    for group, is_in in _groups(train, test).items():
+        metrics |= {
+            f"{group} {name}": value for name, value in _rating_metrics(scorer, test.select(is_in)).items()
+        }
     limit = relevance_limit(test, order.relevant_from)
     num_users = len(evaluated_users(test.by_user(), limit))
     return Measured(metrics, len(test), num_users, num_cold(train, test), len(train))
+
+
+def _groups(train: Interactions, test: Interactions) -> dict[str, NDArray[np.bool_]]:
+    """What a partner measures by itself, under the names of a run in one process: its users, and its visitors."""
+    if train.partners is None:
+        return {}
+    (name,) = train.partners.names
+    is_own = (np.bincount(train.users, minlength=train.num_users) > 0)[test.users]
+    groups = {f"{name} own": is_own, f"{name} cold": ~is_own}
+    return {group: is_in for group, is_in in groups.items() if is_in.any()}
+
+
+def _rating_metrics(scorer: Scorer, test: Interactions) -> dict[str, float]:
+    assert test.ratings is not None
+    return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
+
+
+def without_deal(plan: Run) -> Run:
+    """The data of a deployed run was dealt by nobody that we know of."""
+    return replace(plan, provenance=replace(plan.provenance, deal=None))
 
 
 def _own_fold(num_rounds: int, num_train: int) -> FoldResult:
@@ -61,13 +85,13 @@ def joined(parts: Sequence[Measured]) -> dict[str, float]:
     """Metrics over all nodes' test ratings, as if they lay in one place."""
     metrics: dict[str, float] = {}
     for name in dict.fromkeys(name for part in parts for name in part.metrics):
-        is_rating = name in ("MAE", "RMSE")
+        is_rating = name.endswith(("MAE", "RMSE"))
         having = [part for part in parts if name in part.metrics]
         weights = np.array([part.num_test if is_rating else part.num_users for part in having])
         values = np.array([part.metrics[name] for part in having])
         if not weights.any():
             continue
-        if name == "RMSE":
+        if name.endswith("RMSE"):
             metrics[name] = math.sqrt(float(weights @ values**2) / float(weights.sum()))
         else:
             metrics[name] = float(weights @ values) / float(weights.sum())

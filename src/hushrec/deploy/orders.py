@@ -10,6 +10,7 @@ import msgspec
 from hushrec.deploy.identity import KeyCard
 from hushrec.errors import HushrecError
 from hushrec.runtime.checkpoint import write_private_file
+from hushrec.systems import system_named
 
 Relay = Literal["direct", "onion"]
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31 - 1)]  # of a client
@@ -39,6 +40,8 @@ def place_order(folder: Path, order: Order, catalogue: "Catalogue", resume: bool
     """Keep an order in its run's folder; with `resume`, go on with the same one."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,80}", order.run_name):
         raise HushrecError(f"{order.run_name!r} cannot be a run's name; use letters, digits, . _ + -")
+    if order.relay == "onion" and system_named(order.system).parties == "partners":
+        raise HushrecError(f"--relay onion hides who writes to whom; in {order.system} all do: use --relay direct")
     run = folder / "runs" / order.run_name
     path = run / "order.json"
     if path.exists():
@@ -62,7 +65,7 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """The items of the federation, which everybody knows; numbers of items are places in it."""
+    """The items of the federation, which everybody knows; numbers are places in it. Partners have none."""
 
     ids: list[str]
     are_numbers: bool
@@ -124,7 +127,7 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """From a node. Reveals: means over all its test ratings and users."""
+    """From a node. Reveals: means over all its test ratings and users; of a partner, also over visitors."""
 
     metrics: dict[str, float] = {}
     num_test: Count = 0

@@ -18,7 +18,14 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from hushrec.deploy.enrolment import NodeSettings, clients_of, letter_bytes, numbers_digest, read_settings
+from hushrec.deploy.enrolment import (
+    NodeSettings,
+    clients_of,
+    letter_bytes,
+    numbers_digest,
+    partner_of,
+    read_settings,
+)
 from hushrec.deploy.identity import check_key_card, key_card, mail_key
 from hushrec.deploy.kits import node_names, read_kit
 from hushrec.deploy.measuring import measure
@@ -38,7 +45,7 @@ from hushrec.runtime.checkpoint import (
 from hushrec.runtime.node import Node
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
 from hushrec.runtime.post import BadLetter, Host, Post
-from hushrec.runtime.training import data_for
+from hushrec.runtime.training import data_for, enrolled, num_parties
 from hushrec.runtime.wire import WireError
 from hushrec.systems import system_named
 
@@ -163,7 +170,10 @@ class _NodeRun:
             run._restore()
         else:
             try:
-                clients = clients_of(settings, invitation.catalogue, invitation.rating_range)
+                if run.system.parties == "partners":
+                    clients = partner_of(settings, read_kit(kit).name, invitation.rating_range)
+                else:
+                    clients = clients_of(settings, invitation.catalogue, invitation.rating_range)
             except HushrecError:
                 # Its words may quote a rating or an id.
                 raise HushrecError("the node's files cannot be used; start it again to see why") from None
@@ -192,12 +202,12 @@ class _NodeRun:
         return Mark(packet.sequence, max(last.round_number, packet.round_number), digest)
 
     def enrolled(self) -> Enrolled:
-        """How many clients are here."""
-        train = self._train()
+        """How many clients are here; a partner is alone."""
+        num_clients = num_parties(self.system, self._train())
         agreed = read_arrays(self._folder / "numbers.npz").get("agreed")
         numbers = None if agreed is None else agreed.tolist()
-        private = self._private(np.arange(train.num_users, dtype=np.int32))
-        return Enrolled(train.num_users, numbers, letter_bytes(self.system, private, self.config))
+        private = self._private(np.arange(num_clients, dtype=np.int32))
+        return Enrolled(num_clients, numbers, letter_bytes(self.system, private, self.config))
 
     def assign(self, run_id: bytes, assignment: Assignment) -> Any:
         """Keep the clients' numbers; the card that proves whose mail key this is."""
@@ -206,7 +216,8 @@ class _NodeRun:
         known = kept.get("assigned", kept.get("agreed"))
         if known is not None and not np.array_equal(known, numbers):
             raise Refused("other numbers than were agreed on or assigned before")
-        if len(numbers) != self._train().num_users or len(np.unique(numbers)) != len(numbers):
+        num_clients = num_parties(self.system, self._train())
+        if len(numbers) != num_clients or len(np.unique(numbers)) != num_clients:
             raise Refused("not one number for each client")
         write_arrays(self._folder / "numbers.npz", kept | {"assigned": numbers})
         return key_card(self._kit, run_id, numbers_digest(assignment.numbers))
@@ -246,9 +257,7 @@ class _NodeRun:
         return load_train(self._folder / "fold-1" / "train.npz", "own ratings", "", False)
 
     def _private(self, numbers: Numbers) -> Any:
-        train, draws = self._train(), self._draws()
-        rows = data_for(self.system, train).by_user()
-        return self.system.enrol(numbers, rows, train.num_items, self.config, draws)
+        return enrolled(self.system, numbers, data_for(self.system, self._train()), self.config, self._draws())
 
     def _draws(self) -> Draws:
         if self.invitation.seed is not None:

@@ -63,6 +63,7 @@ class Provenance:
     machine: str
     started: str  # ISO time
     deal: Deal | None = None  # to partners, with the splits partners and pooled
+    num_partners: int = 0  # 0: every user is a party
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,16 @@ class Run:
     def std(self) -> dict[str, float]:
         """Population standard deviation of every metric over the folds."""
         return {name: statistics.pstdev(values) for name, values in self._values().items()}
+
+    @property
+    def party_name(self) -> str:
+        """What the parties of the run are called."""
+        return "partner" if self.provenance.num_partners else "client"
+
+    @property
+    def num_parties(self) -> int:
+        """How many there are."""
+        return self.provenance.num_partners or self.provenance.num_users
 
     @property
     def is_done(self) -> bool:

@@ -166,8 +166,11 @@ def run(
 
 def planned_run(system: System[Any, Any, Any], config: Any, data: Interactions, settings: RunSettings) -> Run:
     """A run before its first fold."""
+    made = _provenance(data, settings)
+    if system.parties == "partners":
+        made = replace(made, num_partners=settings.deal.num_partners)
     return Run(
-        system.name, data.name, settings.seed, to_dict(config), _provenance(data, settings),
+        system.name, data.name, settings.seed, to_dict(config), made,
         settings.num_folds, settings.at, settings.relevant_from,
     )  # fmt: skip
 

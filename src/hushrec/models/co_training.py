@@ -7,6 +7,7 @@ point, so the sum does not depend on the order, and all copies stay equal to the
 Symbols: U_u = user_factors[u], V_i = item_factors[i], e = U_u V_i - r_ui, B = size of the batch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numba
@@ -14,14 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError
-from hushrec.kernels.rows import FIXED_LIMIT, FRACTION_BITS, dot, load, store, width_of
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.kernels.rows import (
+    FIXED_LIMIT,
+    FRACTION_BITS,
+    add_fixed,
+    dot,
+    load,
+    magnitude,
+    store,
+    width_of,
+    zeros,
+)
+from hushrec.privacy.exact_sum import DivergedError, is_within
 
 Rows = NDArray[np.float32]
 
 _UNIT = 2.0**FRACTION_BITS
 # Partners' rows of one batch are added up: far from the limit of 64 bits even if all of them are of one user.
-_ROW_LIMIT = FIXED_LIMIT
+_ROW_LIMIT = np.float32(FIXED_LIMIT / 2)
 _UNKNOWN, _TOO_LARGE = 1, 2
 
 
@@ -116,7 +127,15 @@ class Sums:
             )
         self.senders += 1
         fault = _add(
-            numbers, rows, place_of, self.totals, self.num_partners, self.last_sender, self.touched, self.senders
+            width_of(rows.shape[1]),
+            numbers,
+            rows,
+            place_of,
+            self.totals,
+            self.num_partners,
+            self.last_sender,
+            self.touched,
+            self.senders,
         )
         if fault == _UNKNOWN:
             raise HushrecError("a partner sent gradients of what is not common; align again")
@@ -128,11 +147,18 @@ class Sums:
         _move(vectors, self.totals, self.num_partners, self.last_sender, self.touched, learning_rate)
         self.senders = 0
 
+    def clear(self) -> None:
+        """Forget what was added and not moved: a step that failed half way."""
+        self.totals[:] = 0
+        self.num_partners[:] = self.last_sender[:] = 0
+        self.touched[0], self.senders = 0, 0
+
 
 @numba.njit(nogil=True, cache=True)
-def _add(numbers, rows, place_of, totals, num_partners, last_sender, touched, sender):
+def _add(width, numbers, rows, place_of, totals, num_partners, last_sender, touched, sender):
+    peak = zeros(width)
     for row in range(numbers.size):
-        if not 0 <= numbers[row] < place_of.size or place_of[numbers[row]] < 0:
+        if np.uint64(numbers[row]) >= np.uint64(place_of.size) or place_of[numbers[row]] < 0:
             return _UNKNOWN
         owner = place_of[numbers[row]]
         if last_sender[owner] != sender:
@@ -141,12 +167,10 @@ def _add(numbers, rows, place_of, totals, num_partners, last_sender, touched, se
                 touched[0] += 1
                 touched[touched[0]] = owner
             num_partners[owner] += 1
-        for factor in range(rows.shape[1]):
-            value = np.float64(rows[row, factor])
-            if not abs(value) < _ROW_LIMIT:
-                return _TOO_LARGE
-            totals[owner, factor] += np.int64(np.rint(value * _UNIT))
-    return 0
+        added = load(rows, row, width)
+        peak = magnitude(peak, added)
+        add_fixed(totals, np.int64(owner), added)
+    return 0 if is_within(peak, _ROW_LIMIT, width) else _TOO_LARGE
 
 
 @numba.njit(nogil=True, cache=True)
@@ -162,11 +186,30 @@ def _move(vectors, totals, num_partners, last_sender, touched, learning_rate):
 
 
 @numba.njit(nogil=True, cache=True)
-def move_own(vectors, owners, places, rows, common, learning_rate):
-    """Move the vectors that nobody else has, row after row (Alg. 1, lines 18 and 21)."""
-    rate = np.float32(learning_rate)
+def _move_own(width, vectors, owners, places, rows, common, rate):
     for row in range(places.size):
         owner = owners[places[row]]
         if common[owner] < 0:
-            for factor in range(vectors.shape[1]):
-                vectors[owner, factor] -= rate * rows[row, factor]
+            store(vectors, owner, load(vectors, owner, width) - rate * load(rows, row, width))
+
+
+def move_own(
+    vectors: Rows,
+    owners: NDArray[np.int32],
+    places: NDArray[np.int64],
+    rows: Rows,
+    common: NDArray[np.int32],
+    learning_rate: float,
+) -> None:
+    """Move the vectors that nobody else has, row after row (Alg. 1, lines 18 and 21)."""
+    _move_own(width_of(vectors.shape[1]), vectors, owners, places, rows, common, np.float32(learning_rate))
+
+
+def move_layers(layers: Rows, gradients: Sequence[Rows], learning_rate: float) -> None:
+    """Move the layers by the mean of all partners' gradients (Alg. 1, line 16), in fixed point."""
+    if any(gradient.shape != layers.shape for gradient in gradients):
+        raise HushrecError("a partner's layers have another shape; agree on the same --num-factors")
+    if not all(np.abs(gradient).max(initial=0.0) < _ROW_LIMIT for gradient in gradients):
+        raise DivergedError("a gradient of the layers is not finite or far too large")
+    total = sum(np.rint(gradient * _UNIT).astype(np.int64) for gradient in gradients)
+    layers[:] = layers - learning_rate / (_UNIT * len(gradients)) * total

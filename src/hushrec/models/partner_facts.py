@@ -30,12 +30,15 @@ def facts_of(private: Partnership, terms: Agreement, ledger: Ledger) -> Mapping[
 
 
 def ledger_of(private: Partnership, epsilon: float, num_rounds: int, batch_size: int) -> Ledger:
-    """Releases that one rating is in: one in each pass through its partner's ratings."""
+    """Releases that one rating is in: in each pass through its partner's ratings one of its user, and one of its
+    item if items are aligned.
+    """
     sizes = [len(partner.ratings) for partner in private.partners]
     num_steps = max(1, max(sizes) // batch_size)
     passes = max(-(-num_steps * min(batch_size, size) // size) for size in sizes if size)
     ledger = Ledger()
-    ledger.add(Release("laplace", epsilon, num_rounds * passes, "rating in its own gradients"))
+    num_rows = 1 + any(partner.common_items.max(initial=-1) >= 0 for partner in private.partners)
+    ledger.add(Release("laplace", epsilon, num_rounds * passes * num_rows, "rating in its own gradients"))
     return ledger
 
 

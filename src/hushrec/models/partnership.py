@@ -16,7 +16,7 @@ from hushrec.data.interactions import PartnerRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import neucf
-from hushrec.models.co_training import Rows, Sums, move_own, pmf_gradients, shared_rows
+from hushrec.models.co_training import Rows, Sums, move_layers, move_own, pmf_gradients, shared_rows
 from hushrec.privacy.laplace import private_rows
 from hushrec.protocol import Numbers
 
@@ -101,8 +101,7 @@ class Partner:
     helpers: Numbers  # which partner answers about each of them, -1: none
     owed: NDArray[np.int64]  # by partner that asked: how many vectors it was sent, and how many items it has
     slots: tuple[Numbers, Numbers]  # scratch of -1, one per user and per item
-    place_of_user: Numbers | None = None  # by common number
-    place_of_item: Numbers | None = None
+    place_of: tuple[Numbers, Numbers] | None = None  # see `places`
     pending: Step | None = None
     order: tuple[int, NDArray[np.int64]] | None = None  # of the ratings in a round
 
@@ -110,6 +109,12 @@ class Partner:
     def is_rated(self) -> NDArray[np.bool_]:
         """Of each account, whether it has a rating here; the others are visitors."""
         return np.bincount(self.users, minlength=len(self.user_factors)) > 0
+
+    def places(self) -> tuple[Numbers, Numbers]:
+        """Which user and which item has a common number; -1 for one that others share."""
+        if self.place_of is None:
+            self.place_of = _places(self.common_users), _places(self.common_items)
+        return self.place_of
 
     def begin(self, round_number: int) -> None:
         """Begin a round, or begin it again."""
@@ -122,8 +127,8 @@ class Partner:
                 kept[:] = current
         self.clock[:] = round_number, 0
         self.pending = None
-        # A round that was broken off may have left something in the sums.
-        self.user_sums, self.item_sums = Sums.zeros(*now[0].shape), Sums.zeros(*now[1].shape)
+        for sums in (self.user_sums, self.item_sums):  # a round that was broken off may have left something there
+            sums.clear()
 
     def step(self, number: int, num_steps: int, training: Training, draws: Draws) -> Step:
         """The gradients of a batch, and what is released of them (Alg. 1, lines 6 to 14)."""
@@ -156,18 +161,18 @@ class Partner:
         own = self.step(number, num_steps, training, draws)
         rate = training.learning_rate
         releases = [own.release, *others]
-        if self.place_of_user is None or self.place_of_item is None:
-            self.place_of_user, self.place_of_item = _places(self.common_users), _places(self.common_items)
+        place_of_user, place_of_item = self.places()
         for release in releases:
-            self.user_sums.add(release.users, release.user_rows, self.place_of_user)
+            self.user_sums.add(release.users, release.user_rows, place_of_user)
         self.user_sums.move(self.user_factors, rate)
         move_own(self.user_factors, self.users, own.places, own.user_rows, self.common_users, rate)
-        for release in releases:
-            self.item_sums.add(release.items, release.item_rows, self.place_of_item)
-        self.item_sums.move(self.item_factors, rate)
+        if len(place_of_item):
+            for release in releases:
+                self.item_sums.add(release.items, release.item_rows, place_of_item)
+            self.item_sums.move(self.item_factors, rate)
         move_own(self.item_factors, self.items, own.places, own.item_rows, self.common_items, rate)
         if len(self.layers):
-            self._move_layers([release.layers for release in releases], rate)
+            move_layers(self.layers, [release.layers for release in releases], rate)
         self.clock[1] = number + 1
         self.pending = None
 
@@ -207,15 +212,9 @@ class Partner:
 
         of_users = released(self.users, user_rows, self.common_users, self.slots[0], first)
         of_items = (np.empty(0, np.int32), np.empty((0, item_rows.shape[1]), np.float32))
-        if self.common_items.max(initial=-1) >= 0:
+        if self.places()[1].size:
             of_items = released(self.items, item_rows, self.common_items, self.slots[1], first + user_rows.size)
         return Release(*of_users, *of_items, layers)
-
-    def _move_layers(self, gradients: list[Rows], rate: float) -> None:
-        sums, first = Sums.zeros(1, len(self.layers)), np.zeros(1, np.int32)
-        for gradient in gradients:
-            sums.add(first, gradient[None], first)
-        sums.move(self.layers[None], rate)
 
     def digest(self) -> NDArray[np.uint8]:
         """SHA-256 of all that the partner has learned."""

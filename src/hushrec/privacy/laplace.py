@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from hushrec.draws import BLOCK_WORDS, Key, chacha_block
 from hushrec.errors import HushrecError
+from hushrec.privacy.exact_sum import DivergedError
 
 BLOCK_DRAWS = BLOCK_WORDS // 2
 _GRID_BITS = 13
@@ -117,5 +118,5 @@ def private_rows(
         )
     out = np.empty(rows.shape, np.float32)
     if not _privatize(rows, clip, scale, grid_of(scale), (key, party, round_number), first, out):
-        raise HushrecError("a row to be noised is not finite: training diverged; use a smaller learning rate")
+        raise DivergedError("a gradient is not finite")
     return out

@@ -172,9 +172,9 @@ def _cost(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     ups = {name: up_and_down(run)[0] for name, run in zip(names, runs, strict=True)}
     least, most = min(ups, key=lambda name: ups[name]), max(ups, key=lambda name: ups[name])
     if len(runs) == 1 or ups[least] == ups[most]:
-        return [f"Per round a client sends {format_bytes(ups[least])} on average."]
+        return [f"Per round a {runs[0].party_name} sends {format_bytes(ups[least])} on average."]
     return [
-        f"Per round a client sends {format_bytes(ups[least])} on average with {least}, and "
+        f"Per round a {runs[0].party_name} sends {format_bytes(ups[least])} on average with {least}, and "
         f"{format_bytes(ups[most])} with {most}."
     ]
 

@@ -78,6 +78,8 @@ def _split(run: Run) -> str:
         "random": f"random, {share}",
         "latest": f"by time, the latest {share}",
         "leave-one-out": "one rating per user for the test",
+        "partners": f"dealt to partners, {share}",
+        "pooled": f"dealt to partners and pooled again, {share}",
     }
     return meanings[run.provenance.split]
 

@@ -271,7 +271,7 @@ def traffic_rows(run: Run) -> list[TrafficRow]:
 
 
 def _client_rounds(run: Run, fold: FoldResult) -> int:
-    return max(1, run.provenance.num_users) * max(1, fold.num_rounds)
+    return max(1, run.num_parties) * max(1, fold.num_rounds)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,8 @@ def cohort_bounds(reply_bytes: NDArray[np.int64], size_bytes: int = _COHORT_BYTE
     if not len(reply_bytes):
         return []
     load = np.cumsum(reply_bytes)
+    if load[-1] < size_bytes:
+        return [(0, len(load))]
     cuts = np.unique(np.searchsorted(load, np.arange(0, int(load[-1]) + 1, max(size_bytes, 1))))
     bounds = [*cuts[cuts < len(load)].tolist(), len(load)]
     return [(first, last) for first, last in pairwise(bounds) if last > first]

@@ -72,5 +72,8 @@ def _check_finite(system: System[Any, Any, Any], config: Any, progress: Progress
 def diverged(config: Any, round_number: int, symptom: str) -> DivergedError:
     """What to say when a round's result cannot be used."""
     rates = {name: rate for name, rate in to_dict(config).items() if name.endswith("learning_rate")}
-    remedies = [f"a --{name.replace('_', '-')} below {rate:g}" for name, rate in rates.items()]
+    remedies = [
+        f"a --{name.replace('_', '-')} below {rate:g}" if rate else f"a smaller --{name.replace('_', '-')}"
+        for name, rate in rates.items()
+    ]
     return DivergedError(f"round {round_number}: {symptom}; the training diverges: use {' or '.join(remedies)}")

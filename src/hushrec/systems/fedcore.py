@@ -7,7 +7,7 @@ are aligned; items are not, even where they are the same. A server keeps time an
 Before the first round (Algorithm 1, steps 1 and 2):
 1. Partners align their users (`privacy/alignment.py`). Vectors of common users start from their tokens, so they
    are equal at all partners that have them; so are the layers of NeuCF.
-A round is an epoch of K steps (step 3). In each step every partner
+The round is an epoch of K steps (step 3). In each step every partner
 2. takes a batch of its ratings and computes gradients (lines 6 to 9);
 3. sends those of common users, privatised, to the partners that have the user, and that of the layers to all
    (lines 10 to 14);
@@ -364,17 +364,15 @@ def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Config,
     for shift in range(1, len(request.partners)):
         to = _others(request.partners, cohort.numbers, shift)
         held = [
-            _held_by(release, cohort.private.partners[row], int(other), len(request.partners))
+            _held_by(release, cohort.private.partners[row], int(other))
             for release, row, other in zip(releases, cohort.rows, to, strict=True)
         ]
         mail += [Sealed(message, to) for message in _messages(held, config)]
     return Reply(Stepped(), tuple(mail))
 
 
-def _held_by(release: Release, partner: Partner, other: int, num_partners: int) -> Release:
+def _held_by(release: Release, partner: Partner, other: int) -> Release:
     """What of a release is about users and items that the other has as well."""
-    if num_partners == 2:
-        return release
     has_user = _is_held(partner.common_users, partner.holders_of_users, release.users, other)
     has_item = _is_held(partner.common_items, partner.holders_of_items, release.items, other)
     return Release(

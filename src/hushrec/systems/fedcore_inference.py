@@ -186,7 +186,8 @@ def _scores(
         scores = np.empty((0, 0), np.uint8)
         if other in vectors and len(vectors[other].places.values):
             message = vectors[other]
-            found = Vectors(message.places.values, message.vectors.values, keys[other])
+            own_keys = keys.get(other, np.empty(0, np.uint8))
+            found = Vectors(message.places.values, message.vectors.values, own_keys)
             scores = encrypted_scores(partner, other, found, terms)
         answers.append([EncryptedScores(number, np.array([len(scores)]), Ragged.one(scores.ravel()))])
     return answers
@@ -202,8 +203,10 @@ def _decrypted(
     for other in others:
         scores = np.empty(0, np.float32)
         if other in came and int(came[other].num_visitors[0]):
-            rows = came[other].scores.values.reshape(int(came[other].num_visitors[0]), -1)
-            scores = decrypted_scores(partner, other, rows, terms, draws).ravel()
+            values, count = came[other].scores.values, int(came[other].num_visitors[0])
+            if len(values) % count:
+                raise HushrecError("encrypted scores are cut off, or of other visitors; begin the round again")
+            scores = decrypted_scores(partner, other, values.reshape(count, -1), terms, draws).ravel()
         answers.append([Scores(number, Ragged.one(scores))])
     return answers
 

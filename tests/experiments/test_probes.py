@@ -1,0 +1,296 @@
+"""What is measured inside runs of partners: items found, vectors recovered, groups of test ratings."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import hushrec
+from hushrec.data import Deal, Interactions, copies, join
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.experiments.partner_attacks import cosines, identified, sample, twins_of
+from hushrec.experiments.probes import PROBES, all_of
+from hushrec.experiments.published import Row, Table, tables
+from hushrec.experiments.record import Run, read_run
+from hushrec.experiments.reproduction import reproduce_row
+from hushrec.experiments.runs import FoldProgress, load_fold, run, settings_for, splits_of
+from hushrec.models.partnership import Partnership
+from hushrec.protocol import Answer, Ask
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import Job, run_job
+from hushrec.systems import SYSTEMS
+from hushrec.systems.fedcore import Align
+from systems.partner_runs import interactions, watched
+from systems.runs import Ratings, settings_of
+
+FEDCORE = SYSTEMS["fedcore"]
+ONE_THREAD = RuntimeOptions(threads=1)
+PLAIN = {"inference": "none", "num_factors": 8, "batch_size": 64}
+
+
+@pytest.fixture(scope="module")
+def data() -> Interactions:
+    """Enough ratings of 200 items that vectors of the same item grow alike."""
+    return hushrec.load("synthetic:users=150,items=200,ratings=9000,noise=0.1")
+
+
+def go(data: Interactions, num_rounds: int, probes: list[str], folder: Path | None = None, **values: Any) -> Run:
+    config = FEDCORE.configure({**PLAIN, "num_rounds": num_rounds, **values})
+    settings = settings_for(FEDCORE)
+    return run(FEDCORE, config, data, settings, ONE_THREAD, folder, probe=all_of(probes) if probes else None)
+
+
+# --- Identification ----------------------------------------------------------------------------------------
+
+
+def test_twins_are_the_items_that_both_have(data: Interactions) -> None:
+    train = next(copies(data, Deal(), 0)).train
+    at_a, at_b = twins_of(train)
+    rows = train.by_partner()
+    names = rows.item_ids[rows.item_starts[0] :][at_a], rows.item_ids[rows.item_starts[1] :][at_b]
+    assert names[0].tolist() == names[1].tolist()
+    assert len(at_a) == 100
+    assert len(np.unique(at_a)) == len(np.unique(at_b)) == 100
+
+
+def test_identified_by_hand() -> None:
+    """100 common items with b's vectors along the axes. Of a's, 60 point like their twins; 20 point more to three
+    other items, so they are found among five, not among one; 20 are of no direction and found by nobody.
+    """
+    rated = {"x": {f"i{number:03}": 3.0 for number in range(100)}}
+    train = join({"a": interactions(rated), "b": interactions(rated)})
+    own, theirs = np.eye(100, dtype=np.float32), 7 * np.eye(100, dtype=np.float32)
+    theirs[60:80, :3] = 9
+    theirs[80:] = 0
+    assert identified(train, theirs, own, FEDCORE.configure({})) == {"top 1%": 60.0, "top 5%": 80.0}
+
+
+def test_counts_start_at_chance_from_the_start_vectors_and_rise(data: Interactions) -> None:
+    """Of 100 common items, 5 of 150 are looked at for each: 3.3 are there by chance, above 12 once in 10,000 runs.
+    A planted taste makes vectors alike. What is told of t=0 is what the vectors that partners start from give.
+    """
+    probed = go(data, 20, ["identification"], batch_size=16).folds[0].metrics
+    counts = {after: probed[f"top 5%, t={after}"] for after in (0, 1, 5, 20)}
+    assert not [name for name in probed if name.endswith("t=49")]
+    train = next(copies(data, Deal(), 0)).train
+    starts: list[list[np.ndarray]] = []
+
+    def look(private: Partnership, ask: Ask, _answer: Answer) -> None:
+        if isinstance(ask.request, Align) and int(ask.request.stage) == 2:
+            starts.append([partner.item_factors.copy() for partner in private.partners])
+
+    finished = watched(Ratings(train.by_partner(), train.num_items), look, num_rounds=1, **PLAIN)
+    (first,) = starts
+    expected = identified(train, first[0], first[1], finished.config)
+    assert {name: probed[f"{name}, t=0"] for name in expected} == expected
+    assert counts[0] <= 12
+    assert counts[20] >= counts[0] + 10
+    assert counts[20] >= probed["top 1%, t=20"] >= 1
+
+
+def test_neucf_is_looked_at_in_both_branches(data: Interactions) -> None:
+    metrics = go(data, 1, ["identification"], model="neucf", num_factors=4).folds[0].metrics
+    told = {name for name in metrics if "top" in name}
+    assert told == {f"{branch}top {p}%, t={t}" for branch in ("GMF ", "") for p in (1, 5) for t in (0, 1)}
+
+
+# --- Similarity --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def similar(data: Interactions) -> dict[str, dict[str, float]]:
+    """After 20 rounds, by what a does to gradients before b sees them."""
+    names = [f"similarity {one}" for one in ("none", "average", "dp", "dp+average")]
+    config = FEDCORE.configure({**PLAIN, "num_rounds": 20})
+    job = Job(FEDCORE, config, 0, next(copies(data, Deal(), 0)).train)
+    found: dict[str, dict[str, float]] = {}
+
+    def look(progress: Any) -> None:
+        for name in names:
+            told = PROBES[name](job, progress)
+            assert bool(told) == (progress.round_number == 20)
+            if told:
+                found[name.removeprefix("similarity ")] = told
+
+    run_job(job, ONE_THREAD, None, look)
+    return found
+
+
+def test_without_protection_vectors_are_recovered(similar: dict[str, dict[str, float]]) -> None:
+    assert similar["none"]["Sim(1)"] == pytest.approx(1.0, abs=1e-5)
+    for columns in similar.values():
+        assert set(columns) == {
+            "Sim(1)", "Sim(2)", "Sim(3)", "RMSE", "blind Sim(1)", "blind Sim(2)", "blind RMSE",
+        }  # fmt: skip
+        assert all(-1 <= value <= 1 + 1e-9 for name, value in columns.items() if "Sim" in name)
+
+
+def test_every_protection_hides_something_and_both_most(similar: dict[str, dict[str, float]]) -> None:
+    for defence in ("average", "dp", "dp+average"):
+        assert similar[defence]["Sim(1)"] < 0.95
+        assert similar[defence]["RMSE"] > similar["none"]["RMSE"]
+    assert similar["dp+average"]["Sim(1)"] < min(similar["average"]["Sim(1)"], similar["dp"]["Sim(1)"])
+    assert similar["none"]["Sim(2)"] == pytest.approx(similar["none"]["Sim(3)"], abs=1e-4), (
+        "recovered is the truth"
+    )
+
+
+def test_a_sample_is_what_a_would_release_and_the_truth_beside_it(data: Interactions) -> None:
+    """Rows 2 e V / 128 of single ratings, with b's own copy of each user's vector."""
+    config = FEDCORE.configure({**PLAIN, "num_rounds": 2})
+    job = Job(FEDCORE, config, 0, next(copies(data, Deal(), 0)).train)
+    progress = run_job(job, ONE_THREAD)
+    found = sample(job.train, progress.private, config, "none", Draws(0))
+    assert np.bincount(found.owners).tolist() == [5] * len(found.user_vectors)
+    errors = np.sum(found.user_vectors[found.owners] * found.vectors, axis=1) - found.ratings
+    np.testing.assert_allclose(found.errors, errors, atol=1e-5)
+    np.testing.assert_allclose(found.rows, 2 * errors[:, None] * found.vectors / 128, atol=1e-6)
+    averaged = sample(job.train, progress.private, config, "average", Draws(0))
+    assert len(averaged.rows) == len(averaged.user_vectors)
+    np.testing.assert_array_equal(averaged.row_of, averaged.owners)
+
+
+def test_data_with_nothing_to_attack_are_refused() -> None:
+    little = hushrec.load("synthetic:users=20,items=30,ratings=60")
+    with pytest.raises(HushrecError, match="no common user has 5 ratings of common items; nothing to attack"):
+        go(little, 20, ["similarity none"])
+
+
+def test_cosines_by_hand() -> None:
+    found = cosines(np.array([[1, 0], [1, 1], [0, 0]]), np.array([[2, 0], [1, -1], [1, 1]]))
+    np.testing.assert_allclose(found, [1, 0, 0], atol=1e-12)
+
+
+# --- Groups of test ratings --------------------------------------------------------------------------------
+
+
+def test_groups_are_measured_by_themselves_and_kept(data: Interactions, tmp_path: Path) -> None:
+    go(data, 2, [], tmp_path / "run")
+    metrics = json.loads((tmp_path / "run" / "run.json").read_text())["folds"][0]["metrics"]
+    split = next(splits_of(data, settings_for(FEDCORE)))
+    job, progress = load_fold(tmp_path / "run")
+    predicted = job.scorer(progress).predict(split.test.users, split.test.items)
+    assert list(split.groups) == ["a own", "a cold", "b own", "b cold"]
+    for name, is_in in split.groups.items():
+        errors = (predicted - split.test.ratings)[is_in].astype(np.float64)
+        assert metrics[f"{name} MAE"] == pytest.approx(np.abs(errors).mean(), rel=1e-6)
+        assert metrics[f"{name} RMSE"] == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-6)
+    assert len({metrics[f"{name} MAE"] for name in split.groups}) == 4
+    facts = read_run(tmp_path / "run").folds[0].facts
+    assert facts["common users"] == 75 - count_unrated(job.train)
+
+
+def count_unrated(train: Interactions) -> int:
+    """Common users that have no training rating at one of the partners."""
+    rows = train.by_partner()
+    rated = [
+        set(rows.user_ids[rows.user_starts[p] :][rows.users[rows.starts[p] : rows.starts[p + 1]]].tolist())
+        for p in (0, 1)
+    ]
+    return 75 - len(rated[0] & rated[1])
+
+
+@pytest.mark.parametrize("name", ["average", "pmf", "neucf"])
+def test_baselines_on_pooled_data_are_measured_in_the_same_groups(name: str, data: Interactions) -> None:
+    system = SYSTEMS[name]
+    config = system.configure({"num_rounds": 1, **settings_of(name, {"num_factors": 4})})
+    settings = settings_for(system, split="pooled")
+    metrics = run(system, config, data, settings, ONE_THREAD).folds[0].metrics
+    assert {
+        f"{who} {kind} {metric}" for who in "ab" for kind in ("own", "cold") for metric in ("MAE", "RMSE")
+    } <= set(metrics)
+    if name == "average":
+        split = next(copies(data, settings.deal, 0, is_pooled=True))
+        cold = split.test.select(split.groups["a cold"]).ratings.astype(np.float64)
+        mean = split.train.ratings.astype(np.float64).mean()
+        assert metrics["a cold MAE"] == pytest.approx(np.abs(cold - mean).mean(), rel=1e-5)
+
+
+def test_the_deal_is_kept_and_another_is_refused(data: Interactions, tmp_path: Path) -> None:
+    config = FEDCORE.configure({**PLAIN, "num_rounds": 1})
+    three = settings_for(FEDCORE, deal=Deal(num_partners=3))
+    done = run(FEDCORE, config, data, three, ONE_THREAD, tmp_path / "run")
+    assert read_run(tmp_path / "run").provenance.deal == Deal(num_partners=3)
+    assert {name.split()[0] for name in done.folds[0].metrics if " own " in name} == {"a", "b", "c"}
+    with pytest.raises(HushrecError, match="deal"):
+        run(FEDCORE, config, data, settings_for(FEDCORE), ONE_THREAD, tmp_path / "run", resume=True)
+    with pytest.raises(HushrecError, match=r"--folds 6 with --split partners: choose 1 to 5"):
+        settings_for(FEDCORE, num_folds=6)
+
+
+# --- Tables ------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_tables_have_a_split_a_deal_and_probes() -> None:
+    text = b"""
+        name = "tiny"
+        title = "A tiny table"
+        paper = "Nobody (2026)"
+        kind = "counts"
+        claim = "it holds"
+        metrics = ["top 1%, t=1"]
+
+        [[rows]]
+        label = "one"
+        system = "fedcore"
+        data = "synthetic"
+        config = { num_rounds = 1 }
+        probes = ["identification"]
+        split = "partners"
+        deal = { num_partners = 3, common_users = 0.3, measure = "validation" }
+    """
+    (row,) = msgspec.toml.decode(text, type=Table).rows
+    assert (row.split, row.probes) == ("partners", ["identification"])
+    assert row.deal == Deal(3, 0.3, 0.5, "validation")
+    for right, wrong in (
+        (b"num_partners = 3", b"num_partners = 1.5"),
+        (b'["identification"]', b'"identification"'),
+    ):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.toml.decode(text.replace(right, wrong), type=Table)
+
+
+def test_published_tables_name_probes_that_there_are() -> None:
+    rows = [row for (system, _), table in tables().items() for row in table.rows if system == "fedcore"]
+    assert len(rows) > 20
+    for row in rows:
+        assert set(row.probes) <= PROBES.keys()
+        assert row.split in (None, "pooled")
+        assert (row.split == "pooled") == (SYSTEMS[row.system].parties == "users")
+
+
+class StopError(Exception):
+    """Somebody pulls the plug."""
+
+
+def test_a_table_with_probes_goes_on_where_it_stopped(data: Interactions, tmp_path: Path) -> None:
+    """What a probe found is not in a checkpoint: the fold that was broken off begins again, the others stay."""
+    row = Row("plain", "fedcore", "synthetic", {**PLAIN, "num_rounds": 5}, probes=["identification"])
+    table = Table(
+        "tiny", "A tiny table", "Nobody (2026)", "counts", "it holds", ["top 5%, t=0", "top 5%, t=5"], [row]
+    )
+    settings = settings_for(FEDCORE, num_folds=2)
+    whole = reproduce_row(table, row, "", data, settings, ONE_THREAD, None, None)
+    seen: list[tuple[int, int]] = []
+
+    def stop(now: FoldProgress) -> None:
+        if (now.fold, now.round_number) == (2, 3):
+            raise StopError
+
+    with pytest.raises(StopError):
+        reproduce_row(table, row, "", data, settings, ONE_THREAD, tmp_path / "row", stop)
+    watch = lambda now: seen.append((now.fold, now.round_number))  # noqa: E731
+    again = reproduce_row(table, row, "", data, settings, ONE_THREAD, tmp_path / "row", watch)
+    assert seen == [(2, number) for number in range(1, 6)]
+    assert again.cells == whole.cells
+    for one, other in zip(again.run.folds, whole.run.folds, strict=True):
+        timeless = {"cpu_seconds": 0.0, "wall_seconds": 0.0}
+        assert replace(one, **timeless) == replace(other, **timeless)
+    kept = reproduce_row(table, row, "", data, settings, ONE_THREAD, tmp_path / "row", watch)
+    assert len(seen) == 5, "a row that is done is not run again"
+    assert kept.cells == whole.cells
