@@ -480,6 +480,8 @@ def test_mail_of_another_width_is_refused_as_it_comes() -> None:
     ("values", "message"),
     [
         ({"model": "neucf", "inference": "ckks"}, "ReLU cannot be encrypted; use --activation quadratic, or"),
+        ({"num_factors": 129}, "--num-factors 129 is too much for encrypted scores; use less, or --inference none"),
+        ({"model": "neucf", "activation": "quadratic", "num_factors": 64}, "--num-factors 64 is too much for"),
         ({"unaligned": 1.5}, "--unaligned 1.5 is not in"),
         ({"epsilon": 0.0}, "--epsilon"),
         ({"privatizer": "ldp"}, "bad setting"),
@@ -489,6 +491,12 @@ def test_settings_that_cannot_be_are_refused(values: dict[str, Any], message: st
     with pytest.raises(HushrecError) as refused:
         FEDCORE.configure(values)
     assert message in str(refused.value)
+
+
+def test_vectors_too_long_to_encrypt_are_fine_where_nobody_is_served() -> None:
+    values = [{"inference": "none"}, {"num_asked": 0}, {"model": "neucf"}]
+    assert [FEDCORE.configure({"num_factors": 129, **one}).serves_visitors for one in values] == [False] * 3
+    assert FEDCORE.configure({"num_factors": 128}).serves_visitors
 
 
 def test_the_usual_rates_and_sizes_of_each_model() -> None:

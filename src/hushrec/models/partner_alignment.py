@@ -75,7 +75,7 @@ def align(partner: Partner, names: Names, lists: list[Tokens], terms: Agreement,
             vectors[places[is_common]] = _drawn(purpose, numbers, num_rows, terms, prior, 0)
     if len(partner.layers):
         partner.layers[:] = neucf.initial_layers(terms.width // 2, prior.generator("layers"))
-    partner.place_of = None
+    partner.aligned()
     partner.clock[:] = 0  # what a first round began with before, perhaps with other partners, is forgotten
 
 

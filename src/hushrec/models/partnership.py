@@ -102,6 +102,7 @@ class Partner:
     owed: NDArray[np.int64]  # by partner that asked: how many vectors it was sent, and how many items it has
     slots: tuple[Numbers, Numbers]  # scratch of -1, one per user and per item
     place_of: tuple[Numbers, Numbers] | None = None  # see `places`
+    held: dict[int, tuple[NDArray[np.bool_], NDArray[np.bool_]]] = field(default_factory=dict)  # see `held_by`
     pending: Step | None = None
     order: tuple[int, NDArray[np.int64]] | None = None  # of the ratings in a round
 
@@ -115,6 +116,20 @@ class Partner:
         if self.place_of is None:
             self.place_of = _places(self.common_users), _places(self.common_items)
         return self.place_of
+
+    def held_by(self, other: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Of each common number of users and of items, whether another partner has it as well."""
+        if other not in self.held:
+            self.held[other] = (
+                _held(self.common_users, self.holders_of_users, other),
+                _held(self.common_items, self.holders_of_items, other),
+            )
+        return self.held[other]
+
+    def aligned(self) -> None:
+        """Forget what followed from an earlier alignment."""
+        self.place_of = None
+        self.held.clear()
 
     def begin(self, round_number: int) -> None:
         """Begin a round, or begin it again."""
@@ -298,6 +313,12 @@ class Partnership:
             self.answers[place], self.helpers[place], self.owed[place],
             (np.full(num_users, -1, np.int32), np.full(num_items, -1, np.int32)),
         )  # fmt: skip
+
+
+def _held(common: Numbers, holders: NDArray[np.int64], other: int) -> NDArray[np.bool_]:
+    is_held = np.zeros(int(common.max(initial=-1)) + 1, np.bool_)
+    is_held[common[common >= 0]] = (holders[common >= 0] >> other) & 1
+    return is_held
 
 
 def _places(common: Numbers) -> Numbers:

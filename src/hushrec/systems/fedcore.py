@@ -32,8 +32,8 @@ T = num_rounds, epsilon = epsilon, Delta h = 2 clip.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal
+from functools import cache, partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,7 @@ from hushrec.models.partner_model import own_model as own_partner_model
 from hushrec.models.partner_model import partner_model
 from hushrec.models.partnership import Agreement, Partner, Partnership, Privatizer, Release, Training
 from hushrec.privacy.alignment import TOKEN_BYTES
+from hushrec.privacy.encrypted_scores import MOST_FACTORS
 from hushrec.privacy.homomorphic import imported
 from hushrec.privacy.laplace import scale_of
 from hushrec.privacy.ledger import Ledger
@@ -72,7 +73,16 @@ from hushrec.protocol import (
     shared,
 )
 from hushrec.settings import check_bounds, setting
-from hushrec.systems.fedcore_inference import MAIL, Inbox, Serve, Served, mail_to, partner_serve, serve_visitors
+from hushrec.systems.fedcore_inference import (
+    MAIL,
+    Inbox,
+    Serve,
+    Served,
+    mail_to,
+    partner_serve,
+    serve_visitors,
+    slices_to,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +116,10 @@ class Config:
         check_bounds(self)
         if self.inference == "ckks" and self.model == "neucf" and self.activation == "relu":
             raise HushrecError("ReLU cannot be encrypted; use --activation quadratic, or --inference none")
+        if self.serves_visitors and self.width + (self.model == "neucf") > MOST_FACTORS:
+            raise HushrecError(
+                f"--num-factors {self.num_factors} is too much for encrypted scores; use less, or --inference none"
+            )
 
     @property
     def serves_visitors(self) -> bool:
@@ -373,18 +387,14 @@ def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Config,
 
 def _held_by(release: Release, partner: Partner, other: int) -> Release:
     """What of a release is about users and items that the other has as well."""
-    has_user = _is_held(partner.common_users, partner.holders_of_users, release.users, other)
-    has_item = _is_held(partner.common_items, partner.holders_of_items, release.items, other)
+    users, items = partner.held_by(other)
+    if users.all() and items.all():
+        return release
+    has_user, has_item = users[release.users], items[release.items]
     return Release(
         release.users[has_user], release.user_rows[has_user], release.items[has_item],
         release.item_rows[has_item], release.layers,
     )  # fmt: skip
-
-
-def _is_held(common: Numbers, holders: NDArray[np.int64], numbers: Numbers, other: int) -> NDArray[np.bool_]:
-    is_held = np.zeros(int(common.max(initial=-1)) + 1, np.bool_)
-    is_held[common[common >= 0]] = (holders[common >= 0] >> other) & 1
-    return is_held[numbers]
 
 
 def _messages(releases: list[Release], config: Config) -> Iterator[Message]:
@@ -404,16 +414,19 @@ def _columns(slices: list[tuple[Numbers, NDArray[np.float32]]]) -> tuple[Ragged,
 
 def _releases(cohort: Cohort[Partnership], partner: Partner) -> list[Release]:
     """What the others sent in the step before."""
-    users = [(m.users.values, m.gradients.values) for m in mail_to(cohort, UserGradients, partner.number)]
-    items = [(m.items.values, m.gradients.values) for m in mail_to(cohort, ItemGradients, partner.number)]
-    layers = [m.gradient.values for m in mail_to(cohort, LayerGradients, partner.number)]
-    none = (np.empty(0, np.int32), np.empty((0, partner.item_factors.shape[1]), np.float32))
+    number, width = partner.number, partner.item_factors.shape[1]
+    users = list(slices_to(cohort, UserGradients, number))
+    items = list(slices_to(cohort, ItemGradients, number)) or [_nothing(width)] * len(users)
+    layers = list(slices_to(cohort, LayerGradients, number)) or [[np.empty(0, np.float32)]] * len(users)
     return [
-        Release(*of_users, *of_items, of_layers)
-        for of_users, of_items, of_layers in zip(
-            users, items or [none] * len(users), layers or [np.empty(0, np.float32)] * len(users), strict=True
-        )
+        Release(*of_users, *of_items, *of_layers)
+        for of_users, of_items, of_layers in zip(users, items, layers, strict=True)
     ]
+
+
+@cache
+def _nothing(width: int) -> list[NDArray[Any]]:
+    return [np.empty(0, np.int32), np.empty((0, width), np.float32)]
 
 
 def _others(partners: Numbers, numbers: Numbers, shift: int) -> Numbers:

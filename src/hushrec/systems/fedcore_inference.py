@@ -240,6 +240,17 @@ class Inbox(Collect):
         super().add(numbers, message)
 
 
+def slices_to(cohort: Cohort[Partnership], kind: type[Message], number: int) -> Iterator[list[NDArray[Any]]]:
+    """The columns of the messages of a type that were sent to a partner; all of them are ragged."""
+    inbox = cohort.inboxes.get(kind)
+    assert inbox is None or isinstance(inbox, Collect)
+    names = [entry.name for entry in kind.kinds()]
+    for addressees, message in inbox.batches if inbox is not None else ():
+        for place in np.flatnonzero(addressees == number).tolist():
+            columns: list[Ragged] = [getattr(message, name) for name in names]
+            yield [column.values[column.starts[place] : column.starts[place + 1]] for column in columns]
+
+
 def mail_to(cohort: Cohort[Partnership], kind: type[Mail], number: int) -> Iterator[Mail]:
     """The messages of a type that were sent to a partner."""
     inbox = cohort.inboxes.get(kind)
