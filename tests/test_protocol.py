@@ -1,6 +1,7 @@
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -163,3 +164,39 @@ def test_recording_from_threads_loses_nothing() -> None:
         sys.setswitchinterval(interval)
     assert transcript.total(Empty) == Tally(8000, 0, sum(range(8000)))
     assert len(transcript.recorded) == 8000
+
+
+def batch_of(held: list[list[int]]) -> Mixed:
+    rows = as_ragged(held)
+    more = Ragged(rows.starts, np.repeat(rows.values[:, None].astype(np.float32), 2, axis=1))
+    return Mixed(np.ones((1, 2), np.float32), np.arange(len(held), dtype=np.int32) % 10, rows, more)
+
+
+@given(held=slices.filter(len), data=st.data())
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_parts_that_are_joined_are_the_whole(held: list[list[int]], data: st.DataObject) -> None:
+    whole = batch_of(held)
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(held) - 1)))) if len(held) > 1 else []
+    bounds = [0, *cuts, len(held)]
+    joined = Mixed.join([whole.part(first, last) for first, last in pairwise(bounds)])
+    assert as_lists(joined.rows) == held
+    assert joined.rank.tolist() == whole.rank.tolist()
+    assert (joined.more.starts.tolist(), joined.more.values.tolist()) == (
+        whole.more.starts.tolist(),
+        whole.more.values.tolist(),
+    )
+    assert joined.table is whole.table or joined.table.tolist() == whole.table.tolist()
+    for column in (joined.rows.values, joined.more.values, joined.rank):
+        assert column.dtype in (np.int32, np.float32)
+
+
+def test_messages_without_columns_are_joined_and_one_is_itself() -> None:
+    one = batch_of([[1], [2, 3]])
+    assert Mixed.join([one]) is one
+    assert isinstance(Empty.join([Empty(), Empty()]), Empty)
+
+
+def test_rows_of_one_party() -> None:
+    only = Ragged.one(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert (len(only), only.starts.tolist()) == (1, [0, 2])
+    assert Ragged.one(of()).lengths.tolist() == [0]

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 import hushrec
 import hushrec.cli.reproduce
 from hushrec.cli.app import app
+from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments import runs
 from hushrec.experiments.published import Row, Table
@@ -215,3 +216,45 @@ def test_parts_of_a_table_can_be_asked_for(tmp_path: Path) -> None:
         refused = reproduced(*arguments)
         assert isinstance(refused.exception, HushrecError)
         assert str(refused.exception) == message
+
+
+# --- Tables of partners ------------------------------------------------------------------------------------
+
+
+def partner_table(metrics: list[str]) -> Table:
+    deal = Deal(num_partners=3, common_users=0.4)
+    plain = {**TINY, "inference": "none"}
+    rows = [
+        Row(
+            "together",
+            "fedcore",
+            "ml-100k",
+            plain,
+            {"c cold MAE": [0.7, 9.0]},
+            deal=deal,
+            probes=["identification"],
+        ),
+        Row("the mean", "average", "ml-100k", {}, split="pooled", deal=deal),
+    ]
+    return Table("table-tiny", "Partners", "Nobody (2026)", "counts", "it holds", metrics, rows)
+
+
+def test_rows_have_their_own_split_deal_and_probes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Metrics that only such a deal has; with more than four of them, each has a line of its own."""
+    metrics = ["a cold MAE", "b own RMSE", "c cold MAE", "c own MAE", "c own RMSE"]
+    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: partner_table(metrics))
+    result = invoke("--out", str(tmp_path))
+    kept = {run.system: run for run in (read_run(path.parent) for path in tmp_path.glob("*/run.json"))}
+    assert {name: run.provenance.split for name, run in kept.items()} == {
+        "fedcore": "partners",
+        "average": "pooled",
+    }
+    assert {run.provenance.deal for run in kept.values()} == {Deal(num_partners=3, common_users=0.4)}
+    assert "top 5%, t=1" in kept["fedcore"].mean
+    assert "top 5%, t=1" not in kept["average"].mean
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[2] == ["data", "row", "measure", "ours", "published", "within"]
+    assert len(lines) == 3 + 2 * len(metrics) + 1
+    together = kept["fedcore"]
+    ours = [f"{together.mean['c cold MAE']:.1f}", "±", f"{together.std['c cold MAE']:.1f}"]
+    assert ["ml-100k", "together", "c", "cold", "MAE", *ours, "0.7", "±", "9.0", "yes"] in lines

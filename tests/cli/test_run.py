@@ -12,6 +12,7 @@ import hushrec
 import hushrec.cli.run
 from hushrec.cli.app import app
 from hushrec.cli.run import print_run
+from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Published
 from hushrec.experiments.record import Run, SplitKind, read_run
@@ -46,7 +47,7 @@ def run_here(name: str, num_folds: int = 1, **settings: Any) -> Run:
 
 def typed(name: str) -> list[str]:
     """A short run of any system, as it is typed."""
-    return ["--data", DATA, "--split", usual_split(name), *as_options(short(name))]
+    return ["--data", DATA, *as_options(short(name))]
 
 
 def usual_split(name: str) -> SplitKind:
@@ -64,7 +65,7 @@ def without_times(summary: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_json_is_one_object_and_all_there_is_on_stdout(name: str) -> None:
-    result = invoke(name, *typed(name), "--folds", "2", "--json")
+    result = invoke(name, *typed(name), "--folds", "2", "--split", usual_split(name), "--json")
     assert len(result.stdout.splitlines()) == 1
     said = json.loads(result.stdout)
     assert without_times(said) == without_times(run_here(name, 2).summary())
@@ -72,7 +73,7 @@ def test_json_is_one_object_and_all_there_is_on_stdout(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tables_have_every_metric_and_every_way(name: str) -> None:
-    result = invoke(name, *typed(name))
+    result = invoke(name, *typed(name), "--split", usual_split(name))
     done = run_here(name)
     lines = [line.rstrip() for line in result.stdout.splitlines()]
     assert lines[0] == f"{name} on synthetic on synthetic data, seed 0, 1 fold(s)"
@@ -275,3 +276,34 @@ def test_a_kept_run_can_be_resumed_and_is_not_overwritten(tmp_path: Path) -> Non
         invoke("fedrec", *SHORT, "--out", out)
     with pytest.raises(HushrecError, match="holds a run with rho 3, not 2; choose another --out"):
         invoke("fedrec", *SHORT, "--out", out, "--resume", "--rho", "2")
+
+
+# --- Partners ----------------------------------------------------------------------------------------------
+
+
+def test_a_deal_is_typed_and_reaches_the_run(tmp_path: Path) -> None:
+    deal = ["--partners", "3", "--common-users", "0.4", "--common-items", "0.6", "--measure", "validation"]
+    options = as_options(short("fedcore", num_rounds=1))
+    said = json.loads(
+        invoke("fedcore", "--data", DATA, *deal, *options, "--json", "--out", str(tmp_path / "run")).stdout
+    )
+    assert {name.split()[0] for name in said["mean"] if " own " in name} == {"a", "b", "c"}
+    assert said["folds"][0]["facts"]["common users"] > 0
+    assert set(said["folds"][0]["sent_bytes"]) == {"partner->partner", "partner->server", "server->partner"}
+    made = read_run(tmp_path / "run").provenance
+    assert (made.split, made.deal) == ("partners", Deal(3, 0.4, 0.6, "validation"))
+
+
+def test_systems_for_partners_want_their_data_and_say_how() -> None:
+    told = r"\Afedcore needs data of partners, synthetic is in one piece: deal it \(--split partners, or .*\Z"
+    with pytest.raises(HushrecError, match=told):
+        hushrec.FedCORE(**short("fedcore")).fit(hushrec.load(DATA))
+    with pytest.raises(HushrecError, match=r"\A--partners 1: choose 2 to 26\Z"):
+        invoke("fedcore", "--data", DATA, "--partners", "1", *as_options(short("fedcore")))
+
+
+def test_a_system_of_users_takes_partners_data_in_one_piece_or_says_why_not() -> None:
+    """pooled is for it; with partners every account is a user of its own, and that works as well."""
+    for split in ("pooled", "partners"):
+        said = json.loads(invoke("pmf", *SHORT, "--split", split, "--json").stdout)
+        assert {"a own MAE", "a cold MAE"} <= set(said["mean"])

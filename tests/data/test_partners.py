@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushrec.data import Deal, Interactions, Split, copies, join
+from hushrec.data import Deal, Interactions, Split, alone, copies, join
 from hushrec.data.interactions import data_digest
 from hushrec.data.partners import NUM_COPIES
 from hushrec.errors import HushrecError
@@ -314,6 +314,21 @@ def test_data_that_cannot_be_joined_are_refused(make: Make) -> None:
     for other in (make([0], [0], [1], rating_range=(0, 5)), make([0], [0])):
         with pytest.raises(HushrecError, match=r"^partners need ratings in the same range; read each file with"):
             join({"a": one, "b": other})
+
+
+def test_data_in_one_piece_are_those_of_one_partner(grid: Interactions) -> None:
+    """Ratings and titles stay with their pairs, though ids 95 to 134 are sorted as texts: 100 comes before 95."""
+    data = replace(
+        grid, titles=np.array([f"film {number}" for number in grid.item_ids]), item_ids=grid.item_ids + 85
+    )
+    only = alone(data)
+    assert only.partners.names == ("all",)
+    assert only.by_partner().starts.tolist() == [0, 1600]
+    assert only.item_ids.tolist() == sorted(only.item_ids.tolist())
+    before = list(zip(data.user_ids[data.users], data.item_ids[data.items], data.ratings, strict=True))
+    assert rows_of(only) == [(f"all:{user}", f"all:{item}", rating) for user, item, rating in before]
+    titles = dict(zip(data.item_ids.tolist(), data.titles.tolist(), strict=True))
+    assert [titles[int(one.partition(":")[2])] for one in only.item_ids] == only.titles.tolist()
 
 
 # --- On disk -----------------------------------------------------------------------------------------------

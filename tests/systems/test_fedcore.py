@@ -9,6 +9,7 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import neucf
 from hushrec.models.partnership import Partnership
+from hushrec.privacy.alignment import keyed_tokens
 from hushrec.protocol import Answer, Ask, Transcript
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.rounds import drive_round
@@ -250,6 +251,24 @@ def test_no_id_and_no_unblinded_token_is_sent() -> None:
     assert not lists[0] & lists[1]
 
 
+def test_lists_are_in_an_order_that_says_nothing() -> None:
+    """Who passes a list on cannot tell users by their places: not in the order of numbers, and drawn anew."""
+    orders = []
+    for seed in (0, 1):
+        finished = fedcore(some_partners(2), num_rounds=1, alignment="keyed-hash", seed=seed)
+        names = ids_of(finished.private, finished.private.partners[0])[0]
+        key = Draws(finished.config.prior_seed).key("alignment").tobytes()
+        tokens = [bytes(token) for token in keyed_tokens(key, np.char.add("user ", names))]
+        sent = next(mail for mail in finished.sent(Identities) if 0 in mail.numbers)
+        place = sent.numbers.tolist().index(0)
+        listed = sent.message.tokens.part(place, place + 1).values
+        orders.append([tokens.index(bytes(token)) for token in listed])
+    assert sorted(orders[0]) == sorted(orders[1]) == np.flatnonzero(finished.private.partners[0].is_rated).tolist()
+    for order in orders:
+        assert np.abs(np.corrcoef(order, np.arange(len(order)))[0, 1]) < 0.7, "4 sigma of a random order"
+    assert orders[0] != orders[1]
+
+
 def test_ids_that_nobody_shares_are_an_error_with_a_hint() -> None:
     ratings = partners(a={"x": {"p": 4.0}}, b={"y": {"q": 2.0}})
     told = r"^a partner has no user in common with the others; are user ids written alike\?$"
@@ -331,6 +350,25 @@ def test_a_round_that_begins_again_ends_in_the_same_bits(model: str, round_numbe
     for field in FEDCORE.learned:
         np.testing.assert_array_equal(getattr(private, field), getattr(expected.private, field), err_msg=field)
     np.testing.assert_array_equal(state.digests, expected.states[-1].digests)
+
+
+def test_a_first_round_that_begins_again_with_fewer_partners_forgets_the_others() -> None:
+    """Three train some steps together; when all begins again one is lost. The others do as if they had not met."""
+    ratings, results = some_partners(3), []
+    config, draws = FEDCORE.configure({"batch_size": 8, "inference": "none", "num_factors": 5}), Draws(0)
+    for num_asks in (0, 8):
+        private = FEDCORE.enrol(np.arange(3, dtype=np.int32), ratings.rows, ratings.num_items, config, draws)
+        start = FEDCORE.init(3, ratings.num_items, config, draws)
+        together = InProcess(FEDCORE, config, draws, private, Transcript(), RuntimeOptions(threads=1))
+        steps = FEDCORE.round(start, 1, config, draws)
+        answer: Answer | None = None
+        for _ in range(num_asks):
+            answer = together._serve(steps.send(answer), 1)  # type: ignore[arg-type]
+        options = RuntimeOptions(threads=1, losses=lambda _number, _request, to: to == 1)
+        InProcess(FEDCORE, config, draws, private, Transcript(), options).run_round(start, 1)
+        assert_in_step(private, [0, 2])
+        results.append([array.tobytes() for number in (0, 2) for array in vectors_of(private, number)])
+    assert results[0] == results[1]
 
 
 def test_a_step_that_cannot_follow_is_refused() -> None:
@@ -480,7 +518,10 @@ def test_mail_of_another_width_is_refused_as_it_comes() -> None:
     ("values", "message"),
     [
         ({"model": "neucf", "inference": "ckks"}, "ReLU cannot be encrypted; use --activation quadratic, or"),
-        ({"num_factors": 129}, "--num-factors 129 is too much for encrypted scores; use less, or --inference none"),
+        (
+            {"num_factors": 129},
+            "--num-factors 129 is too much for encrypted scores; use less, or --inference none",
+        ),
         ({"model": "neucf", "activation": "quadratic", "num_factors": 64}, "--num-factors 64 is too much for"),
         ({"unaligned": 1.5}, "--unaligned 1.5 is not in"),
         ({"epsilon": 0.0}, "--epsilon"),

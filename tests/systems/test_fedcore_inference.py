@@ -246,6 +246,13 @@ def flipped(values: np.ndarray) -> np.ndarray:
     return values
 
 
+def twice_the_scores(message: Message) -> Message:
+    """Well-formed ciphertexts, more than vectors were sent: who lies so would have anything decrypted."""
+    assert isinstance(message, EncryptedScores)
+    doubled = Ragged.one(np.tile(message.scores.values, 2))
+    return replace(message, num_visitors=2 * message.num_visitors, scores=doubled)
+
+
 FAULTS: list[tuple[str, type[Message], Fault]] = [
     ("no letter with keys", PublicKeys, nothing),
     ("no keys", PublicKeys, changed("keys", lambda keys: keys[:0])),
@@ -293,6 +300,20 @@ def test_what_cannot_be_used_is_refused_in_one_line_and_the_round_can_be_repeate
     for field in ("user_factors", "item_factors", "asked", "helpers", "owed"):
         np.testing.assert_array_equal(getattr(private, field), getattr(expected.private, field))
     np.testing.assert_allclose(private.answers, expected.private.answers, atol=1e-5)
+
+
+def test_nobody_has_more_decrypted_than_it_was_sent() -> None:
+    """The partner that has the key refuses; no decrypted score leaves it."""
+    ratings, draws, transcript = some_partners(2), Draws(0), Transcript()
+    config = FEDCORE.configure({**SERVING, **ONE_ROUND})
+    private = FEDCORE.enrol(np.arange(2, dtype=np.int32), ratings.rows, ratings.num_items, config, draws)
+    start, options = FEDCORE.init(2, ratings.num_items, config, draws), RuntimeOptions(threads=1, cohort_size=1)
+    runtime = InProcess(with_fault(EncryptedScores, twice_the_scores), config, draws, private, transcript, options)
+    with pytest.raises(
+        HushrecError, match=r"^encrypted scores of more visitors than vectors were sent for; begin"
+    ):
+        runtime.run_round(start, 1)
+    assert transcript.total(Scores).messages == 0
 
 
 @pytest.mark.parametrize("value", [-1.0, 1000.0, np.nan])

@@ -2,7 +2,7 @@
 
 from hushrec.data.catalogue import CATALOGUE, load
 from hushrec.data.interactions import Interactions, PartnerRows, Partners, UserRows
-from hushrec.data.partners import Deal, copies, join
+from hushrec.data.partners import Deal, alone, copies, join
 from hushrec.data.readers import Columns, read
 from hushrec.data.splits import Split, k_folds, latest_share, leave_one_out, random_share
 from hushrec.data.synthetic import synthetic
@@ -16,6 +16,7 @@ __all__ = [
     "Partners",
     "Split",
     "UserRows",
+    "alone",
     "copies",
     "join",
     "k_folds",

@@ -179,6 +179,21 @@ def _starts(lengths: list[int]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
+def alone(data: Interactions) -> Interactions:
+    """Data in one piece as that of a single partner: the baseline without anybody else."""
+    user_ids, (of_users,) = _named(("all",), [data.user_ids])
+    item_ids, (of_items,) = _named(("all",), [data.item_ids])
+    titles = None
+    if data.titles is not None:
+        titles = np.empty_like(data.titles)
+        titles[of_items] = data.titles
+    partners = Partners(("all",), _starts([data.num_users]), _starts([data.num_items]))
+    return replace(
+        data, users=of_users[data.users], items=of_items[data.items], user_ids=user_ids, item_ids=item_ids,
+        titles=titles, partners=partners,
+    )  # fmt: skip
+
+
 def join(own: Mapping[str, Interactions]) -> Interactions:
     """Data of several partners, by name, as one: what a simulation on real partners' files takes."""
     if len(own) < 2:

@@ -15,7 +15,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hushrec.data import Deal, Interactions, Split, copies, k_folds, latest_share, leave_one_out, random_share
+from hushrec.data import (
+    Deal,
+    Interactions,
+    Split,
+    alone,
+    copies,
+    k_folds,
+    latest_share,
+    leave_one_out,
+    random_share,
+)
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation import evaluated_users, ranking_metrics, rating_metrics
@@ -155,6 +165,8 @@ def run(
     planned = planned_run(system, config, data, settings)
     current = open_run(folder, planned, resume) if folder else planned
     for split in islice(splits_of(data, settings), len(current.folds), None):
+        if system.parties == "partners" and split.train.partners is None:
+            split = replace(split, train=alone(split.train), test=alone(split.test))
         fold_folder = folder / f"fold-{split.fold}" if folder else None
         job = Job(system, config, settings.seed, split.train)
         result = _run_fold(job, split, current, options, fold_folder, watch, attacks or {}, probe)
@@ -168,7 +180,7 @@ def planned_run(system: System[Any, Any, Any], config: Any, data: Interactions, 
     """A run before its first fold."""
     made = _provenance(data, settings)
     if system.parties == "partners":
-        made = replace(made, num_partners=settings.deal.num_partners)
+        made = replace(made, num_partners=settings.deal.num_partners if settings.split == "partners" else 1)
     return Run(
         system.name, data.name, settings.seed, to_dict(config), made,
         settings.num_folds, settings.at, settings.relevant_from,
