@@ -1,8 +1,10 @@
 """Interactions: who rated what, as columns of numbers that remember the original ids."""
 
 import hashlib
+import itertools
 from dataclasses import dataclass, replace
 from typing import Literal
+from unicodedata import normalize
 
 import numpy as np
 import numpy.typing as npt
@@ -142,8 +144,8 @@ class Interactions:
             ratings,
             partners.user_starts,
             partners.item_starts,
-            _without_name(self.user_ids),
-            _without_name(self.item_ids),
+            _without_name(self.user_ids, partners.user_starts, "user"),
+            _without_name(self.item_ids, partners.item_starts, "item"),
         )
 
     def user_number(self, original_id: str | int) -> int:
@@ -176,8 +178,14 @@ class Interactions:
         )
 
 
-def _without_name(ids: Ids) -> npt.NDArray[np.str_]:
-    return np.char.partition(ids.astype(np.str_), ":")[:, 2]
+def _without_name(ids: Ids, starts: npt.NDArray[np.int64], what: str) -> npt.NDArray[np.str_]:
+    """Ids as the partner itself calls them, in the spelling that partners compare."""
+    texts = np.char.partition(ids.astype(np.str_), ":")[:, 2]
+    spelled = np.array([normalize("NFC", text.strip()) for text in texts.tolist()], np.str_)
+    for first, last in itertools.pairwise(starts.tolist()):
+        if len(np.unique(spelled[first:last])) < last - first:
+            raise HushrecError(f"two {what} ids of a partner differ only in spaces or spelling; make them one")
+    return spelled
 
 
 def _numbers_of(ids: Ids, original_ids: npt.ArrayLike, what: str, name: str) -> npt.NDArray[np.int32]:

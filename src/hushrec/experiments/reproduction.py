@@ -114,9 +114,7 @@ def _measure(table: Table, metric: str) -> Callable[[Run, FoldResult], float]:
     if table.kind == "communication":
         return lambda _run, fold: _COMMUNICATION[metric](fold)
     if table.kind == "bytes":
-        return lambda done, fold: (
-            sum(fold.sent_bytes.values()) / fold.num_rounds / done.provenance.num_users / 1000
-        )
+        return lambda done, fold: sum(fold.sent_bytes.values()) / fold.num_rounds / done.num_parties / 1000
     return lambda _run, fold: fold.metrics[metric]
 
 

@@ -278,6 +278,7 @@ class Partnership:
         common = [np.full(size, -1, np.int32) for size in (num_users, num_items)]
         holders = [np.zeros(size, np.int64) for size in (num_users, num_items)]
         clock = np.zeros((len(numbers), 2), np.int64)
+        num_asked = min(num_asked, _most_visitors(rows))
         held = cls(
             rows, numbers, factors[0], factors[1], layers[0], factors[2], factors[3], layers[1], clock,
             common[0], common[1], holders[0], holders[1], factors[4],
@@ -313,6 +314,14 @@ class Partnership:
             self.answers[place], self.helpers[place], self.owed[place],
             (np.full(num_users, -1, np.int32), np.full(num_items, -1, np.int32)),
         )  # fmt: skip
+
+
+def _most_visitors(rows: PartnerRows) -> int:
+    """The largest number of accounts without a rating that a partner has."""
+    of_row = np.searchsorted(rows.starts, np.arange(len(rows.users)), "right") - 1
+    rated = np.unique(rows.user_starts[of_row] + rows.users)
+    num_rated = np.diff(np.searchsorted(rated, rows.user_starts))
+    return int((np.diff(rows.user_starts) - num_rated).max(initial=0))
 
 
 def _held(common: Numbers, holders: NDArray[np.int64], other: int) -> NDArray[np.bool_]:

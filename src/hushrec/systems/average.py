@@ -35,7 +35,7 @@ from hushrec.protocol import (
     each,
 )
 from hushrec.settings import check_bounds, setting
-from hushrec.systems.neucf import PAPER as FEDCORE
+from hushrec.systems.fedcore import PAPER
 from hushrec.systems.pmf import enrol
 
 
@@ -130,8 +130,6 @@ def model(
     total, count = state.totals
     return MeanModel(float(total / count) if count else 0.0, int(state.num_items))
 
-
-PAPER = FEDCORE
 
 SYSTEM = System(
     name="average",

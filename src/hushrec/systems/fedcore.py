@@ -42,7 +42,6 @@ from hushrec.data.interactions import PartnerRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import neucf
-from hushrec.models.partner_alignment import Names, Tokens, align, blinded, own_tokens
 from hushrec.models.partner_facts import facts_of, ledger_of
 from hushrec.models.partner_inference import show_users
 from hushrec.models.partner_model import own_model as own_partner_model
@@ -54,7 +53,6 @@ from hushrec.privacy.homomorphic import imported
 from hushrec.privacy.laplace import scale_of
 from hushrec.privacy.ledger import Ledger
 from hushrec.protocol import (
-    Answer,
     Ask,
     Cohort,
     Collect,
@@ -68,21 +66,13 @@ from hushrec.protocol import (
     Scorer,
     Sealed,
     System,
-    each,
     ragged,
     shared,
 )
 from hushrec.settings import check_bounds, setting
-from hushrec.systems.fedcore_inference import (
-    MAIL,
-    Inbox,
-    Serve,
-    Served,
-    mail_to,
-    partner_serve,
-    serve_visitors,
-    slices_to,
-)
+from hushrec.systems.fedcore_alignment import Align, Aligned, Identities, align_partners, partner_align
+from hushrec.systems.fedcore_inference import MAIL, Serve, Served, partner_serve, serve_visitors
+from hushrec.systems.fedcore_mail import Inbox, others, slices_to, still_here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,34 +151,6 @@ class Config:
 
 
 # --- Messages, in order of sending -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Align(Message):
-    """Reveals: how many partners there are."""
-
-    sender, receiver = Role.SERVER, Role.PARTNER
-    stage: NDArray[np.int64] = shared(np.int64, 0, low=0)
-    partners: Numbers = shared(np.int32, low=0)
-
-
-@dataclass(frozen=True)
-class Identities(Message):
-    """Reveals: how many users the partner has (and items, if they are aligned); which of them the receiver has."""
-
-    sender, receiver = Role.PARTNER, Role.PARTNER
-    origin: Numbers = each(np.int32, low=0)
-    are_items: Ragged = ragged(np.uint8, low=0, high=1)
-    tokens: Ragged = ragged(np.uint8, 2)
-
-
-@dataclass(frozen=True)
-class Aligned(Message):
-    """Reveals: how many ratings the partner has, in batches, and how many common users."""
-
-    sender, receiver = Role.PARTNER, Role.SERVER
-    num_steps: NDArray[np.int64] = each(np.int64, low=0)
-    num_common: NDArray[np.int64] = each(np.int64, low=0)
 
 
 @dataclass(frozen=True)
@@ -273,13 +235,14 @@ def server_round(state: ServerState, round_number: int, config: Config, _draws: 
     """One epoch."""
     partners = np.flatnonzero(state.is_present).astype(np.int32)
     if round_number == 1:
-        state, partners = yield from _align(state, partners, config)
+        partners, num_steps = yield from align_partners(partners, len(state.is_present), config.alignment)
+        state = replace(state, num_steps=np.array(num_steps, np.int64))
     for step in range(int(state.num_steps)):
         answer = yield Ask(partners, TakeStep(np.array(step), state.num_steps, partners), Collect())
-        partners = _left(partners, answer, len(state.is_present))
+        partners = still_here(partners, answer, len(state.is_present))
     settled = Collect()
     answer = yield Ask(partners, Settle(state.num_steps), settled)
-    partners = _left(partners, answer, len(state.is_present))
+    partners = still_here(partners, answer, len(state.is_present))
     digests = state.digests.copy()
     for numbers, message in settled.batches:
         if (message.digest.lengths != digests.shape[1]).any():
@@ -292,32 +255,6 @@ def server_round(state: ServerState, round_number: int, config: Config, _draws: 
     return replace(state, is_present=is_present, digests=digests)
 
 
-def _left(partners: Numbers, answer: Answer, num_partners: int) -> Numbers:
-    """Who goes on: a partner that is lost stays out, as its copies of common vectors are no longer in step."""
-    left = answer.came(partners)
-    if len(left) < min(2, num_partners):
-        raise HushrecError("fewer than two partners are left; bring the others back and use --resume")
-    return left
-
-
-def _align(state: ServerState, partners: Numbers, config: Config) -> Round[tuple[ServerState, Numbers]]:
-    """Step 1 of Algorithm 1: lists of ids go around all partners, then to all. If one is lost, all begin again."""
-    is_lost, aligned = True, Collect()
-    while is_lost:
-        last = len(partners)
-        first = 0 if config.alignment == "psi" else last - 1
-        for stage in range(last if last == 1 else first, last + 1):
-            aligned = Collect()
-            answer = yield Ask(partners, Align(np.array(stage), partners), aligned)
-            partners, is_lost = _left(partners, answer, len(state.is_present)), len(answer.lost) > 0
-            if is_lost:
-                break
-    num_steps = max(int(message.num_steps.max()) for _, message in aligned.batches)
-    if last > 1 and min(int(message.num_common.min()) for _, message in aligned.batches) == 0:
-        raise HushrecError("a partner has no user in common with the others; are user ids written alike?")
-    return replace(state, num_steps=np.array(num_steps, np.int64)), partners
-
-
 # --- The partners ----------------------------------------------------------------------------------------
 
 
@@ -326,41 +263,6 @@ def enrol(numbers: Numbers, rows: PartnerRows, _num_items: int, config: Config, 
     if config.serves_visitors:
         imported("tenseal.sealapi", "encrypted inference (--inference none does without it)", "TenSEAL", "he")
     return Partnership.enrol(numbers, rows, config.width, config.num_weights, config.num_asked)
-
-
-def partner_align(cohort: Cohort[Partnership], request: Align, config: Config, draws: Draws) -> Reply:
-    """Blind lists of ids and pass them on; in the end find common users and start the vectors."""
-    stage, partners, last = int(request.stage), request.partners, len(request.partners)
-    sent: list[Tokens] = []
-    num_steps, num_common = np.zeros((2, len(cohort.numbers)), np.int64)
-    for place, row in enumerate(cohort.rows):
-        partner, ids = cohort.private.partners[row], Names(*cohort.private.ids_of(int(row)))
-        received = list(mail_to(cohort, Identities, partner.number))
-        if stage == last:
-            lists = [Tokens(int(m.origin[0]), m.are_items.values, m.tokens.values) for m in received]
-            align(partner, ids, lists, config.agreement, draws)
-            num_steps[place] = max(1, len(partner.ratings) // config.batch_size)
-            num_common[place] = np.count_nonzero(partner.common_users >= 0)
-        elif config.alignment == "psi" and stage:
-            if len(received) != 1:
-                raise HushrecError(f"{len(received)} lists of ids came, not one; align again")
-            (message,) = received
-            tokens = Tokens(int(message.origin[0]), message.are_items.values, message.tokens.values)
-            sent.append(blinded(partner, tokens, draws))
-        else:
-            sent.append(own_tokens(partner, ids, config.agreement, draws))
-    mail = []
-    if sent:
-        starts = np.concatenate([[0], np.cumsum([len(tokens.are_items) for tokens in sent])])
-        message = Identities(
-            np.array([tokens.origin for tokens in sent], np.int32),
-            Ragged(starts, np.concatenate([tokens.are_items for tokens in sent])),
-            Ragged(starts, np.concatenate([tokens.values for tokens in sent])),
-        )
-        # The last to blind a list sends it to all, its owner and itself included.
-        shifts = range(last) if stage == last - 1 else (1,)
-        mail = [Sealed(message, _others(partners, cohort.numbers, shift)) for shift in shifts]
-    return Reply(Aligned(num_steps, num_common), tuple(mail))
 
 
 def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Config, draws: Draws) -> Reply:
@@ -376,7 +278,7 @@ def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Config,
         releases.append(partner.step(step, num_steps, training, draws).release)
     mail: list[Sealed] = []
     for shift in range(1, len(request.partners)):
-        to = _others(request.partners, cohort.numbers, shift)
+        to = others(request.partners, cohort.numbers, shift)
         held = [
             _held_by(release, cohort.private.partners[row], int(other))
             for release, row, other in zip(releases, cohort.rows, to, strict=True)
@@ -427,11 +329,6 @@ def _releases(cohort: Cohort[Partnership], partner: Partner) -> list[Release]:
 @cache
 def _nothing(width: int) -> list[NDArray[Any]]:
     return [np.empty(0, np.int32), np.empty((0, width), np.float32)]
-
-
-def _others(partners: Numbers, numbers: Numbers, shift: int) -> Numbers:
-    """The partner so many places after each."""
-    return partners[(np.searchsorted(partners, numbers) + shift) % len(partners)]
 
 
 def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Config, draws: Draws) -> Reply:

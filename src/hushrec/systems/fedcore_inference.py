@@ -1,8 +1,8 @@
 """Algorithm 2 of FedCORE: partners serve each other's users under encryption. Used by `fedcore.py`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +36,9 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
+from hushrec.systems.fedcore_mail import mail_to
 
 _NUM_STAGES = 5
-
-Mail = TypeVar("Mail", bound=Message)
 
 
 @dataclass(frozen=True)
@@ -218,43 +217,3 @@ def _taken(
     for message in mail_to(cohort, Scores, partner.number):
         take_scores(partner, int(message.home[0]), message.scores.values, terms)
     return []
-
-
-@dataclass
-class Inbox(Collect):
-    """Mail of a type. Rows of another width than was agreed on are refused as they come: their writer is named."""
-
-    width: int = 0
-
-    def fork(self) -> "Inbox":
-        """An empty one."""
-        return Inbox(width=self.width)
-
-    def add(self, numbers: Numbers, message: Message) -> None:
-        """Keep one batch."""
-        for kind in message.kinds():
-            if kind.num_dims == 2 and (width := getattr(message, kind.name).values.shape[1]) != self.width:
-                raise HushrecError(
-                    f"{kind.name} of {width} numbers in a row, not {self.width}; agree on the same settings"
-                )
-        super().add(numbers, message)
-
-
-def slices_to(cohort: Cohort[Partnership], kind: type[Message], number: int) -> Iterator[list[NDArray[Any]]]:
-    """The columns of the messages of a type that were sent to a partner; all of them are ragged."""
-    inbox = cohort.inboxes.get(kind)
-    assert inbox is None or isinstance(inbox, Collect)
-    names = [entry.name for entry in kind.kinds()]
-    for addressees, message in inbox.batches if inbox is not None else ():
-        for place in np.flatnonzero(addressees == number).tolist():
-            columns: list[Ragged] = [getattr(message, name) for name in names]
-            yield [column.values[column.starts[place] : column.starts[place + 1]] for column in columns]
-
-
-def mail_to(cohort: Cohort[Partnership], kind: type[Mail], number: int) -> Iterator[Mail]:
-    """The messages of a type that were sent to a partner."""
-    inbox = cohort.inboxes.get(kind)
-    assert inbox is None or isinstance(inbox, Collect)
-    for addressees, message in inbox.batches if inbox is not None else ():
-        for place in np.flatnonzero(addressees == number):
-            yield message.part(place, place + 1)

@@ -24,8 +24,9 @@ from hushrec.draws import Draws
 from hushrec.models.neucf import Activation, Layers, Vectors, initial_layers, initial_vectors, train_epoch
 from hushrec.models.neucf_scoring import NeuCFModel
 from hushrec.privacy.exact_sum import DivergedError
-from hushrec.protocol import Paper, Round, System
+from hushrec.protocol import Round, System
 from hushrec.settings import check_bounds, setting
+from hushrec.systems.fedcore import PAPER
 from hushrec.systems.pmf import HandOver, Ratings, client_hand_over, enrol, take_over
 
 
@@ -97,15 +98,6 @@ def model(
     """Vectors and layers."""
     return NeuCFModel(state.user_vectors, state.item_vectors, state.layers, config.activation, rating_range)
 
-
-PAPER = Paper(
-    title="FedCORE: Federated Learning for Cross-Organization Recommendation Ecosystem",
-    authors=(
-        "Zhitao Li, Xueyang Wu, Weike Pan, Youlong Ding, Zeheng Wu, Shengqi Tan, Qian Xu, Qiang Yang, Zhong Ming"
-    ),
-    venue="TKDE",
-    year=2024,
-)
 
 SYSTEM = System(
     name="neucf",
