@@ -8,6 +8,7 @@ it, nor on the cohort or thread it is computed in.
 """
 
 import operator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ _ALIGN_BITS = int(np.float64(_ALIGN).view(np.int64))
 FIXED_LIMIT = 2.0 ** (51 - FRACTION_BITS)
 
 
+@cache
 def width_of(num_factors: int) -> Width:
     """The token that tells a kernel how wide its rows are."""
     return (np.int8(0),) * num_factors

@@ -102,7 +102,7 @@ class Partner:
     owed: NDArray[np.int64]  # by partner that asked: how many vectors it was sent, and how many items it has
     slots: tuple[Numbers, Numbers]  # scratch of -1, one per user and per item
     place_of: tuple[Numbers, Numbers] | None = None  # see `places`
-    held: dict[int, tuple[NDArray[np.bool_], NDArray[np.bool_]]] = field(default_factory=dict)  # see `held_by`
+    held: dict[int, tuple[NDArray[np.bool_], NDArray[np.bool_]] | None] = field(default_factory=dict)  # `held_by`
     pending: Step | None = None
     order: tuple[int, NDArray[np.int64]] | None = None  # of the ratings in a round
 
@@ -117,13 +117,12 @@ class Partner:
             self.place_of = _places(self.common_users), _places(self.common_items)
         return self.place_of
 
-    def held_by(self, other: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Of each common number of users and of items, whether another partner has it as well."""
+    def held_by(self, other: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
+        """Of each common number of users and of items, whether another partner has it too; None: it has all."""
         if other not in self.held:
-            self.held[other] = (
-                _held(self.common_users, self.holders_of_users, other),
-                _held(self.common_items, self.holders_of_items, other),
-            )
+            users = _held(self.common_users, self.holders_of_users, other)
+            items = _held(self.common_items, self.holders_of_items, other)
+            self.held[other] = None if users.all() and items.all() else (users, items)
         return self.held[other]
 
     def aligned(self) -> None:

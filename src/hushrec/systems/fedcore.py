@@ -33,6 +33,7 @@ T = num_rounds, epsilon = epsilon, Delta h = 2 clip.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -289,10 +290,10 @@ def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Config,
 
 def _held_by(release: Release, partner: Partner, other: int) -> Release:
     """What of a release is about users and items that the other has as well."""
-    users, items = partner.held_by(other)
-    if users.all() and items.all():
+    held = partner.held_by(other)
+    if held is None:
         return release
-    has_user, has_item = users[release.users], items[release.items]
+    has_user, has_item = held[0][release.users], held[1][release.items]
     return Release(
         release.users[has_user], release.user_rows[has_user], release.items[has_item],
         release.item_rows[has_item], release.layers,
@@ -309,7 +310,7 @@ def _messages(releases: list[Release], config: Config) -> Iterator[Message]:
 
 
 def _columns(slices: list[tuple[Numbers, NDArray[np.float32]]]) -> tuple[Ragged, Ragged]:
-    starts = np.concatenate([[0], np.cumsum([len(numbers) for numbers, _ in slices])])
+    starts = np.array([0, *accumulate(len(numbers) for numbers, _ in slices)])
     numbers = np.concatenate([numbers for numbers, _ in slices])
     return Ragged(starts, numbers), Ragged(starts, np.concatenate([rows for _, rows in slices]))
 
@@ -318,17 +319,17 @@ def _releases(cohort: Cohort[Partnership], partner: Partner) -> list[Release]:
     """What the others sent in the step before."""
     number, width = partner.number, partner.item_factors.shape[1]
     users = list(slices_to(cohort, UserGradients, number))
-    items = list(slices_to(cohort, ItemGradients, number)) or [_nothing(width)] * len(users)
-    layers = list(slices_to(cohort, LayerGradients, number)) or [[np.empty(0, np.float32)]] * len(users)
-    return [
-        Release(*of_users, *of_items, *of_layers)
-        for of_users, of_items, of_layers in zip(users, items, layers, strict=True)
-    ]
+    no_items, no_layers = _nothing(width)
+    items = list(slices_to(cohort, ItemGradients, number)) if ItemGradients in cohort.inboxes else []
+    layers = list(slices_to(cohort, LayerGradients, number)) if LayerGradients in cohort.inboxes else []
+    together = zip(users, items or [no_items] * len(users), layers or [no_layers] * len(users), strict=True)
+    return [Release(*of_users, *of_items, *of_layers) for of_users, of_items, of_layers in together]
 
 
 @cache
-def _nothing(width: int) -> list[NDArray[Any]]:
-    return [np.empty(0, np.int32), np.empty((0, width), np.float32)]
+def _nothing(width: int) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+    """Gradients of no item, and of no layers."""
+    return [np.empty(0, np.int32), np.empty((0, width), np.float32)], [np.empty(0, np.float32)]
 
 
 def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Config, draws: Draws) -> Reply:

@@ -39,7 +39,7 @@ def slices_to(cohort: Cohort[Partnership], kind: type[Message], number: int) -> 
     inbox = cohort.inboxes.get(kind)
     assert inbox is None or isinstance(inbox, Collect)
     names = [entry.name for entry in kind.kinds()]
-    for addressees, message in inbox.batches if inbox is not None else ():
+    for addressees, message in () if inbox is None else inbox.batches:
         for place in np.flatnonzero(addressees == number).tolist():
             columns: list[Ragged] = [getattr(message, name) for name in names]
             yield [column.values[column.starts[place] : column.starts[place + 1]] for column in columns]
