@@ -122,16 +122,17 @@ def _print(table: Table, done: list[Reproduced]) -> None:
 
 
 def _spread_grid(table: Table, done: list[Reproduced]) -> RichTable:
-    """Ours with spread, published with spread, verdict."""
+    """Ours with spread, and where the paper gives numbers, its own with spread and the verdict."""
+    has_published = any(entry.row.published for entry in done)
     grid = RichTable(box=None, pad_edge=False)
     for heading in ("data", "row"):
         grid.add_column(heading, overflow="fold")
     for metric in table.metrics:
-        for heading in (f"{metric} ours", "published", "within"):
+        for heading in (f"{metric} ours", *(("published", "within") if has_published else ())):
             grid.add_column(heading, justify="right", overflow="fold")
     for entry in done:
-        cells = [text for cell in entry.cells for text in _texts(table, cell)]
-        grid.add_row(entry.row.data, entry.row.label, *cells)
+        texts = [_texts(table, cell) if has_published else _texts(table, cell)[:1] for cell in entry.cells]
+        grid.add_row(entry.row.data, entry.row.label, *(text for cell in texts for text in cell))
     return grid
 
 
