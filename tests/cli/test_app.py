@@ -288,7 +288,7 @@ def test_the_installed_command_ends_in_one_line() -> None:
     assert done.stderr == "hushrec: nosuch is neither a file nor a known data set; see `hushrec data list`\n"
 
 
-LONG = ["--data", DATA, "--rounds", "250", "--num-factors", "5", "--threads", "2"]
+LONG = ["--data", DATA, "--rounds", "800", "--num-factors", "5", "--threads", "2"]
 
 
 @pytest.fixture(scope="module")

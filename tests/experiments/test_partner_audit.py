@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hushrec.data import Deal, Interactions, copies, synthetic
+from hushrec.draws import Draws
+from hushrec.experiments.partner_attacks import sent
 from hushrec.experiments.partner_audit import ATTACKS, PartnerAudit
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
@@ -83,3 +86,24 @@ def test_places_only_stop_the_recovery_of_vectors(train: Interactions) -> None:
 
 def test_names_are_distinct() -> None:
     assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)
+
+
+@pytest.mark.parametrize("privatizer", ["none", "average"])
+def test_the_attacked_rows_are_those_of_real_batches(train: Interactions, privatizer: str) -> None:
+    system = SYSTEMS["fedcore"]
+    values = {"num_rounds": 2, "batch_size": 64, "num_factors": 4, "inference": "none", "privatizer": privatizer}
+    config = system.configure(values)
+    job = Job(system, config, 0, train)
+    private = run_job(job, RuntimeOptions(threads=1)).private
+    found = sent(train, private, config, 2, Draws(0))
+    vectors = found.user_vectors[found.owners]
+    errors = np.sum(vectors * found.vectors, axis=1) - found.ratings
+    np.testing.assert_allclose(found.errors, errors, atol=1e-5)
+    rows = 2 * errors[:, None] * found.vectors / 64
+    ratings_of = np.bincount(found.row_of, minlength=len(found.rows))
+    if privatizer == "none":
+        assert ratings_of.max() == 1
+        np.testing.assert_allclose(found.rows[found.row_of], rows, atol=1e-6)
+    else:
+        assert ratings_of.max() > 1
+        np.testing.assert_array_equal(found.user_of_row[found.row_of], found.owners)

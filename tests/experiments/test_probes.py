@@ -149,7 +149,7 @@ def test_a_sample_is_what_a_would_release_and_the_truth_beside_it(data: Interact
     assert np.bincount(found.owners).tolist() == [5] * len(found.user_vectors)
     errors = np.sum(found.user_vectors[found.owners] * found.vectors, axis=1) - found.ratings
     np.testing.assert_allclose(found.errors, errors, atol=1e-5)
-    np.testing.assert_allclose(found.rows, 2 * errors[:, None] * found.vectors / 128, atol=1e-6)
+    np.testing.assert_allclose(found.rows, 2 * errors[:, None] * found.vectors / config.batch_size, atol=1e-6)
     averaged = sample(job.train, progress.private, config, "average", Draws(0))
     assert len(averaged.rows) == len(averaged.user_vectors)
     np.testing.assert_array_equal(averaged.row_of, averaged.owners)

@@ -12,7 +12,7 @@ from scipy.stats import kstest
 from hushrec.draws import Draws, chacha_block
 from hushrec.errors import HushrecError
 from hushrec.privacy.exact_sum import DivergedError
-from hushrec.privacy.laplace import BLOCK_DRAWS, grid_of, private_rows, scale_of
+from hushrec.privacy.laplace import BLOCK_DRAWS, grid_of, key_for, private_rows, scale_of
 
 KEY = Draws(0).key("laplace")
 CLIP, SCALE = 0.05, 0.1 / 15
@@ -138,3 +138,16 @@ def test_refused() -> None:
         rows[1, 1] = bad
         with pytest.raises(DivergedError, match="a gradient is not finite"):
             private_rows(rows, 1.0, 1.0, KEY, 0, 1, 0)
+
+
+def test_the_same_rows_get_the_same_noise_and_others_get_other_noise() -> None:
+    rows = np.random.default_rng(0).normal(0, 0.01, (8, 5)).astype(np.float32)
+    others = rows.copy()
+    others[0, 0] += np.float32(1e-3)
+    key = Draws(0).key("noise")
+    np.testing.assert_array_equal(key_for(key, rows), key_for(key, rows.copy()))
+    noise, again, other = (
+        private_rows(given, 1e6, 0.1, key_for(key, given), 0, 1, 0) - given for given in (rows, rows, others)
+    )
+    np.testing.assert_array_equal(noise, again)
+    assert np.abs(noise - other).min() > 1e-4

@@ -1,7 +1,10 @@
-"""What a partner finds out: attacks on FedCORE's gradients and answers, scored against the truth.
+"""What a partner finds out: attacks on FedCORE's gradients, scored against the truth.
 
-The attacker is partner b, the second one. It has what a sent it (rows of common users, layers' gradients), its own
-copies of common users' vectors, its own item vectors and ratings. All else here is truth, for scoring.
+The attacker is partner b, the second one. It has rows of common users and gradients of layers from a, its own
+copies of common users' vectors, its own item vectors and ratings. All else here is truth, for scoring. There are
+two kinds of rows: `sent`, those of real batches, for the audit; and `sample`, the paper's setting for its
+tables, in which a row is of one rating or of five of the same user, and comes with the layers' gradient of just
+these.
 """
 
 from dataclasses import dataclass
@@ -17,16 +20,16 @@ from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import neucf
-from hushrec.models.co_training import Rows, pmf_gradients
+from hushrec.models.co_training import Rows, pmf_gradients, shared_rows
 from hushrec.models.neucf_scoring import predict
 from hushrec.models.partnership import Partner, Partnership
-from hushrec.privacy.laplace import private_rows, scale_of
+from hushrec.privacy.laplace import key_for, private_rows, scale_of
 
 Floats = NDArray[np.float64]
 
 NUM_USERS, NUM_ITEMS = 100, 5  # of the paper's tables: users, and items of each
 _QUADRATIC = (float(neucf.SQUARE), float(neucf.SLOPE), float(neucf.OFFSET))
-_BATCH = 128  # ratings of the batch that a row is taken from
+_NUM_BATCHES = 8  # whose rows the audit attacks
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class Sample:
     row_of: NDArray[np.int64]  # of each rating
     layer_rows: NDArray[np.float32]  # with NeuCF, the layers' gradient beside each row
     user_vectors: NDArray[np.float32]  # b's own copy, of each user
+    user_of_row: NDArray[np.int64]
+    ratings_per_row: int  # as the attacker takes them to be
+    batch_size: int
 
 
 def twins_of(train: Interactions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -67,7 +73,7 @@ def sample(train: Interactions, private: Partnership, config: Any, privatizer: s
     shuffled = rng.permutation(usable)
     chosen = [shuffled[one.users[shuffled] == user][:NUM_ITEMS] for user in users]
     places, owners = np.concatenate(chosen), np.repeat(np.arange(len(users)), NUM_ITEMS)
-    rows, layer_rows = _gradients(one, places, config)
+    rows, layer_rows = _single_gradients(one, places, config)
     row_of = np.arange(len(places))
     if "average" in privatizer:
         rows = rows.reshape(len(users), NUM_ITEMS, -1).mean(axis=1)
@@ -76,37 +82,91 @@ def sample(train: Interactions, private: Partnership, config: Any, privatizer: s
     if privatizer.startswith("dp"):
         scale, key = scale_of(config.clip, config.epsilon), draws.key("attacked-noise")
         rows = private_rows(np.ascontiguousarray(rows), config.clip, scale, key, 0, 0, 0)
-    place_at_b = np.empty(int(other.common_users.max()) + 1, np.int64)
-    place_at_b[other.common_users[other.common_users >= 0]] = np.flatnonzero(other.common_users >= 0)
+    is_single = len(rows) == len(places)
     return Sample(
         owners, _predictions(one, places, config) - one.ratings[places], one.ratings[places],
         one.item_factors[one.items[places]], twin[one.items[places]], rows, row_of, layer_rows,
-        other.user_factors[place_at_b[one.common_users[users]]],
+        _copies(other, one.common_users[users]), owners if is_single else np.arange(len(users)),
+        1 if is_single else NUM_ITEMS, config.batch_size,
     )  # fmt: skip
 
 
-def _gradients(
+def sent(train: Interactions, private: Partnership, config: Any, round_number: int, draws: Draws) -> Sample:
+    """What a sends in some batches, at the vectors as they are now; of ratings of items that b has as well."""
+    one, other = private.partners[:2]
+    twin = np.full(len(one.item_factors), -1)
+    at_a, at_b = twins_of(train)
+    twin[at_a] = at_b
+    size, privatizer = min(config.batch_size, len(one.ratings)), config.training(round_number).privatizer
+    order = draws.generator("attacked-batches", round_number).permutation(len(one.ratings))
+    slots, found, rows, layers, first = one.slots[0], [], [], [], 0
+    for places in np.split(order, range(size, len(order), size))[:_NUM_BATCHES]:
+        user_rows, layer_row = _batch_gradients(one, places, config)
+        numbers, out = np.empty((len(places), 2), np.int32), np.empty_like(user_rows)
+        count = shared_rows(
+            one.users, places, user_rows, one.common_users, privatizer.is_averaged, slots, numbers, out
+        )
+        own = out[:count]
+        if privatizer.clip:
+            key = key_for(draws.key("attacked-noise"), own)
+            own = private_rows(own, privatizer.clip, privatizer.scale, key, one.number, round_number, 0)
+        common = places[one.common_users[one.users[places]] >= 0]
+        row_of = np.arange(count)
+        if privatizer.is_averaged:
+            by_number = np.argsort(numbers[:count, 0])
+            wanted = one.common_users[one.users[common]]
+            row_of = by_number[np.searchsorted(numbers[:count, 0], wanted, sorter=by_number)]
+        found.append(np.stack([common, first + row_of]))
+        rows.append(own)
+        layers.append(np.broadcast_to(layer_row, (count, len(layer_row))))
+        first += count
+    places, row_of = np.concatenate(found, axis=1)
+    of_row = np.zeros(first, np.int64)
+    of_row[row_of] = one.users[places]
+    is_used = twin[one.items[places]] >= 0
+    places, row_of = places[is_used], row_of[is_used]
+    if not len(places):
+        raise HushrecError("no common user rated a common item in the attacked batches; nothing to attack")
+    users, owners = np.unique(np.concatenate([one.users[places], of_row]), return_inverse=True)
+    return Sample(
+        owners[: len(places)], _predictions(one, places, config) - one.ratings[places], one.ratings[places],
+        one.item_factors[one.items[places]], twin[one.items[places]], np.concatenate(rows), row_of,
+        np.concatenate(layers), _copies(other, one.common_users[users]), owners[len(places) :], 1, size,
+    )  # fmt: skip
+
+
+def _copies(other: Partner, numbers: NDArray[np.int32]) -> NDArray[np.float32]:
+    """The attacker's own copies of common users' vectors."""
+    return other.user_factors[other.places()[0][numbers]]
+
+
+def _batch_gradients(
     partner: Partner, places: NDArray[np.int64], config: Any
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The rows of single ratings in a batch of 128, and the layers' gradient of each."""
+    """Rows of the users of a batch, and the layers' gradient of the whole batch."""
     rows, unused = np.empty((2, len(places), partner.user_factors.shape[1]), np.float32)
-    users, items, ratings = partner.users[places], partner.items[places], partner.ratings[places]
+    layers = np.zeros(len(partner.layers), np.float32)
     if config.model == "pmf":
-        everything, regularization = np.arange(len(places)), config.regularization
         pmf_gradients(
-            partner.user_factors, partner.item_factors, users, items, ratings, everything, regularization,
-            rows, unused,
+            partner.user_factors, partner.item_factors, partner.users, partner.items, partner.ratings, places,
+            config.regularization, rows, unused,
         )  # fmt: skip
-        return rows * np.float32(len(places) / _BATCH), np.empty((len(places), 0), np.float32)
-    layers = np.empty((len(places), len(partner.layers)), np.float32)
-    for place in range(len(places)):
-        only = slice(place, place + 1)
-        out = neucf.Gradients(rows[only], unused[only], layers[place])
+    else:
         neucf.batch_gradients(
-            partner.user_factors, partner.item_factors, partner.layers, users[only], items[only], ratings[only],
-            config.activation, out,
+            partner.user_factors, partner.item_factors, partner.layers, partner.users[places],
+            partner.items[places], partner.ratings[places], config.activation,
+            neucf.Gradients(rows, unused, layers),
         )  # fmt: skip
-    return rows / np.float32(_BATCH), layers / np.float32(_BATCH)
+    return rows, layers
+
+
+def _single_gradients(
+    partner: Partner, places: NDArray[np.int64], config: Any
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The row of each rating as it is in a batch, and the layers' gradient of this rating alone."""
+    alone = [_batch_gradients(partner, places[place : place + 1], config) for place in range(len(places))]
+    share = np.float32(1 / config.batch_size)
+    return np.concatenate([rows for rows, _ in alone]) * share, np.stack([layers for _, layers in alone]) * share
 
 
 def _predictions(partner: Partner, places: NDArray[np.int64], config: Any) -> Floats:
@@ -128,19 +188,22 @@ class Recovered(NamedTuple):
 
 def recovered(found: Sample, private: Partnership, config: Any, draws: Draws) -> dict[str, Recovered]:
     """What attacks find, by their names: the paper's attack (""), and for PMF a blind one."""
-    other, is_single = private.partners[1], len(found.rows) == len(found.row_of)
-    users = found.user_vectors[found.owners] if is_single else found.user_vectors
+    other, users = private.partners[1], found.user_vectors[found.user_of_row]
+    size = found.batch_size
     if config.model == "neucf":
         matched = match_gradients(
             found.rows, found.layer_rows, users, other.layers, draws.generator("gradient-matching"),
-            num_ratings=1 if is_single else NUM_ITEMS, batch_size=_BATCH,
+            num_ratings=found.ratings_per_row, batch_size=size,
             quadratic=_QUADRATIC if config.activation == "quadratic" else None,
         )  # fmt: skip
+        if found.ratings_per_row == 1:
+            return {"": Recovered(matched.vectors[found.row_of, 0], matched.ratings[found.row_of, 0])}
         return {"": Recovered(matched.vectors.reshape(len(found.row_of), -1), matched.ratings.ravel())}
-    known = invert_known_errors(found.rows, found.errors, found.row_of, _BATCH)
+    alpha = 2 / size * config.regularization
+    known = invert_known_errors(found.rows, found.errors, found.row_of, size, users, alpha)
     counts = np.bincount(other.items, minlength=len(other.item_factors))
-    priors = priors_from_own_items(found.rows, users, other.item_factors, counts)
-    blind = invert_blind(found.rows, users, np.unique(other.ratings), priors, _BATCH)
+    priors = priors_from_own_items(found.rows, users, other.item_factors, counts, alpha)
+    blind = invert_blind(found.rows, users, np.unique(other.ratings), priors, size, alpha)
     return {
         "": Recovered(known, None),
         "blind ": Recovered(blind.vectors[found.row_of], blind.ratings[found.row_of]),
@@ -191,7 +254,10 @@ def _predicted(found: Sample, vectors: Floats, other: Partner, config: Any, trai
 
 
 def identified(train: Interactions, theirs: Rows, own: Rows, config: Any) -> dict[str, float]:
-    """How many of a's common items have their twin among the top 1% and 5% of b's, by the cosine of vectors."""
+    """How many of a's common items have their twin at b among the most similar ones, by the cosine of vectors.
+
+    As in the paper, the top 1% is as many items as 1% of the common ones.
+    """
     at_a, at_b = twins_of(train)
     width = theirs.shape[1]
     parts = (

@@ -13,7 +13,7 @@ from hushrec.attacks.scoreboard import Finding, Headline, Outcome, finding_of
 from hushrec.attacks.vector_recovery import recover_by_reference
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.experiments.partner_attacks import NUM_ITEMS, Recovered, Sample, cosines, recovered, sample, twins_of
+from hushrec.experiments.partner_attacks import Recovered, Sample, cosines, recovered, sent, twins_of
 from hushrec.models.partnership import Partnership
 from hushrec.protocol import Role
 from hushrec.runtime.checkpoint import Progress
@@ -42,8 +42,10 @@ class PartnerAttack(Headline):
     is_of_answers: bool = False  # on the inference phase, which comes last
 
 
-def _per_user(values: NDArray[Any]) -> NDArray[np.float64]:
-    means: NDArray[np.float64] = values.reshape(-1, NUM_ITEMS).mean(axis=1, dtype=np.float64)
+def _per_user(values: NDArray[Any], owners: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Means over each user's ratings."""
+    counts = np.bincount(owners)
+    means: NDArray[np.float64] = np.bincount(owners, values)[counts > 0] / counts[counts > 0]
     return means
 
 
@@ -55,7 +57,10 @@ def _directions(view: View) -> Outcome:
     """Chance: the mean of b's own item vectors as the guess for all."""
     truth, own = view.sample.vectors, view.private.partners[1].item_factors
     blind = np.broadcast_to(own.mean(axis=0), truth.shape)
-    return _outcome(_per_user(cosines(view.found.vectors, truth)), _per_user(cosines(blind, truth)))
+    owners = view.sample.owners
+    return _outcome(
+        _per_user(cosines(view.found.vectors, truth), owners), _per_user(cosines(blind, truth), owners)
+    )
 
 
 def _ratings(view: View) -> Outcome:
@@ -64,27 +69,26 @@ def _ratings(view: View) -> Outcome:
     known, counts = np.unique(view.private.partners[1].ratings, return_counts=True)
     nearest = known[np.argmin(np.abs(view.found.ratings[:, None] - known), axis=1)]
     is_commonest = view.sample.ratings == known[np.argmax(counts)]
-    return _outcome(_per_user(nearest == view.sample.ratings), _per_user(is_commonest))
+    owners = view.sample.owners
+    return _outcome(_per_user(nearest == view.sample.ratings, owners), _per_user(is_commonest, owners))
 
 
 def _items(view: View) -> Outcome:
     """Chance: as many items as are looked at, of all that b has."""
     own = view.private.partners[1].item_factors
     top = max(1, round(_TOP_SHARE * len(twins_of(view.job.train)[0])))
-    is_found = twin_ranks(view.found.vectors, own, view.sample.twins) < top
-    return _outcome(_per_user(is_found), np.full(len(is_found) // NUM_ITEMS, top / len(own)))
+    found = _per_user(twin_ranks(view.found.vectors, own, view.sample.twins) < top, view.sample.owners)
+    return _outcome(found, np.full(len(found), top / len(own)))
 
 
 def _homes(view: View) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Visitors of a that were answered by b: places in a's list, and their numbers at b."""
     rows, (one, other) = view.private.rows, view.private.partners[:2]
     ids_at_b = rows.user_ids[rows.user_starts[1] : rows.user_starts[2]]
-    is_answered = (one.asked >= 0) & np.isfinite(one.answers[:, : len(one.item_factors)]).any(axis=1)
-    places = np.flatnonzero(is_answered)
+    is_answered = np.isfinite(one.answers[:, : len(one.item_factors)]).any(axis=1)
+    places = np.flatnonzero(is_answered & (one.helpers == other.number))
     number = {str(name): place for place, name in enumerate(ids_at_b)}
-    at_b = np.array([number.get(str(rows.user_ids[one.asked[place]]), -1) for place in places], np.int64)
-    is_known = (at_b >= 0) & other.is_rated[at_b]
-    return places[is_known], at_b[is_known]
+    return places, np.array([number[str(rows.user_ids[one.asked[place]])] for place in places], np.int64)
 
 
 def _answered(view: View, places: NDArray[np.int64]) -> NDArray[np.float32] | None:
@@ -116,8 +120,8 @@ def _extracted(view: View) -> Outcome:
 
 
 def _is_close(found: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
-    misses: NDArray[np.bool_] = np.linalg.norm(found - truth, axis=1) < _CLOSE * np.linalg.norm(truth, axis=1)
-    return misses
+    is_close: NDArray[np.bool_] = np.linalg.norm(found - truth, axis=1) < _CLOSE * np.linalg.norm(truth, axis=1)
+    return is_close
 
 
 ATTACKS = (
@@ -132,8 +136,9 @@ ATTACKS = (
         _ratings,
     ),
     PartnerAttack(
-        "item identification", Role.PARTNER, "which own item it is, as the best 1%", "share",
-        "For {score:.1%} of the gradients the true item is among the 1% that fit best; by chance {chance:.1%}.",
+        "item identification", Role.PARTNER, "which own item it is, as the best few", "share",
+        "For {score:.1%} of the gradients the true item is among the best few (1% of the number of common items); "
+        "by chance {chance:.1%}.",
         _items,
     ),
     PartnerAttack(
@@ -161,7 +166,7 @@ class PartnerAudit:
     def look(self, progress: Progress) -> dict[str, float]:
         """Attack what partners hold now; the mean scores."""
         job, config, private = self._job, self._job.config, progress.private
-        found = sample(job.train, private, config, config.privatizer, self._draws)
+        found = sent(job.train, private, config, progress.round_number, self._draws)
         attacks = recovered(found, private, config, self._draws)
         view = View(job, private, config, found, attacks.get("blind ", attacks[""]))
         means = {}

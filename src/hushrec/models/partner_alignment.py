@@ -32,7 +32,7 @@ class Names(NamedTuple):
 
 
 def own_tokens(partner: Partner, names: Names, terms: Agreement, draws: Draws) -> Tokens:
-    """A partner's ids, blinded once or hashed with the key of the run."""
+    """A partner's ids, blinded once or hashed with a key that everybody knows: only sealed mail protects that."""
     users, items = _listed(partner, names, terms, draws)
     ids = np.concatenate([np.char.add("user ", names.users[users]), np.char.add("item ", names.items[items])])
     are_items = np.repeat(np.array([0, 1], np.uint8), [len(users), len(items)])

@@ -44,14 +44,14 @@ def ledger_of(private: Partnership, epsilon: float, num_rounds: int, batch_size:
 
 def _largest_error(private: Partnership, terms: Agreement) -> float:
     """Decrypted scores against the same products in the clear, where the partner that answered is here, too."""
-    rows, worst = private.rows, 0.0
-    is_rated = np.concatenate([partner.is_rated for partner in private.partners])
-    home_of = {str(rows.user_ids[number]): number for number in np.flatnonzero(is_rated)[::-1]}
-    for place, partner in enumerate(private.partners):
-        ids = rows.user_ids[rows.user_starts[place] :]
-        for visitor, answers in zip(partner.asked, partner.answers[:, : len(partner.item_factors)], strict=True):
-            home = home_of.get(str(ids[visitor])) if visitor >= 0 else None
-            if home is not None and np.isfinite(answers).all():
-                vectors = private.shown_users[home][None]
-                worst = max(worst, largest_difference(partner, answers[None], vectors, terms))
+    worst, ids_of = 0.0, [private.ids_of(place)[0] for place in range(len(private.partners))]
+    number_of = [{str(name): number for number, name in enumerate(ids)} for ids in ids_of]
+    place_of = {partner.number: place for place, partner in enumerate(private.partners)}
+    for ids, partner in zip(ids_of, private.partners, strict=True):
+        for visitor, helper, answers in zip(partner.asked, partner.helpers, partner.answers, strict=True):
+            scores = answers[: len(partner.item_factors)]
+            if helper in place_of and np.isfinite(scores).all():
+                home = private.partners[place_of[helper]]
+                vector = home.shown_users[number_of[place_of[helper]][str(ids[visitor])]]
+                worst = max(worst, largest_difference(partner, scores[None], vector[None], terms))
     return worst

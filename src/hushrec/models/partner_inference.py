@@ -64,6 +64,8 @@ def encrypted_vectors(
     draws: Draws,
 ) -> Vectors:
     """Steps 1 and 2: the encrypted vectors of visitors whom this partner knows, as far as its budget goes."""
+    if len(names) > terms.num_asked:
+        raise HushrecError(f"a partner asks about {len(names)} visitors at once; agree on a larger --num-asked")
     known = np.flatnonzero(partner.is_rated)
     own = names_of(ids[known]).view(f"V{NAME_BYTES}").ravel()
     order = np.argsort(own)

@@ -17,7 +17,7 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import neucf
 from hushrec.models.co_training import Rows, Sums, move_layers, move_own, pmf_gradients, shared_rows
-from hushrec.privacy.laplace import private_rows
+from hushrec.privacy.laplace import key_for, private_rows
 from hushrec.protocol import Numbers
 
 MOST_PARTNERS = 63  # their numbers are bits of a 64-bit word
@@ -221,7 +221,10 @@ class Partner:
             count = shared_rows(owners, places, rows, common, privatizer.is_averaged, slots, numbers, out)
             own = out[:count]
             if privatizer.clip:
-                own = private_rows(own, privatizer.clip, privatizer.scale, key, self.number, round_number, first)
+                own_key = key_for(key, own)
+                own = private_rows(
+                    own, privatizer.clip, privatizer.scale, own_key, self.number, round_number, first
+                )
             return np.ascontiguousarray(numbers[:count, 0]), own
 
         of_users = released(self.users, user_rows, self.common_users, self.slots[0], first)

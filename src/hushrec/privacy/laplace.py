@@ -17,6 +17,7 @@ that a draw takes is not hidden.
 """
 
 import math
+from hashlib import blake2b
 
 import numba
 import numpy as np
@@ -102,6 +103,16 @@ def _privatize(rows, clip, scale, grid, stream, first, out):
             value = rows[row, column] * factor + noise[skipped + place + column] * scale
             out[row, column] = np.rint(value * per_grid) * grid
     return True
+
+
+def key_for(key: Key, rows: NDArray[np.float32]) -> Key:
+    """A key for the noise of these rows and no others.
+
+    What is released again because a request was repeated gets the same noise. Other rows at the same place, as
+    after a round that began again with other partners, get other noise: their difference tells nothing.
+    """
+    digest = blake2b(np.ascontiguousarray(rows).data, key=key.tobytes(), digest_size=32).digest()
+    return np.frombuffer(digest, "<u4").astype(np.uint32)
 
 
 def private_rows(

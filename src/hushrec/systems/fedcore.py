@@ -19,12 +19,16 @@ After the last round (Algorithm 2, `fedcore_inference.py`) each partner asks the
 
 Threat model: partners are honest but curious; each sees what is addressed to it. With `privatizer none`, a
 step's gradient of a common user, together with the user's vector, which the receiver has too, gives the item
-vector and nearly the rating: see `hushrec audit fedcore`. The server sees who takes part, how many steps and
-common users there are, sizes of mail and a digest of each partner's model, no content; it can leave partners
-out. Not protected: the gradients of the layers, which no privatiser touches; what a rating does to later
-gradients through the item vectors, which the ledger does not count; against a partner that lies. In inference
-the partner that decrypts learns its user's scores of all items of the other: as many users as a vector has
-numbers give it the item vectors (`attacks/model_extraction.py`).
+vector and nearly the rating: see `hushrec audit fedcore`. Whatever the privatiser, rows name their users: over
+an epoch a partner learns how many ratings each common user has at the other. Aligned items (`unaligned` below 1)
+reveal much more: see ItemGradients. The server sees who takes part, how many batches of ratings and how many
+common users each partner has, how many visitors it was served, sizes of mail and a digest of each model, no
+content; it can leave partners out. Not protected: the gradients of the layers, which no privatiser touches; what
+a rating does to later gradients through the item vectors, which the ledger does not count; against a partner
+that lies. In inference visitors are named by plain hashes of their ids, which can be guessed; the partner that
+decrypts learns its user's scores of all items of the other, and as many users as a vector has numbers give it
+the item vectors (`attacks/model_extraction.py`); the partner that asks gets the user's vector from as many
+scores.
 
 Symbols: U = user_factors, V = item_factors, W = layers, gamma = learning_rate, alpha = regularization,
 T = num_rounds, epsilon = epsilon, Delta h = 2 clip.
@@ -92,7 +96,9 @@ class Config:
     privatizer: Literal["none", "dp", "average", "dp+average"] = setting("none", "of gradients for others")
     epsilon: float = setting(15.0, "of one released row, with dp", "(0, inf)")
     clip: float = setting(0.05, "of a row's l1 norm, with dp", "(0, inf)")
-    alignment: Literal["psi", "keyed-hash"] = setting("psi", "how common users are found")
+    alignment: Literal["psi", "keyed-hash"] = setting(
+        "psi", "how common users are found; keyed-hash: its key is public, whoever gets the mail can test ids"
+    )
     unaligned: float = setting(1.0, "share of the common items that stay unaligned", "[0, 1]")
     inference: Literal["auto", "ckks", "none"] = setting(
         "auto", "whether visitors are served in the end; auto: ckks, but none for neucf with relu"
@@ -166,7 +172,9 @@ class TakeStep(Message):
 
 @dataclass(frozen=True)
 class UserGradients(Message):
-    """Reveals: which common users have ratings in the batch; without noise, nearly which item and rating."""
+    """Reveals: which common users have ratings in the batch, so over an epoch how many each has; without noise,
+    nearly which item and rating.
+    """
 
     sender, receiver = Role.PARTNER, Role.PARTNER
     users: Ragged = ragged(np.int32, low=0)
@@ -175,7 +183,11 @@ class UserGradients(Message):
 
 @dataclass(frozen=True)
 class ItemGradients(Message):
-    """Reveals: which aligned items have ratings in the batch; sent only if some items are aligned."""
+    """Reveals: which aligned items have ratings in the batch; without noise, the direction of the vectors of users
+    who rated them, also of users whom the receiver does not have, and for common users who rated what and how.
+
+    Sent only if some items are aligned.
+    """
 
     sender, receiver = Role.PARTNER, Role.PARTNER
     items: Ragged = ragged(np.int32, low=0)
@@ -346,7 +358,10 @@ def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Config,
 def model(
     _state: ServerState, private: Partnership, config: Config, rating_range: tuple[float, float] | None
 ) -> Scorer:
-    """All partners' vectors; visitors are served with the vector of a partner that knows them."""
+    """All partners' vectors; every visitor is served with the plain vector of a partner that knows it.
+
+    So accuracy for visitors is that of an inference phase that answers about all of them, with scores.
+    """
     return partner_model(private, config.agreement, rating_range)
 
 
@@ -362,7 +377,7 @@ def _inbox(width: int, _private: Partnership, _config: Config) -> Inbox:
 def facts(private: Partnership, config: Config) -> Mapping[str, float]:
     """What is told with a run."""
     ledger = Ledger()
-    if config.privatizer.startswith("dp"):
+    if config.privatizer.startswith("dp") and not config.num_weights:  # the layers' gradients have no noise at all
         ledger = ledger_of(private, config.epsilon, config.num_rounds, config.batch_size)
     return facts_of(private, config.agreement, ledger)
 
