@@ -59,7 +59,7 @@ def test_every_round_is_looked_at(train: Interactions) -> None:
 
 def test_attacks_on_answers_without_answers_say_why(train: Interactions) -> None:
     audit = audited(train)
-    assert set(audit.left_out) == {"accuracy reference", "model extraction"}
+    assert set(audit.left_out) == {"accuracy reference", "training", "model extraction"}
     assert all("no visitor" in reason for reason in audit.left_out.values())
 
 
@@ -67,6 +67,7 @@ def test_answers_give_vectors_and_items(train: Interactions) -> None:
     pytest.importorskip("tenseal")
     found = scores(audited(train, inference="ckks", num_asked=12))
     assert found["accuracy reference"][0] > 0.9
+    assert found["training"][0] > 0.5
     assert found["model extraction"][0] > 0.5
 
 
@@ -80,7 +81,7 @@ def test_noise_on_vectors_hides_them_and_not_the_items(train: Interactions) -> N
 def test_places_only_stop_the_recovery_of_vectors(train: Interactions) -> None:
     pytest.importorskip("tenseal")
     audit = audited(train, inference="ckks", num_asked=12, top_k=5)
-    assert "accuracy reference" not in scores(audit)
+    assert {"accuracy reference", "training"}.isdisjoint(scores(audit))
     assert "cannot start" in audit.left_out["accuracy reference"]
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hushrec.attacks.item_identification import twin_ranks
 from hushrec.attacks.model_extraction import extract_items
 from hushrec.attacks.scoreboard import Finding, Headline, Outcome, finding_of
-from hushrec.attacks.vector_recovery import recover_by_reference
+from hushrec.attacks.vector_recovery import recover_by_reference, train_pmf
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.experiments.partner_attacks import Recovered, Sample, cosines, recovered, sent, twins_of
@@ -21,6 +21,7 @@ from hushrec.runtime.training import Job
 
 _CLOSE = 0.01  # a vector is found if it is off by less than this share of its length
 _TOP_SHARE = 0.01
+_TRAINED_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,22 @@ def _visitors(view: View) -> Outcome:
     return _outcome(_is_close(solved.vectors, truth) & solved.is_solved, np.zeros(len(places)))
 
 
+def _trained(view: View) -> Outcome:
+    """Partner a fits vectors to a tenth of the answers; scored by the other nine."""
+    one = view.private.partners[0]
+    places, _ = _homes(view)
+    answers = _answered(view, places)
+    rng = Draws(view.job.seed).generator("training-attack")
+    is_used = rng.random((len(places), len(one.item_factors))) < _TRAINED_SHARE
+    vectors = train_pmf(one.item_factors, answers, is_used=is_used)
+    assert answers is not None  # without scores the attack has refused to start
+    scores = [
+        np.corrcoef(answer[~used], predicted[~used])[0, 1]
+        for answer, predicted, used in zip(answers, vectors @ one.item_factors.T, is_used, strict=True)
+    ]
+    return _outcome(np.array(scores), np.zeros(len(places)))
+
+
 def _extracted(view: View) -> Outcome:
     """Partner b recovers a's item vectors from the scores that it decrypted: all of them, whatever it returned."""
     one, other = view.private.partners[:2]
@@ -145,6 +162,11 @@ ATTACKS = (
         "accuracy reference", Role.PARTNER, "visitors' vectors from as many answers as they have numbers", "share",
         "From as many answers as a vector has numbers, {score:.0%} of the visitors' vectors are recovered to 1%.",
         _visitors, is_of_answers=True,
+    ),
+    PartnerAttack(
+        "training", Role.PARTNER, "visitors' scores from a tenth of the answers", "correlation",
+        "Vectors trained on a tenth of the answers predict the other scores with a correlation of {score:.2f}.",
+        _trained, is_of_answers=True,
     ),
     PartnerAttack(
         "model extraction", Role.PARTNER, "the other's item vectors from decrypted scores", "share",
