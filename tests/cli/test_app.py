@@ -288,7 +288,7 @@ def test_the_installed_command_ends_in_one_line() -> None:
     assert done.stderr == "hushrec: nosuch is neither a file nor a known data set; see `hushrec data list`\n"
 
 
-LONG = ["--data", DATA, "--rounds", "800", "--num-factors", "5", "--threads", "2"]
+LONG = ["--data", DATA, "--rounds", "250", "--num-factors", "5", "--threads", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -300,6 +300,8 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subproc
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Whoever runs the tests in the background has Ctrl-C ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while process.poll() is None and not (out / "fold-1" / "state.npz").exists():
         time.sleep(0.005)
