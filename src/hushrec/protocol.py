@@ -189,7 +189,7 @@ class Sealed:
     """Mail between parties: the driving side can route it, only the addressee's side opens it."""
 
     message: Message
-    addressees: Numbers  # one per sending party
+    addressees: Numbers  # one per slice of the message
 
 
 @dataclass(frozen=True)
@@ -275,8 +275,8 @@ class Cohort(Generic[Private]):
     inboxes: Mapping[type[Message], Fold] = field(default_factory=dict)  # mail of this round, by type
 
 
-Feedback = Literal["explicit", "implicit"]
-Parties = Literal["users", "partners"]
+Feedback = Literal["explicit", "implicit", "signed"]
+Parties = Literal["users", "partners", "owners", "owner"]
 Handler = Callable[[Cohort[Any], Any, Any, Draws], Reply]
 
 
@@ -330,8 +330,13 @@ class System(Generic[Config, Server, Private]):
     more_models: Callable[..., Mapping[str, Scorer]] | None = None  # (state, private, config): measured as well
     facts: Callable[..., Mapping[str, float]] | None = None  # (private, config): told with a run, beside quality
     hands_over_data: bool = False  # whether the driving side gets the parties' data itself
-    feedback: Feedback = "explicit"  # implicit: ratings are left out, what was interacted with is a positive
-    parties: Parties = "users"  # partners: organisations with users and items of their own
+    measured_every: Callable[..., int] = lambda _config: 1  # (config): after how many rounds quality is measured
+    loss: Callable[..., float] | None = None  # (state, rows of owners): measured on training and test rows
+    # implicit: ratings are left out, what was interacted with is a positive; signed: ratings say good or bad
+    feedback: Feedback = "explicit"
+    # partners: organisations with users and items of their own; owners: organisations that hold items, and the
+    # users' side as the last party; owner: the same with one organisation that holds all items
+    parties: Parties = "users"
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # named sets of settings
 
     def configure(self, values: Mapping[str, object]) -> Config:

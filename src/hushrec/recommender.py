@@ -160,7 +160,7 @@ class Recommender:
         """MAE, RMSE and ranking metrics on ratings that were not trained on."""
         ranker = self.ranker()
         measured = data_for(self.system, test.renumbered_as(ranker.train))
-        return evaluate(ranker.scorer, ranker.train, measured, tuple(at))
+        return evaluate(ranker.scorer, ranker.train, measured, tuple(at), feedback=self.system.feedback)
 
     def save(self, path: str | Path) -> None:
         """Keep the fitted model as a run's folder, for `hushrec.load_run` and the command line."""

@@ -45,6 +45,22 @@ def test_select_keeps_vocabularies_and_digest(make, rows: np.ndarray) -> None:
     assert (part.num_users, part.num_items, part.sha256) == (3, 8, data.sha256)
 
 
+def test_signed_from_the_middle_of_the_range_up(make) -> None:
+    data = make([0, 0, 1, 1], [0, 1, 0, 1], [1, 3, 2.5, 5], rating_range=(1, 5))
+    signed = data.as_signed()
+    assert signed.ratings.tolist() == [0, 1, 0, 1]
+    assert signed.ratings.dtype == np.float32
+    assert (signed.rating_range, signed.sha256) == ((0.0, 1.0), data.sha256)
+    assert signed.as_signed().ratings.tolist() == [0, 1, 0, 1]
+    assert signed.as_signed().rating_range == (0.0, 1.0)
+
+
+def test_signed_without_ratings_is_all_positive(make) -> None:
+    signed = make([0, 1], [0, 1]).as_signed()
+    assert (signed.ratings.tolist(), signed.rating_range) == ([1, 1], (0.0, 1.0))
+    assert signed.as_signed().ratings.tolist() == [1, 1]
+
+
 def test_numbers_of_original_ids(make) -> None:
     data = make([0, 1], [0, 3])
     assert data.user_number(11) == data.user_number("11") == 1

@@ -2,13 +2,14 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import pytest
 
 from hushrec.data import load
 from hushrec.data.catalogue import find_entry, locate
 from hushrec.data.interactions import Interactions
-from hushrec.data.recipes import gowalla_10core, gowalla_20, steam_200k
+from hushrec.data.recipes import gowalla_10core, gowalla_20, steam_200k, steam_200k_hours
 from hushrec.errors import HushrecError
 
 
@@ -111,6 +112,34 @@ def test_real_steam_from_the_form_of_kaggle(source: Path, folder: Path) -> None:
     write_steam(folder / "steam-200k.csv", rows)
     data = load("steam-200k")
     assert (data.num_users, data.num_items, len(data)) == (3_753, 5_134, 114_713)
+
+
+def test_steam_hours_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "steam-200k-full.parquet"
+    hours = pa.array([9.0, 1.0, 0.9, None, 0.0], pa.float32())
+    pa_parquet.write_table(pa.table({"user": [7, 7, 7, 3, 3], "item": [1, 2, 4, 2, 1], "hours": hours}), path)
+    items = pa.table({"item": [1, 2, 4], "title": ["Zoo", "Ape", "Cat"]})
+    pa_parquet.write_table(items, tmp_path / "steam-200k-full-items.parquet")
+    data = steam_200k_hours(path)
+    assert data.titles is not None
+    assert data.titles.tolist() == ["Zoo", "Ape", "Cat"]
+    assert data.rating_range == (0.0, 1.0)
+    rows = data.by_user()
+    assert rows.ratings is not None
+    assert (rows.items.tolist(), rows.ratings.tolist()) == ([0, 1, 0, 1, 2], [0, 0, 1, 1, 0])
+
+
+def test_real_steam_hours_come_in_no_order_of_hours(source: Path, folder: Path) -> None:
+    """In the source a user's most played games come first, so that no positive ever follows a negative."""
+    for name in ("steam-200k-full.parquet", "steam-200k-full-items.parquet"):
+        (folder / name).symlink_to(source / name)
+    data = load("steam-200k-hours")
+    assert (data.num_users, data.num_items, len(data)) == (12_393, 5_155, 128_804)
+    assert data.ratings is not None
+    assert int(data.ratings.sum()) == 53_694
+    rows = np.argsort(data.users, kind="stable")
+    is_same, rises = np.diff(data.users[rows]) == 0, np.diff(data.ratings[rows]) > 0
+    assert int((is_same & rises).sum()) > 10_000
 
 
 # --- Gowalla -----------------------------------------------------------------------------------------------

@@ -32,6 +32,39 @@ def test_titles_come_from_the_file_beside(
     assert read(tmp_path / ratings_name).titles.tolist() == expected
 
 
+COMEDY_AND_WAR = "|0" * 5 + "|1" + "|0" * 11 + "|1" + "|0"
+
+
+@pytest.mark.parametrize(
+    ("ratings_name", "name", "content", "expected"),
+    [
+        ("shop.csv", "shop-items.csv", 'item,name,Genre\n30,x,"Drama, Slice of Life"\n7,y,\n',
+         ["", "Drama|Slice of Life"]),
+        ("shop.csv", "shop-items.csv", "item,genres\n7,War|Sci-Fi\n30,(no genres listed)\n", ["War|Sci-Fi", ""]),
+        ("a.inter", "a.item", "item_id:token\tmovie_title:token_seq\tclass:token_seq\n7\tHeat\tAction Film-Noir\n",
+         ["Action|Film-Noir", ""]),
+        ("ratings.dat", "movies.dat", "7::Léon::Crime|Children's\n30::Ed Wood::Drama\n",
+         ["Crime|Children's", "Drama"]),
+        ("u.data", "u.item",
+         f"7|Léon|01-Jan-1994||http://x{COMEDY_AND_WAR}\n30|?||||1{'|0' * 18}\n", ["Comedy|War", ""]),
+    ],
+)  # fmt: skip
+def test_genres_come_from_the_file_beside(
+    tmp_path: Path, ratings_name: str, name: str, content: str, expected: list[str]
+) -> None:
+    (tmp_path / ratings_name).write_text(RATINGS)
+    encoding = "latin-1" if name in ("u.item", "movies.dat") else "utf-8"
+    (tmp_path / name).write_bytes(content.encode(encoding))
+    assert read(tmp_path / ratings_name).genres.tolist() == expected
+
+
+def test_no_genres(tmp_path: Path) -> None:
+    (tmp_path / "shop.csv").write_text(RATINGS)
+    assert read(tmp_path / "shop.csv").genres is None
+    (tmp_path / "shop-items.csv").write_text("item,title\n7,red\n")
+    assert read(tmp_path / "shop.csv").genres is None
+
+
 def test_titles_from_parquet(tmp_path: Path) -> None:
     (tmp_path / "shop.csv").write_text(RATINGS)
     pa_parquet.write_table(pa.table({"item": [30, 7], "title": ["Lamp", None]}), tmp_path / "shop-items.parquet")

@@ -5,7 +5,7 @@ import stat
 import warnings
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import hushrec
+from hushrec.data import owned
 from hushrec.errors import HushrecError
 from hushrec.runtime.checkpoint import (
     Progress,
@@ -348,6 +349,35 @@ def test_train_round_trips_with_ids_and_titles(tmp_path: Path, path: Path) -> No
         [1, 2.5, 5],
     )
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("has_users", [True, False])
+def test_train_with_owners_gives_the_same_stream(path: Path, has_users: bool) -> None:
+    """Times are missing, equal and out of the order of the rows."""
+    rng = np.random.default_rng(5)
+    data = hushrec.load("synthetic:users=30,items=40,ratings=400")
+    data = replace(
+        data, timestamps=rng.integers(-1, 20, len(data)), order=np.arange(len(data), 0, -1, dtype=np.int32)
+    )
+    data = owned(data, "5", 1).select(rng.permutation(len(data))[:300])
+    assert data.owners is not None
+    data = replace(data, owners=replace(data.owners, has_users=has_users))
+    save_train(path, data)
+    found = load_train(path, data.name, data.sha256, True)
+    one, other = data.by_owner(), found.by_owner()
+    assert len(one.users) == (300 if has_users else 0)
+    for entry in fields(one):
+        np.testing.assert_array_equal(getattr(one, entry.name), getattr(other, entry.name))
+    assert found.owners is not None
+    np.testing.assert_array_equal(found.owners.starts, data.owners.starts)
+    np.testing.assert_array_equal(found.owners.owners, data.owners.owners)
+    save_train(path, found)
+    np.testing.assert_array_equal(load_train(path, "", "", True).by_owner().items, one.items)
+
+
+def test_train_without_owners_keeps_nothing_of_them(path: Path) -> None:
+    save_train(path, hushrec.load("synthetic:users=8,items=9,ratings=30"))
+    assert set(read_arrays(path)) == {"starts", "items", "user_ids", "item_ids", "ratings", "rating_range"}
 
 
 def test_train_without_ratings_and_titles_round_trips(path: Path) -> None:

@@ -124,7 +124,7 @@ def _supervised(
     run = place_order(folder, order, catalogue, resume)
     driver = engine_named(engine)
     label = f"{order.system} on {len(nodes)} nodes"
-    with watching(label, order.config["num_rounds"], 1) as watch:
+    with watching(label, system_named(order.system).configure(order.config).num_rounds, 1) as watch:
 
         def on_report(report: Report) -> None:
             watch(FoldProgress(1, 1, report.round_number, report.num_rounds, {}, report.sent_bytes))

@@ -37,7 +37,8 @@ def common(
     split: Annotated[
         SplitKind | None,
         typer.Option(
-            help="How test ratings are chosen; default: folds, random if implicit, partners for fedcore."
+            help="How test ratings are chosen; default: folds, random if implicit, latest for drift, "
+            "partners for fedcore."
         ),
     ] = None,
     test_share: Annotated[float, typer.Option(help="For the splits random and latest.")] = 0.2,
@@ -47,8 +48,11 @@ def common(
     measure: Annotated[
         Literal["test", "validation"], typer.Option(help="What is measured with the splits partners and pooled.")
     ] = "test",
+    owners: Annotated[
+        str, typer.Option(help="For drift: genre, a number, or a file of items and owners; default: genre or 5.")
+    ] = "",
     at: Annotated[
-        str | None, typer.Option(help="Lengths of ranked lists; default: 10, or 20 if implicit.")
+        str | None, typer.Option(help="Lengths of ranked lists; default: 10, 20 if implicit, 1,5,10,20 for drift.")
     ] = None,
     relevant_from: Annotated[
         float | None, typer.Option(help="Ratings that count as relevant; default: the upper quarter.")
@@ -70,7 +74,9 @@ def common(
     def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
         config = system.configure(values)
         deal = Deal(partners, common_users, common_items, measure)
-        settings = settings_for(system, seed, folds, split, test_share, parse_lengths(at), relevant_from, deal)
+        settings = settings_for(
+            system, seed, folds, split, test_share, parse_lengths(at), relevant_from, deal, owners
+        )
         interactions = load(
             data,
             columns=parse_columns(columns),
@@ -188,7 +194,13 @@ def flags(name: str) -> tuple[str, ...]:
     return (flag, flag.replace("--num-", "--")) if name == "num_rounds" else (flag,)
 
 
+def length_of(system: System[Any, Any, Any], num_rounds: int = 20) -> str:
+    """How an example says that a run is short."""
+    names = [entry.name for entry in fields(system.config)]
+    return f"--rounds {num_rounds}" if "num_rounds" in names else "--epochs 2"
+
+
 for _system in SYSTEMS.values():
-    app.command(_system.name, epilog=f"Example: hushrec run {_system.name} --data ml-100k --rounds 20")(
+    app.command(_system.name, epilog=f"Example: hushrec run {_system.name} --data ml-100k {length_of(_system)}")(
         command_for(_system, common)
     )

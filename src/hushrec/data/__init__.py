@@ -1,10 +1,12 @@
 """Data: interactions, the catalogue of data sets, readers, splits and a synthetic generator."""
 
 from hushrec.data.catalogue import CATALOGUE, load
-from hushrec.data.interactions import Interactions, PartnerRows, Partners, UserRows
+from hushrec.data.interactions import Interactions, OwnerRows, Owners, PartnerRows, Partners, UserRows
+from hushrec.data.owners import OwnersSummary, owned, owners_summary
 from hushrec.data.partners import Deal, alone, copies, join
 from hushrec.data.readers import Columns, read
 from hushrec.data.splits import Split, k_folds, latest_share, leave_one_out, random_share
+from hushrec.data.stream import stream_order
 from hushrec.data.synthetic import synthetic
 
 __all__ = [
@@ -12,6 +14,9 @@ __all__ = [
     "Columns",
     "Deal",
     "Interactions",
+    "OwnerRows",
+    "Owners",
+    "OwnersSummary",
     "PartnerRows",
     "Partners",
     "Split",
@@ -23,7 +28,10 @@ __all__ = [
     "latest_share",
     "leave_one_out",
     "load",
+    "owned",
+    "owners_summary",
     "random_share",
     "read",
+    "stream_order",
     "synthetic",
 ]

@@ -15,7 +15,7 @@ from hushrec.data.fetching import Fetch, fetch_archive, fetch_into, file_digest
 from hushrec.data.interactions import Duplicates, Interactions, checked, data_digest
 from hushrec.data.readers import Columns, checked_file, read, read_draft
 from hushrec.data.synthetic import synthetic
-from hushrec.data.titles import titles_beside
+from hushrec.data.titles import texts_beside
 from hushrec.errors import HushrecError
 
 CATALOGUE = MappingProxyType({entry.name: entry for entry in ENTRIES})
@@ -165,8 +165,8 @@ def _whole_catalogue(entry: Entry, path: Path, draft: Interactions) -> Interacti
     if not np.isin(draft.item_ids, item_ids).all():
         return draft  # the digest will tell
     numbers = np.searchsorted(item_ids, draft.item_ids.astype(np.int64)).astype(np.int32)
-    titles = titles_beside(path, item_ids)
-    return replace(draft, items=numbers[draft.items], item_ids=item_ids, titles=titles)
+    titles, genres = texts_beside(path, item_ids)
+    return replace(draft, items=numbers[draft.items], item_ids=item_ids, titles=titles, genres=genres)
 
 
 def _check_file(entry: Entry, path: Path, expected: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 from hushrec.data.fetching import Download
 from hushrec.data.interactions import Interactions
 from hushrec.data.readers import Columns
-from hushrec.data.recipes import gowalla_10core, gowalla_20, steam_200k
+from hushrec.data.recipes import gowalla_10core, gowalla_20, steam_200k, steam_200k_hours
 
 
 @dataclass(frozen=True)
@@ -290,6 +290,27 @@ ENTRIES = (
                 _STEAM_FULL_SHA256,
                 "steam-200k-full-items.parquet",
                 _STEAM_FULL_ITEMS_SHA256,
+            ),
+        ),
+    ),
+    Entry(
+        name="steam-200k-hours",
+        title="Steam purchases, all; 1 if played for an hour or more, else 0",
+        licence=_STEAM,
+        kind="explicit",
+        rating_range=(0.0, 1.0),
+        num_users=12_393,
+        num_items=5_155,
+        num_interactions=128_804,
+        data_sha256="f7e59d0323ce780d577c7baf8d3b7e15a27e28ec9aa66abed5584ddab99b4309",
+        forms=(
+            Form(
+                "steam-200k-full.parquet",
+                _STEAM_FULL_SHA256,
+                "steam-200k-full-items.parquet",
+                _STEAM_FULL_ITEMS_SHA256,
+                recipe=steam_200k_hours,
+                beside=("steam-200k-full-items.parquet",),
             ),
         ),
     ),

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushrec.data.row_order import canonical_order, count_starts, is_canonical
+from hushrec.data.stream import stream_order
 from hushrec.errors import HushrecError
 
 Duplicates = Literal["error", "last", "mean"]
@@ -61,14 +62,38 @@ class PartnerRows:
 
 
 @dataclass(frozen=True, eq=False)
+class Owners:
+    """Organisations and the items that they hold; an item may have several owners, or none."""
+
+    names: tuple[str, ...]
+    starts: npt.NDArray[np.int64]  # the owners of item i are owners[starts[i]:starts[i + 1]], ascending
+    owners: npt.NDArray[np.int32]
+    has_users: bool = True  # whether the users' side is here, too; not on the node of an owner
+
+
+@dataclass(frozen=True, eq=False)
+class OwnerRows:
+    """What the parties hold: owner k `held[held_starts[k]:held_starts[k + 1]]`, the users' side the stream."""
+
+    names: tuple[str, ...]
+    held_starts: npt.NDArray[np.int64]
+    held: npt.NDArray[np.int32]  # ascending within an owner
+    has_users: bool
+    users: npt.NDArray[np.int32]  # the events in the order of time; none without the users' side
+    items: npt.NDArray[np.int32]
+    is_positive: npt.NDArray[np.bool_]
+    num_users: int
+
+
+@dataclass(frozen=True, eq=False)
 class Interactions:
     """Who rated what: parallel columns, users and items numbered from 0, with their original ids kept.
 
     `ratings` is None for implicit feedback. `timestamps` are Unix seconds, -1 where unknown. `order` is
     the place in the user's history, where the source knows it better than the timestamps. `user_ids` and
     `item_ids` rise strictly (numbers by value, strings by code point) and may hold ids without a row.
-    `titles` is "" where unknown. `sha256` is the `data_digest` of the whole data set that the rows come
-    from, also after `select`.
+    `titles` and `genres` (as in "Comedy|Drama") are "" where unknown. `sha256` is the `data_digest` of the
+    whole data set that the rows come from, also after `select`.
     """
 
     users: npt.NDArray[np.int32]
@@ -84,6 +109,8 @@ class Interactions:
     sha256: str
     is_synthetic: bool
     partners: Partners | None = None  # of organisations that hold the rows; None: every user holds its own
+    owners: Owners | None = None  # of organisations that hold the items
+    genres: npt.NDArray[np.str_] | None = None
 
     def __len__(self) -> int:
         return int(self.users.size)
@@ -112,6 +139,15 @@ class Interactions:
     def as_implicit(self) -> "Interactions":
         """The same interactions without ratings: each is a positive."""
         return replace(self, ratings=None, rating_range=None)
+
+    def as_signed(self) -> "Interactions":
+        """The same interactions rated 1 from the middle of the range up, else 0; without ratings each is 1."""
+        return replace(self, ratings=self._is_positive().astype(np.float32), rating_range=(0.0, 1.0))
+
+    def _is_positive(self) -> npt.NDArray[np.bool_]:
+        if self.ratings is None or self.rating_range is None:
+            return np.ones(len(self), np.bool_)
+        return self.ratings >= sum(self.rating_range) / 2
 
     def canonical_order(self) -> npt.NDArray[np.signedinteger] | None:
         """Row numbers sorted by user, then item; None where the rows are in that order already."""
@@ -148,6 +184,21 @@ class Interactions:
             _without_name(self.item_ids, partners.item_starts, "item"),
         )
 
+    def by_owner(self) -> OwnerRows:
+        """The items of each owner, and the events of all users in the order of time."""
+        if self.owners is None:
+            raise HushrecError(f"nobody owns the items of {self.name}; say who with --owners")
+        if self.ratings is None and self.owners.has_users:
+            raise HushrecError(f"{self.name} has no ratings to tell good from bad; take its as_signed()")
+        owners = self.owners
+        owned = np.repeat(np.arange(self.num_items, dtype=np.int32), np.diff(owners.starts))
+        held = owned[np.argsort(owners.owners, kind="stable")]
+        rows = stream_order(self) if owners.has_users else np.empty(0, np.int64)
+        return OwnerRows(
+            owners.names, count_starts(owners.owners, len(owners.names)), held, owners.has_users,
+            self.users[rows], self.items[rows], self._is_positive()[rows], self.num_users,
+        )  # fmt: skip
+
     def user_number(self, original_id: str | int) -> int:
         """The number of the user with this id of the source."""
         return _number_of(self.user_ids, original_id, "user", self.name)
@@ -165,7 +216,7 @@ class Interactions:
         return _numbers_of(self.item_ids, original_ids, "item", self.name)
 
     def renumbered_as(self, other: "Interactions") -> "Interactions":
-        """The same rows with the numbers that another set gives to the same ids."""
+        """The same rows with the numbers that another set gives to the same ids; what it says of items holds."""
         if np.array_equal(self.user_ids, other.user_ids) and np.array_equal(self.item_ids, other.item_ids):
             return self
         return replace(
@@ -175,6 +226,8 @@ class Interactions:
             user_ids=other.user_ids,
             item_ids=other.item_ids,
             titles=other.titles,
+            owners=other.owners,
+            genres=other.genres,
         )
 
 
@@ -282,8 +335,9 @@ def _check_columns(draft: Interactions) -> None:
             raise HushrecError(f"{name} has {column.size} rows, users has {len(draft)}; give one per row")
     if draft.items.shape != draft.users.shape:
         raise HushrecError(f"items has {draft.items.size} rows, users has {len(draft)}; give one per row")
-    if draft.titles is not None and draft.titles.size != draft.num_items:
-        raise HushrecError(f"{draft.titles.size} titles for {draft.num_items} items; give one per item")
+    for name, texts in (("titles", draft.titles), ("genres", draft.genres)):
+        if texts is not None and texts.size != draft.num_items:
+            raise HushrecError(f"{texts.size} {name} for {draft.num_items} items; give one per item")
     for name, ids in (("user_ids", draft.user_ids), ("item_ids", draft.item_ids)):
         if not np.all(np.greater(ids[1:], ids[:-1])):
             raise HushrecError(f"{name} must be sorted and distinct")

@@ -115,7 +115,15 @@ def _apart(data: Interactions, deal: Deal, dealt: _Dealt, copy: int) -> Split:
         for numbers, held in zip(numbers_of_items, items, strict=True):
             titles[numbers] = data.titles[held]
     whole = replace(
-        data, user_ids=user_ids, item_ids=item_ids, titles=titles, partners=partners, timestamps=None, order=None
+        data,
+        user_ids=user_ids,
+        item_ids=item_ids,
+        titles=titles,
+        partners=partners,
+        timestamps=None,
+        order=None,
+        genres=None,
+        owners=None,
     )
 
     def rows_of(is_used: NDArray[np.bool_]) -> tuple[Interactions, list[NDArray[np.int64]]]:
@@ -190,7 +198,7 @@ def alone(data: Interactions) -> Interactions:
     partners = Partners(("all",), _starts([data.num_users]), _starts([data.num_items]))
     return replace(
         data, users=of_users[data.users], items=of_items[data.items], user_ids=user_ids, item_ids=item_ids,
-        titles=titles, partners=partners,
+        titles=titles, partners=partners, genres=None, owners=None,
     )  # fmt: skip
 
 
@@ -214,7 +222,7 @@ def join(own: Mapping[str, Interactions]) -> Interactions:
         users=np.concatenate([numbers[part.users] for numbers, part in zip(of_users, parts, strict=True)]),
         items=np.concatenate([numbers[part.items] for numbers, part in zip(of_items, parts, strict=True)]),
         ratings=np.concatenate([_ratings(part) for part in parts]),
-        timestamps=None, order=None, user_ids=user_ids, item_ids=item_ids, titles=None, name="+".join(names),
+        timestamps=None, order=None, user_ids=user_ids, item_ids=item_ids, titles=None, genres=None, owners=None, name="+".join(names),
         is_synthetic=any(part.is_synthetic for part in parts), partners=partners,
     )  # fmt: skip
     return replace(joined, sha256=data_digest(joined))

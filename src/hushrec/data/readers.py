@@ -13,7 +13,7 @@ import pyarrow.parquet as pa_parquet
 from hushrec.data.arrow_columns import ids_of, order_of, ratings_of, timestamps_of
 from hushrec.data.interactions import Duplicates, Interactions, RowError, checked, without_duplicates
 from hushrec.data.text_tables import EXPECTED, line_of_row, read_text, sniff
-from hushrec.data.titles import titles_beside
+from hushrec.data.titles import texts_beside
 from hushrec.errors import HushrecError
 
 
@@ -54,7 +54,7 @@ def read(
     """Read a file of interactions. The first bad row is an error; no row is dropped in silence.
 
     A file without a rating column, or any file with `implicit`, gives implicit feedback. Numeric ids
-    are numbered by value, others by code point. Titles come from a file beside it (see `titles_beside`).
+    are numbered by value, others by code point. Titles come from a file beside it (see `texts_beside`).
     """
     return checked_file(
         Path(path),
@@ -103,6 +103,7 @@ def _draft(path: Path, table: pa.Table, rating_range: tuple[float, float] | None
     else:  # told not to read it: all rows are one user's
         users, user_ids = np.zeros(table.num_rows, np.int32), np.zeros(1, np.int64)
     items, item_ids = ids_of(table["item"], "item")
+    titles, genres = texts_beside(path, item_ids)
     return Interactions(
         users=users,
         items=items,
@@ -111,11 +112,12 @@ def _draft(path: Path, table: pa.Table, rating_range: tuple[float, float] | None
         order=order_of(table["order"]) if "order" in present else None,
         user_ids=user_ids,
         item_ids=item_ids,
-        titles=titles_beside(path, item_ids),
+        titles=titles,
         rating_range=rating_range,
         name=path.name,
         sha256="",
         is_synthetic=False,
+        genres=genres,
     )
 
 

@@ -4,6 +4,7 @@ A recipe reads raw files and gives a draft with the whole vocabulary; the catalo
 that of the prepared file, as ids are the same: those of the source, or places in its order.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,15 @@ import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
 from hushrec.data.interactions import Ids, Interactions
+from hushrec.data.titles import texts_beside
+from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 
 Column = NDArray[np.int64]
 
 _LEAST_GAMES = 5
 _LEAST_CHECK_INS, _MOST_CHECK_INS = 20, 500
+_LEAST_HOURS = 1.0
 _STEAM_COLUMNS = ("user", "title", "behaviour", "hours", "zero")
 
 
@@ -76,6 +80,23 @@ def _purchases_of_parquet(path: Path) -> tuple[Column, pa.DictionaryArray]:
         raise HushrecError(f"{places.null_count} purchases are of games without a title")
     titles = items["title"].cast(pa.string()).take(places).combine_chunks()
     return table["user"].to_numpy().astype(np.int64), titles.dictionary_encode()
+
+
+def steam_200k_hours(path: Path) -> Interactions:
+    """All purchases of `steam-200k-full.parquet`: 1 if played for an hour or more, else 0.
+
+    The source knows no times and lists the games of a user from the most played down. That order would tell what
+    is to be learned, and no positive would follow a negative; so the rows are shuffled, always in the same way.
+    """
+    table = pa_parquet.read_table(path, columns=["user", "item", "hours"])
+    rows = Draws(0).generator("steam-200k-hours").permutation(table.num_rows)
+    hours = table["hours"].fill_null(0.0).to_numpy()[rows]
+    draft = _renumbered(
+        table["user"].to_numpy().astype(np.int64)[rows], table["item"].to_numpy().astype(np.int64)[rows]
+    )
+    titles, _ = texts_beside(path, draft.item_ids)
+    ratings = (hours >= _LEAST_HOURS).astype(np.float32)
+    return replace(draft, ratings=ratings, rating_range=(0.0, 1.0), titles=titles)
 
 
 def gowalla_20(path: Path) -> Interactions:

@@ -45,7 +45,7 @@ def measure(
     train, test = data_for(system, train), data_for(system, test)
     # Where the server has a model of its own, the clients' is another one.
     prefix = "client " if system.server_ranks else ""
-    found = evaluate(scorer, train, test, order.at, order.relevant_from)
+    found = evaluate(scorer, train, test, order.at, order.relevant_from, system.feedback)
     metrics = {prefix + name: value for name, value in found.items()}
     for group, is_in in _groups(train, test).items():
         metrics |= {

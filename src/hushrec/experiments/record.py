@@ -43,7 +43,7 @@ class FoldResult:
     num_test: int
     num_cold: int  # test ratings whose user or item has no training rating
     messages: list[MessageCount]
-    curve: dict[str, list[float]]  # of the test metrics, a value per round
+    curve: dict[str, list[float]]  # of the test metrics, a value each time they are measured
     facts: dict[str, float] = field(default_factory=dict)  # what else the system tells of the fold
 
 
@@ -64,6 +64,7 @@ class Provenance:
     started: str  # ISO time
     deal: Deal | None = None  # to partners, with the splits partners and pooled
     num_partners: int = 0  # 0: every user is a party
+    num_owners: int = 0  # of items, where they are the parties
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,12 @@ class Run:
     @property
     def party_name(self) -> str:
         """What the parties of the run are called."""
-        return "partner" if self.provenance.num_partners else "client"
+        return "partner" if self.provenance.num_partners else "owner" if self.provenance.num_owners else "client"
 
     @property
     def num_parties(self) -> int:
         """How many there are."""
-        return self.provenance.num_partners or self.provenance.num_users
+        return self.provenance.num_partners or self.provenance.num_owners or self.provenance.num_users
 
     @property
     def is_done(self) -> bool:

@@ -24,6 +24,7 @@ from hushrec.data import (
     k_folds,
     latest_share,
     leave_one_out,
+    owned,
     random_share,
 )
 from hushrec.draws import Draws
@@ -39,7 +40,7 @@ from hushrec.experiments.record import (
     read_run,
     write_run,
 )
-from hushrec.protocol import Recorded, Role, Scorer, System, Transcript
+from hushrec.protocol import Feedback, Recorded, Role, Scorer, System, Transcript
 from hushrec.runtime.checkpoint import (
     Progress,
     digest,
@@ -74,6 +75,7 @@ class RunSettings:
     at: tuple[int, ...] = (10,)
     relevant_from: float | None = None
     deal: Deal = field(default_factory=Deal)  # for the splits partners and pooled
+    owners: str = ""  # who holds the items, see `owned`; empty: as the data say
 
     def __post_init__(self) -> None:
         most = NUM_FOLDS if self.split in ("folds", *_DEALT) else 1
@@ -92,18 +94,22 @@ def settings_for(
     at: tuple[int, ...] | None = None,
     relevant_from: float | None = None,
     deal: Deal | None = None,
+    owners: str = "",
 ) -> RunSettings:
     """What to run, with the split and the length of lists that papers on this kind of feedback use."""
-    is_explicit = system.feedback == "explicit"
-    usual: SplitKind = "partners" if system.parties == "partners" else "folds" if is_explicit else "random"
+    usual: dict[Feedback, SplitKind] = {"explicit": "folds", "implicit": "random", "signed": "latest"}
+    lengths = {"explicit": (10,), "implicit": (20,), "signed": (1, 5, 10, 20)}
+    if owners and system.parties != "owners":
+        raise HushrecError(f"--owners {owners}: {system.name} knows no owners of items; leave it out")
     return RunSettings(
         seed,
         num_folds,
-        split or usual,
+        split or ("partners" if system.parties == "partners" else usual[system.feedback]),
         test_share,
-        at or ((10,) if is_explicit else (20,)),
+        at or lengths[system.feedback],
         relevant_from,
         deal or Deal(),
+        owners,
     )
 
 
@@ -159,7 +165,7 @@ def run(
     Attacks see what the server saw in each round: all scores are in the curve, the last is among the metrics. So
     is what a probe measures.
     """
-    data = data_for(system, data)
+    data = data_for(system, owned(data, settings.owners, settings.seed) if settings.owners else data)
     if data.ratings is None and settings.relevant_from is not None:
         raise HushrecError(f"{system.name} takes no ratings: all items are relevant; leave --relevant-from out")
     planned = planned_run(system, config, data, settings)
@@ -181,6 +187,8 @@ def planned_run(system: System[Any, Any, Any], config: Any, data: Interactions, 
     made = _provenance(data, settings)
     if system.parties == "partners":
         made = replace(made, num_partners=settings.deal.num_partners if settings.split == "partners" else 1)
+    if system.feedback == "signed" and data.owners is not None:
+        made = replace(made, num_owners=len(data.owners.names))
     return Run(
         system.name, data.name, settings.seed, to_dict(config), made,
         settings.num_folds, settings.at, settings.relevant_from,
@@ -201,19 +209,21 @@ def _run_fold(
         _check_same_train(folder, split.train)
     elif folder:
         save_train(folder / "train.npz", split.train)
-    num_rounds = job.config.num_rounds
+    num_rounds, measured_every = job.config.num_rounds, job.system.measured_every(job.config)
     probed: dict[str, float] = {}
+    metrics: dict[str, float] = {}
 
     def on_round(progress: Progress) -> None:
         if probe is not None:
             probed.update(probe(job, progress))
-        try:
-            metrics = _round_metrics(job, progress, split.test, plan.at)
-            metrics |= _attacked(attacks, progress.transcript, split.train)
-        except HushrecError as error:
-            raise diverged(job.config, progress.round_number, str(error)) from None
-        row = np.array([list(metrics.values())])
-        progress.curve = row if progress.curve is None else np.concatenate([progress.curve, row])
+        if progress.round_number % measured_every == 0:
+            try:
+                metrics.update(_round_metrics(job, progress, split.test, plan.at))
+                metrics.update(_attacked(attacks, progress.transcript, split.train))
+            except HushrecError as error:
+                raise diverged(job.config, progress.round_number, str(error)) from None
+            row = np.array([list(metrics.values())])
+            progress.curve = row if progress.curve is None else np.concatenate([progress.curve, row])
         if watch:
             sent = sum(progress.transcript.sent_bytes().values())
             watch(FoldProgress(split.fold, plan.num_folds, progress.round_number, num_rounds, metrics, sent))
@@ -258,12 +268,18 @@ def _round_metrics(job: Job, progress: Progress, test: Interactions, at: tuple[i
     scorer = job.scorer(progress)
     if job.system.feedback == "explicit":
         return _rating_metrics(scorer, test)
-    metrics = ranking_metrics(scorer.score, job.train.by_user(), test.by_user(), (max(at),))
+    limit = relevance_limit(test, None)
+    metrics = ranking_metrics(scorer.score, job.train.by_user(), test.by_user(), (max(at),), limit)
+    if job.system.loss is not None:
+        for name, rows in (("train loss", job.train), ("test loss", test)):
+            metrics[name] = job.system.loss(progress.state, data_for(job.system, rows).by_owner())
     return {name: metrics[name] for name in curve_names(job.system, at)}
 
 
-def curve_names(system: System[Any, Any, Any], at: tuple[int, ...]) -> tuple[str, str]:
+def curve_names(system: System[Any, Any, Any], at: tuple[int, ...]) -> tuple[str, ...]:
     """The metrics of a learning curve."""
+    if system.feedback == "signed":
+        return (f"MAP@{max(at)}", f"NDCG@{max(at)}", "train loss", "test loss")
     return ("MAE", "RMSE") if system.feedback == "explicit" else (f"Recall@{max(at)}", f"NDCG@{max(at)}")
 
 
@@ -273,9 +289,11 @@ def evaluate(
     test: Interactions,
     at: tuple[int, ...],
     relevant_from: float | None = None,
+    feedback: Feedback = "explicit",
 ) -> dict[str, float]:
-    """Rating metrics, if there are ratings, and ranking metrics, if some of them are relevant."""
-    metrics = {} if test.ratings is None else _rating_metrics(scorer, test)
+    """Rating metrics, if ratings were learned, and ranking metrics, if some of them are relevant."""
+    has_ratings = test.ratings is not None and feedback == "explicit"
+    metrics = _rating_metrics(scorer, test) if has_ratings else {}
     rows, limit = test.by_user(), relevance_limit(test, relevant_from)
     if len(evaluated_users(rows, limit)):
         metrics |= ranking_metrics(scorer.score, train.by_user(), rows, at, limit)
@@ -293,10 +311,10 @@ def relevance_limit(test: Interactions, relevant_from: float | None) -> float | 
 def _final_metrics(job: Job, progress: Progress, test: Interactions, plan: Run) -> dict[str, float]:
     """Metrics of the model, and of what else there is, by its name."""
     system, train = job.system, job.train
-    metrics = evaluate(job.scorer(progress), train, test, plan.at, plan.relevant_from)
+    metrics = evaluate(job.scorer(progress), train, test, plan.at, plan.relevant_from, system.feedback)
     more = {} if system.more_models is None else system.more_models(progress.state, progress.private, job.config)
     for name, scorer in more.items():
-        found = evaluate(scorer, train, test, plan.at, plan.relevant_from)
+        found = evaluate(scorer, train, test, plan.at, plan.relevant_from, system.feedback)
         metrics |= {f"{name} {metric}": value for metric, value in found.items()}
     return metrics
 

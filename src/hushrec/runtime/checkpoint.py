@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data import Interactions, Partners, UserRows
+from hushrec.data import Interactions, Owners, Partners, UserRows, stream_order
 from hushrec.errors import HushrecError
 from hushrec.protocol import System, Tally, Transcript
 
@@ -125,7 +125,7 @@ def load_progress(path: Path, system: System[Any, Any, Any], start: Progress) ->
     arrays = read_arrays(path)
     try:
         server = {entry.name: arrays[f"server.{entry.name}"] for entry in fields(start.state)}
-        if any(server[name].shape != getattr(start.state, name).shape for name in system.model_arrays):
+        if not all(_fits(server[name], getattr(start.state, name)) for name in system.model_arrays):
             raise ValueError
         round_number = int(arrays["round_number"])
         if start.private is not None:
@@ -139,6 +139,11 @@ def load_progress(path: Path, system: System[Any, Any, Any], start: Progress) ->
     return Progress(
         state, start.private, start.transcript, round_number, cpu_seconds, wall_seconds, arrays.get("curve")
     )
+
+
+def _fits(kept: NDArray[Any], start: NDArray[Any]) -> bool:
+    """Whether an array can have grown out of another: with rows for those who came since."""
+    return kept.ndim == start.ndim and kept.shape[1:] == start.shape[1:] and len(kept) >= len(start)
 
 
 def restore_private(system: System[Any, Any, Any], private: Any, arrays: Arrays) -> None:
@@ -165,11 +170,26 @@ def save_train(path: Path, train: Interactions) -> None:
         partners = train.partners
         arrays |= {"partner_names": np.array(partners.names, np.str_)}
         arrays |= {"partner_users": partners.user_starts, "partner_items": partners.item_starts}
+    if train.owners is not None:
+        arrays |= _owner_arrays(train, train.owners)
     write_arrays(path, arrays)
 
 
+def _owner_arrays(train: Interactions, owners: Owners) -> Arrays:
+    """Who holds which item, and the place of each row in the stream of all users' events."""
+    rows, place = train.canonical_order(), np.empty(len(train), np.int64)
+    place[stream_order(train)] = np.arange(len(train))
+    return {
+        "owner_names": np.array(owners.names, np.str_),
+        "owner_starts": owners.starts,
+        "item_owners": owners.owners,
+        "owner_has_users": np.array(owners.has_users),
+        "stream_places": place if rows is None else place[rows],
+    }
+
+
 def load_train(path: Path, name: str, data_sha256: str, is_synthetic: bool) -> Interactions:
-    """What `save_train` kept; times are not."""
+    """What `save_train` kept; times are not, but where items have owners, places in the stream stand for them."""
     arrays = read_arrays(path)
     if not {"starts", "items", "user_ids", "item_ids"} <= arrays.keys():
         raise HushrecError(f"{path} is not what a run was trained on; delete its folder and run again")
@@ -181,7 +201,12 @@ def load_train(path: Path, name: str, data_sha256: str, is_synthetic: bool) -> I
     if "partner_names" in arrays:
         names = tuple(str(name) for name in arrays["partner_names"])
         partners = Partners(names, arrays["partner_users"], arrays["partner_items"])
+    owners = None
+    if "owner_names" in arrays:
+        names = tuple(str(name) for name in arrays["owner_names"])
+        has_users = bool(arrays["owner_has_users"])
+        owners = Owners(names, arrays["owner_starts"], arrays["item_owners"], has_users)
     return Interactions(
-        users, rows.items, rows.ratings, None, None, arrays["user_ids"], arrays["item_ids"],
-        arrays.get("titles"), rating_range, name, data_sha256, is_synthetic, partners,
+        users, rows.items, rows.ratings, arrays.get("stream_places"), None, arrays["user_ids"], arrays["item_ids"],
+        arrays.get("titles"), rating_range, name, data_sha256, is_synthetic, partners, owners,
     )  # fmt: skip

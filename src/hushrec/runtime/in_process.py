@@ -193,7 +193,8 @@ class _Service:
         size = frame_bytes(reply.message, len(numbers))
         transcript.record(Recorded(round_number, numbers, reply.message), size)
         for sealed in reply.mail:
-            size = frame_bytes(sealed.message, len(numbers)) + SEAL_BYTES * len(numbers)
+            num_letters = len(sealed.addressees)
+            size = frame_bytes(sealed.message, num_letters) + SEAL_BYTES * num_letters
             transcript.record(Recorded(round_number, numbers, sealed.message, sealed.addressees), size)
             self._inbox_for(type(sealed.message), post, shared_post).add(sealed.addressees, sealed.message)
 

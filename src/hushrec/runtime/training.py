@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hushrec.data import Interactions
+from hushrec.data import Interactions, owned
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import pmf
@@ -18,12 +18,21 @@ from hushrec.runtime.rounds import run_rounds
 
 
 def data_for(system: System[Any, Any, Any], data: Interactions) -> Interactions:
-    """The data as a system takes it: with ratings, or without."""
+    """The data as a system takes it: with ratings, without, or with good and bad only."""
     if system.feedback == "implicit":
         return data.as_implicit()
+    if system.feedback == "signed":
+        return _with_owners(system, data.as_signed())
     if data.ratings is None:
         raise HushrecError(f"{system.name} needs ratings, {data.name} has none; choose data with explicit ratings")
     return data
+
+
+def _with_owners(system: System[Any, Any, Any], data: Interactions) -> Interactions:
+    """Data whose items are owned: by one, or as they are already, or by genre, or by five owners at random."""
+    if system.parties == "owner" and (data.owners is None or len(data.owners.names) > 1):
+        return owned(data, "1", 0)
+    return data if data.owners is not None else owned(data, "5" if data.genres is None else "genre", 0)
 
 
 def enrolled(
@@ -35,13 +44,17 @@ def enrolled(
             f"{system.name} needs data of partners, {data.name} is in one piece: deal it (--split partners, or "
             "hushrec.data.copies), or join several files (hushrec.data.join)"
         )
-    rows = data.by_user() if system.parties == "users" else data.by_partner()
-    return system.enrol(numbers, rows, data.num_items, config, draws)
+    rows_of = {"users": data.by_user, "partners": data.by_partner, "owners": data.by_owner, "owner": data.by_owner}
+    return system.enrol(numbers, rows_of[system.parties](), data.num_items, config, draws)
 
 
 def num_parties(system: System[Any, Any, Any], data: Interactions) -> int:
     """How many parties hold the data."""
-    return data.num_users if data.partners is None or system.parties == "users" else len(data.partners.names)
+    if system.parties == "partners" and data.partners is not None:
+        return len(data.partners.names)
+    if system.parties in ("owners", "owner") and data.owners is not None:
+        return len(data.owners.names) + data.owners.has_users
+    return data.num_users
 
 
 @dataclass(frozen=True)

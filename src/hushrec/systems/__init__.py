@@ -6,6 +6,7 @@ from hushrec.errors import HushrecError
 from hushrec.protocol import System
 from hushrec.systems import (
     average,
+    drift,
     fcf,
     fedcore,
     fedmf,
@@ -18,6 +19,7 @@ from hushrec.systems import (
     ngcf,
     pmf,
     ptf_fedrec,
+    saros,
     sdcf,
     sdcf_denoised,
 )
@@ -40,6 +42,8 @@ SYSTEMS: dict[str, System[Any, Any, Any]] = {
         fedcore.SYSTEM,
         neucf.SYSTEM,
         average.SYSTEM,
+        drift.SYSTEM,
+        saros.SYSTEM,
     )
 }
 

@@ -1,0 +1,135 @@
+"""What the parties of DRIFT tell each other, in the order of sending. Used by `drift.py`."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.protocol import Message, Numbers, Ragged, Role, each, ragged, shared
+
+
+@dataclass(frozen=True)
+class Register(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.ORCHESTRATOR, Role.OWNER
+    users_side: NDArray[np.int32] = shared(np.int32, 0, low=0)  # its number
+
+
+@dataclass(frozen=True)
+class OwnerKey(Message):
+    """Reveals: the owner's key, to the users' side only."""
+
+    sender, receiver = Role.OWNER, Role.USER
+    owner: NDArray[np.int32] = each(np.int32, low=0)
+    key: Ragged = ragged(np.uint8)
+
+
+@dataclass(frozen=True)
+class Holdings(Message):
+    """Reveals: which items the owner holds."""
+
+    sender, receiver = Role.OWNER, Role.ORCHESTRATOR
+    items: Ragged = ragged(np.int32, low=0)
+
+
+@dataclass(frozen=True)
+class Begin(Message):
+    """Reveals: who holds which items, to the users' side."""
+
+    sender, receiver = Role.ORCHESTRATOR, Role.USER
+    starts: NDArray[np.int64] = shared(np.int64, low=0)
+    owners: Numbers = shared(np.int32, low=0)
+
+
+@dataclass(frozen=True)
+class Began(Message):
+    """Reveals: how many windows of events there are, and how many users."""
+
+    sender, receiver = Role.USER, Role.ORCHESTRATOR
+    num_windows: NDArray[np.int64] = each(np.int64, low=0)
+    num_users: NDArray[np.int64] = each(np.int64, low=0)
+
+
+@dataclass(frozen=True)
+class NextWindow(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.ORCHESTRATOR, Role.USER
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+
+
+@dataclass(frozen=True)
+class SentInteractions(Message):
+    """Reveals: to the owner, who interacted with which of its items, in order, and whether it was positive.
+
+    To who watches the wire: how many messages there are, and the flags if they are outside.
+    """
+
+    sender, receiver = Role.USER, Role.OWNER
+    sequences: Ragged = ragged(np.int64, low=1)
+    flags: Ragged = ragged(np.uint8, 2, high=1)
+    contents: Ragged = ragged(np.uint8, 2)
+
+
+@dataclass(frozen=True)
+class WindowSent(Message):
+    """Reveals: which users want a recommendation, so that they are active."""
+
+    sender, receiver = Role.USER, Role.ORCHESTRATOR
+    users: Ragged = ragged(np.int32, low=0)
+
+
+@dataclass(frozen=True)
+class TakeIn(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.ORCHESTRATOR, Role.OWNER
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+
+
+@dataclass(frozen=True)
+class Wanted(Message):
+    """Reveals: which users and items are in the blocks of each group.
+
+    So some of these users interacted with some of these items, each item with at least one of them.
+    """
+
+    sender, receiver = Role.OWNER, Role.ORCHESTRATOR
+    groups: Ragged = ragged(np.int32, low=0)
+    is_item: Ragged = ragged(np.uint8, high=1)
+    numbers: Ragged = ragged(np.int32, low=0)
+
+
+@dataclass(frozen=True)
+class Vectors(Message):
+    """Reveals: the vectors of those users and items."""
+
+    sender, receiver = Role.ORCHESTRATOR, Role.OWNER
+    vectors: Ragged = ragged(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class BlockGradients(Message):
+    """Reveals: for each item of a group, a combination of the vectors of the users who interacted with it, with a
+    sign that says whether it was positive; for each user, one of its items' vectors.
+    """
+
+    sender, receiver = Role.OWNER, Role.ORCHESTRATOR
+    gradients: Ragged = ragged(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class Recommend(Message):
+    """Reveals: to the users, the items with the highest scores."""
+
+    sender, receiver = Role.ORCHESTRATOR, Role.USER
+    users: Ragged = ragged(np.int32, low=0)
+    items: Ragged = ragged(np.int32, 2, low=0)
+
+
+@dataclass(frozen=True)
+class Recommended(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.USER, Role.ORCHESTRATOR

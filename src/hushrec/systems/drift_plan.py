@@ -1,0 +1,30 @@
+"""What the parties of DRIFT and SAROS have agreed on. Used by `drift.py`."""
+
+from typing import NamedTuple, Protocol
+
+from hushrec.models.blocks import Threshold
+from hushrec.privacy.interaction_cipher import Form
+
+
+class Plan(NamedTuple):
+    """How they learn; names as in `drift.Config`."""
+
+    num_factors: int
+    learning_rate: float
+    regularization: float
+    window: int
+    parts: int
+    recommended: int
+    theta: int
+    threshold: Threshold
+    max_delay: int
+    form: Form
+
+
+class Planned(Protocol):
+    """A config that says how."""
+
+    @property
+    def plan(self) -> Plan:
+        """All of it."""
+        ...

@@ -1,0 +1,69 @@
+"""SAROS: learning to rank from blocks of one stream of interactions, in one place.
+
+Burashnikova, Maximov, Clausel, Laclau, Iutzeler, Amini: Learning over no-Preferred and Preferred Sequence of
+Items for Robust Recommendation (JAIR 2021). The counterpart of DRIFT without owners: one organisation holds all
+items and learns from every block as it is completed. It is DRIFT with one owner, Theta = 1 and no encryption, and
+that is how it is made here. The round: as in `drift.py`.
+
+Threat model: none; one place has all interactions.
+
+Symbols: as in `drift.py`.
+"""
+
+from dataclasses import dataclass, replace
+
+from hushrec.privacy.interaction_cipher import Form
+from hushrec.protocol import Paper
+from hushrec.settings import check_bounds, setting
+from hushrec.systems import drift
+from hushrec.systems.drift_plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of SAROS; the paper's limits on the number of blocks per user are not used."""
+
+    num_factors: int = setting(16, "length of vectors", "[1, inf)")
+    epochs: int = setting(8, "how often the stream is learned from", "[1, inf)")
+    learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
+    regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
+    window: int = setting(256, "events that are sent at once; changes no more than roundings", "[1, inf)")
+    parts: int = setting(8, "rounds that an epoch is cut into, to go on from after a stop", "[1, inf)")
+    recommended: int = setting(0, "items recommended to each user of a window while learning", "[0, inf)")
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+    @property
+    def num_rounds(self) -> int:
+        """Stretches of the stream."""
+        return self.epochs * self.parts
+
+    @property
+    def plan(self) -> Plan:
+        """DRIFT with Theta = 1 and no encryption."""
+        return Plan(
+            self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
+            theta=1, threshold="blocks", max_delay=0, form=Form(is_encrypted=False),
+        )  # fmt: skip
+
+
+PAPER = Paper(
+    title="Learning over no-Preferred and Preferred Sequence of Items for Robust Recommendation",
+    authors=(
+        "Aleksandra Burashnikova, Yury Maximov, Marianne Clausel, Charlotte Laclau, Franck Iutzeler, "
+        "Massih-Reza Amini"
+    ),
+    venue="JAIR",
+    year=2021,
+)
+
+SYSTEM = replace(
+    drift.SYSTEM,
+    name="saros",
+    title="SAROS: learning from blocks in one place",
+    paper=PAPER,
+    config=Config,
+    parties="owner",
+    hands_over_data=True,
+)
