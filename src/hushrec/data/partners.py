@@ -222,7 +222,8 @@ def join(own: Mapping[str, Interactions]) -> Interactions:
         users=np.concatenate([numbers[part.users] for numbers, part in zip(of_users, parts, strict=True)]),
         items=np.concatenate([numbers[part.items] for numbers, part in zip(of_items, parts, strict=True)]),
         ratings=np.concatenate([_ratings(part) for part in parts]),
-        timestamps=None, order=None, user_ids=user_ids, item_ids=item_ids, titles=None, genres=None, owners=None, name="+".join(names),
-        is_synthetic=any(part.is_synthetic for part in parts), partners=partners,
+        timestamps=None, order=None, user_ids=user_ids, item_ids=item_ids, titles=None,
+        genres=None, owners=None, name="+".join(names), partners=partners,
+        is_synthetic=any(part.is_synthetic for part in parts),
     )  # fmt: skip
     return replace(joined, sha256=data_digest(joined))

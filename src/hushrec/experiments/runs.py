@@ -268,8 +268,8 @@ def _round_metrics(job: Job, progress: Progress, test: Interactions, at: tuple[i
     scorer = job.scorer(progress)
     if job.system.feedback == "explicit":
         return _rating_metrics(scorer, test)
-    limit = relevance_limit(test, None)
-    metrics = ranking_metrics(scorer.score, job.train.by_user(), test.by_user(), (max(at),), limit)
+    limit, lengths = relevance_limit(test, None), at if job.system.feedback == "signed" else (max(at),)
+    metrics = ranking_metrics(scorer.score, job.train.by_user(), test.by_user(), lengths, limit)
     if job.system.loss is not None:
         for name, rows in (("train loss", job.train), ("test loss", test)):
             metrics[name] = job.system.loss(progress.state, data_for(job.system, rows).by_owner())
@@ -279,7 +279,8 @@ def _round_metrics(job: Job, progress: Progress, test: Interactions, at: tuple[i
 def curve_names(system: System[Any, Any, Any], at: tuple[int, ...]) -> tuple[str, ...]:
     """The metrics of a learning curve."""
     if system.feedback == "signed":
-        return (f"MAP@{max(at)}", f"NDCG@{max(at)}", "train loss", "test loss")
+        ranked = tuple(f"{name}@{length}" for name in ("MAP", "NDCG") for length in sorted(at, reverse=True))
+        return (*ranked, "train loss", "test loss")
     return ("MAE", "RMSE") if system.feedback == "explicit" else (f"Recall@{max(at)}", f"NDCG@{max(at)}")
 
 

@@ -10,6 +10,7 @@ of the round that runs. Blocks follow from them: to read the interactions again,
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numba
@@ -106,6 +107,21 @@ def _keep(first, last, users, is_positive, stamps, previous, heads, content, sav
 
 
 @numba.njit(nogil=True, cache=True)
+def _add(
+    first, new_sequences, new_users, new_items, new_is_positive, round_number, stamp, sequences, users, items,
+    is_positive, added, stamps, blocks, previous, heads, content, saved, num_saved,
+):  # fmt: skip
+    """Write interactions down, and put them into blocks."""
+    for place in range(new_users.size):
+        entry = first + place
+        sequences[entry], users[entry] = new_sequences[place], new_users[place]
+        items[entry], is_positive[entry] = new_items[place], new_is_positive[place]
+        added[entry], stamps[entry], blocks[entry] = round_number, WAITING, _NO_BLOCK
+    last = first + new_users.size
+    return _keep(first, last, users, is_positive, stamps, previous, heads, content, saved, num_saved, stamp)
+
+
+@numba.njit(nogil=True, cache=True)
 def _choose(saved, num_saved, users, theta, by_users, chosen):
     """Choose saved blocks for whole groups of theta, oldest first; the others move up. Returns both numbers."""
     if not by_users:
@@ -170,8 +186,7 @@ def _stamp(chosen, num_chosen, previous, stamps, blocks, stamp):
 @numba.njit(nogil=True, cache=True)
 def _grouped(places, blocks, users, items, theta):
     """The rows of groups, and where each block and each interaction finds its own among them."""
-    size = places.size
-    num_blocks = blocks[places[-1]] + 1 if size else 0
+    size, num_blocks = places.size, blocks[places[-1]] + 1
     block_starts = np.zeros(num_blocks + 1, np.int64)
     user_keys = np.empty(num_blocks, np.int64)
     item_keys = np.empty(size, np.int64)
@@ -193,6 +208,13 @@ def _grouped(places, blocks, users, items, theta):
         np.searchsorted(keys, item_keys),
         np.searchsorted(keys, user_keys),
     )
+
+
+@cache
+def _no_groups(theta: int) -> Groups:
+    rows, numbers = np.empty(0, np.int64), np.empty(0, np.int32)
+    kinds, signs = np.empty(0, np.uint8), np.empty(0, np.bool_)
+    return Groups(numbers, kinds, numbers, rows, np.zeros(1, np.int64), rows, signs, rows, theta)
 
 
 @dataclass
@@ -262,14 +284,12 @@ class Blocks:
     ) -> None:
         """Take in interactions, in order; all users are known."""
         self.make_room(len(users), 0)
-        first, last = self.size, self.size + len(users)
+        first, self.size = self.size, self.size + len(users)
         entries = self.entries
-        entries.sequences[first:last], entries.users[first:last] = sequences, users
-        entries.items[first:last], entries.is_positive[first:last] = items, is_positive
-        entries.added[first:last], entries.stamps[first:last] = round_number, WAITING
-        entries.blocks[first:last] = _NO_BLOCK
-        self.size = last
-        self._put(first, stamp)
+        self.num_saved = _add(
+            first, sequences, users, items, is_positive, round_number, stamp, *entries, self.previous, self.heads,
+            self.content, self.saved, self.num_saved,
+        )  # fmt: skip
 
     def _put(self, first: int, stamp: int) -> None:
         self.num_saved = _keep(
@@ -279,6 +299,8 @@ class Blocks:
 
     def learn(self, theta: int, threshold: Threshold, stamp: int) -> Groups:
         """Take completed blocks out, in groups of theta, to learn from them now."""
+        if self.num_saved < theta:
+            return self._groups(np.empty(0, np.int64), theta)
         chosen = np.empty(self.num_saved + theta, np.int64)
         num_chosen, self.num_saved = _choose(
             self.saved, self.num_saved, self.entries.users, theta, threshold == "users", chosen
@@ -293,6 +315,8 @@ class Blocks:
         return self._groups(places[np.argsort(self.entries.blocks[places], kind="stable")], theta)
 
     def _groups(self, places: NDArray[np.int64], theta: int) -> Groups:
+        if not len(places):
+            return _no_groups(theta)
         entries = self.entries
         of_group, is_item, numbers, vectors, starts, of_entry, of_user = _grouped(
             places, entries.blocks, entries.users, entries.items, theta

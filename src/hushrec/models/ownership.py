@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Data owners and the users' side: what each of them holds, and what it does with it.
 
 An owner has the items that it holds, a key, and the interactions that it has not learned from yet. The users'
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,6 +48,7 @@ class Owner:
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(COUNTS), np.int64))
     counts_before: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(COUNTS), np.int64))
     groups: Groups | None = None  # that are learned from in this window
+    _holds: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))  # of each item
 
     def begin(self, round_number: int) -> None:
         """Begin a round, or begin it again."""
@@ -54,6 +57,8 @@ class Owner:
         (self.counts if is_again else self.counts_before)[:] = self.counts_before if is_again else self.counts
         self.clock[:] = round_number, -1
         self.groups = None
+        self._holds = np.zeros(1 + int(self.held.max(initial=-1)), np.bool_)
+        self._holds[self.held] = True
 
     def take_in(
         self, window: int, letters: Sequence[Letters], form: Form, theta: int, threshold: Threshold
@@ -82,36 +87,59 @@ class Owner:
         return int(np.count_nonzero(self.blocks.kept().stamps == WAITING))
 
     def _read(self, mail: Letters, form: Form, stamp: int) -> None:
-        sequences = mail.sequences
-        is_new = sequences > np.maximum.accumulate(np.concatenate([self.last, sequences[:-1]]))
+        is_new = _is_new(mail.sequences, self.last[0])
         if not is_new.all():
             self.counts[COUNTS.replayed] += np.count_nonzero(~is_new)
-            mail = Letters(sequences[is_new], mail.flags[is_new], mail.contents[is_new])
-        if not len(mail.sequences):
-            return
+            mail = Letters(mail.sequences[is_new], mail.flags[is_new], mail.contents[is_new])
         opened = open_interactions(self.key, self.number, form, mail)
-        num_altered = np.count_nonzero(~opened.is_sound)
-        sound = mail.sequences[opened.is_sound]
-        is_own = self._holds(opened.items) & (opened.users >= 0)
-        if len(sound):
-            is_first = self.clock[1] < 0  # numbers may be left out between rounds
-            num_missing = int(sound[-1] - self.last[0]) - len(sound) - num_altered
-            self.counts[COUNTS.missing] += 0 if is_first else max(num_missing, 0)
-            self.last[0] = sound[-1]
-        self.counts[COUNTS.altered] += num_altered
-        self.counts[COUNTS.foreign] += np.count_nonzero(~is_own)
-        self.counts[COUNTS.accepted] += np.count_nonzero(is_own)
-        users = opened.users[is_own]
-        self.blocks.make_room(0, 1 + int(users.max(initial=-1)))
-        self.blocks.add(
-            mail.sequences[opened.message_of[is_own]], users, opened.items[is_own], opened.is_positive[is_own],
-            stamp, int(self.clock[0]),
-        )  # fmt: skip
+        may_skip = self.clock[1] < 0  # numbers may be left out between rounds
+        _count(mail.sequences, opened.is_sound, self.last, self.counts, may_skip)
+        is_own, num_users = _is_own(opened.users, opened.items, self._holds)
+        num_own = np.count_nonzero(is_own)
+        self.counts[COUNTS.accepted] += num_own
+        users, items, is_positive, message_of = opened.users, opened.items, opened.is_positive, opened.message_of
+        if num_own < len(is_own):
+            self.counts[COUNTS.foreign] += len(is_own) - num_own
+            users, items, is_positive, message_of = (
+                users[is_own], items[is_own], is_positive[is_own], message_of[is_own],
+            )  # fmt: skip
+        self.blocks.make_room(0, num_users)
+        self.blocks.add(mail.sequences[message_of], users, items, is_positive, stamp, int(self.clock[0]))
 
-    def _holds(self, items: Numbers) -> NDArray[np.bool_]:
-        places = np.minimum(np.searchsorted(self.held, items), max(len(self.held) - 1, 0))
-        found: NDArray[np.bool_] = self.held[places] == items if len(self.held) else np.zeros(len(items), np.bool_)
-        return found
+
+@numba.njit(nogil=True, cache=True)
+def _is_new(sequences, last):
+    """Of each message, whether its number is above all before it."""
+    is_new = np.empty(sequences.size, np.bool_)
+    for place in range(sequences.size):
+        is_new[place] = sequences[place] > last
+        last = max(last, sequences[place])
+    return is_new
+
+
+@numba.njit(nogil=True, cache=True)
+def _count(sequences, is_sound, last, counts, may_skip):
+    """Count what came and what is missing, and note the newest number that could be read."""
+    num_altered = 0
+    for place in range(sequences.size):
+        if not is_sound[place]:
+            counts[COUNTS.altered] += 1
+            num_altered += 1
+            continue
+        if not may_skip:
+            counts[COUNTS.missing] += sequences[place] - last[0] - 1 - num_altered
+        may_skip, num_altered, last[0] = False, 0, sequences[place]
+
+
+@numba.njit(nogil=True, cache=True)
+def _is_own(users, items, holds):
+    """Of each interaction, whether it is about an item that is held; and how many users there can be."""
+    is_own, num_users = np.empty(items.size, np.bool_), 0
+    for place in range(items.size):
+        is_own[place] = users[place] >= 0 and 0 <= items[place] < holds.size and holds[items[place]]
+        if is_own[place]:
+            num_users = max(num_users, users[place] + 1)
+    return is_own, num_users
 
 
 @dataclass

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
 """Interactions on their way from users to an owner of the item: AES-GCM, a key per owner, numbered in order.
 
 What is encrypted is the tuple (user, item) of one interaction, or several of them that travel together, filled
@@ -11,6 +12,7 @@ share the key of an owner: one user can read what another sent, if it gets hold 
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -20,7 +22,6 @@ from hushrec.errors import HushrecError
 
 KEY_BYTES = 16
 TAG_BYTES = 16
-_NONCE_BYTES = 12
 _EMPTY = 2**32 - 1  # the user of a place that is only there to fill up
 
 Bytes = NDArray[np.uint8]
@@ -65,8 +66,8 @@ class Opened:
     users: NDArray[np.int32]
     items: NDArray[np.int32]
     is_positive: NDArray[np.bool_]
-    is_sound: NDArray[np.bool_]  # of each message; the others are left out above
     message_of: NDArray[np.int64]  # of each interaction
+    is_sound: NDArray[np.bool_]  # of each message; what is not sound is left out above
 
 
 def seal_interactions(
@@ -95,17 +96,7 @@ def seal_interactions(
     outside = flags.reshape(num_messages, form.batch)[:, : 0 if form.is_flag_inside else form.batch]
     if not form.is_encrypted:
         return Letters(sequences, outside, plain)
-    encrypt = AESGCM(key).encrypt
-    nonces, data, bound = _nonces(sequences), plain.tobytes(), _associated(owner, sequences, outside)
-    size, bound_size = form.plain_bytes, 12 + outside.shape[1]
-    sealed = [
-        encrypt(
-            nonces[_NONCE_BYTES * row : _NONCE_BYTES * (row + 1)],
-            data[size * row : size * (row + 1)],
-            bound[bound_size * row : bound_size * (row + 1)],
-        )
-        for row in range(num_messages)
-    ]
+    sealed = map(AESGCM(key).encrypt, _nonces(sequences), _cut(plain), _associated(owner, sequences, outside))
     contents = np.frombuffer(b"".join(sealed), np.uint8).reshape(num_messages, form.message_bytes)
     return Letters(sequences, outside, contents)
 
@@ -122,50 +113,68 @@ def open_interactions(key: bytes, owner: int, form: Form, letters: Letters) -> O
     plain, is_sound = letters.contents, np.ones(num_messages, np.bool_)
     if form.is_encrypted:
         plain, is_sound = _decrypted(key, owner, form, letters)
-    rows = plain.reshape(num_messages * form.batch, -1)
-    pairs = np.ascontiguousarray(rows[:, :8]).view("<u4")
-    flags = rows[:, 8] if form.is_flag_inside else letters.flags.ravel()
-    message_of = np.repeat(np.arange(num_messages), form.batch)
-    is_there = (pairs[:, 0] != _EMPTY) & is_sound[message_of]
-    users, items = pairs[is_there].astype(np.int32).T
-    return Opened(users, items, flags[is_there] != 0, is_sound, message_of[is_there])
+    users, items, is_positive, message_of = _unpacked(
+        plain, letters.flags, is_sound, form.batch, form.is_flag_inside
+    )
+    return Opened(users, items, is_positive, message_of, is_sound)
+
+
+@numba.njit(nogil=True, cache=True)
+def _unpacked(plain, flags, is_sound, batch, is_flag_inside):
+    """Users, items, whether they are positive, and the message of each interaction that is really there."""
+    most, size = plain.shape[0] * batch, plain.shape[1] // batch
+    users, items = np.empty(most, np.int32), np.empty(most, np.int32)
+    is_positive, message_of = np.empty(most, np.bool_), np.empty(most, np.int64)
+    num_there = 0
+    for message in range(plain.shape[0]):
+        if not is_sound[message]:
+            continue
+        for place in range(batch):
+            user, item = np.uint32(0), np.uint32(0)
+            for byte in range(4):
+                user |= np.uint32(plain[message, size * place + byte]) << np.uint32(8 * byte)
+                item |= np.uint32(plain[message, size * place + 4 + byte]) << np.uint32(8 * byte)
+            if user == np.uint32(_EMPTY):
+                continue
+            flag = plain[message, size * place + 8] if is_flag_inside else flags[message, place]
+            users[num_there], items[num_there] = np.int32(user), np.int32(item)
+            is_positive[num_there], message_of[num_there] = flag != 0, message
+            num_there += 1
+    return users[:num_there], items[:num_there], is_positive[:num_there], message_of[:num_there]
 
 
 def _decrypted(key: bytes, owner: int, form: Form, letters: Letters) -> tuple[Bytes, NDArray[np.bool_]]:
     decrypt, num_messages = AESGCM(key).decrypt, len(letters.sequences)
-    nonces, bound = _nonces(letters.sequences), _associated(owner, letters.sequences, letters.flags)
-    data, size, bound_size = letters.contents.tobytes(), form.message_bytes, 12 + letters.flags.shape[1]
-
-    def opened(row: int) -> bytes:
-        return decrypt(
-            nonces[_NONCE_BYTES * row : _NONCE_BYTES * (row + 1)],
-            data[size * row : size * (row + 1)],
-            bound[bound_size * row : bound_size * (row + 1)],
-        )
-
+    nonces, contents = _nonces(letters.sequences), _cut(letters.contents)
+    bound = _associated(owner, letters.sequences, letters.flags)
     is_sound = np.ones(num_messages, np.bool_)
     try:
-        parts = [opened(row) for row in range(num_messages)]
+        parts = list(map(decrypt, nonces, contents, bound))
     except InvalidTag:
-        parts = []
-        for row in range(num_messages):
+        parts = [bytes(form.plain_bytes)] * num_messages
+        for row, message in enumerate(zip(nonces, contents, bound, strict=True)):
             try:
-                parts.append(opened(row))
+                parts[row] = decrypt(*message)
             except InvalidTag:
-                parts.append(bytes(form.plain_bytes))
                 is_sound[row] = False
     return np.frombuffer(b"".join(parts), np.uint8).reshape(num_messages, form.plain_bytes), is_sound
 
 
-def _nonces(sequences: NDArray[np.int64]) -> bytes:
+def _nonces(sequences: NDArray[np.int64]) -> list[bytes]:
     words = np.zeros((len(sequences), 3), "<u4")
     words[:, :2] = sequences.astype("<u8")[:, None].view("<u4")
-    return words.tobytes()
+    return _cut(words.view(np.uint8))
 
 
-def _associated(owner: int, sequences: NDArray[np.int64], flags: Bytes) -> bytes:
+def _associated(owner: int, sequences: NDArray[np.int64], flags: Bytes) -> list[bytes]:
     bound = np.empty((len(sequences), 12 + flags.shape[1]), np.uint8)
     bound[:, :4] = np.array([owner], "<u4").view(np.uint8)
     bound[:, 4:12] = sequences.astype("<u8")[:, None].view(np.uint8)
     bound[:, 12:] = flags
-    return bound.tobytes()
+    return _cut(bound)
+
+
+def _cut(rows: Bytes) -> list[bytes]:
+    """The rows of a table, as bytes each."""
+    cut: list[bytes] = np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel().tolist()
+    return cut

@@ -21,8 +21,9 @@ Threat model: all parties are honest but curious. An owner learns the interactio
 vectors that it asks for. The orchestrator sees which users and items an owner asks for together, and the gradients
 of each: a gradient of an item is a combination of the vectors of the users who interacted with it, and its sign
 says whether they liked it. `theta` does not hide this: see `hushrec audit drift`. All users share an owner's key.
-Who watches the wire sees numbers and sizes of messages, when they are sent, and the flags that are outside (`--flag
-inside` hides them). Not protected: against owners who lie about what they hold or learn; that a user is active.
+Who watches the wire sees numbers and sizes of messages, when they are sent, and the flags that are outside
+(`--flag inside` hides them). Not protected: against owners who lie about what they hold or learn; that a user is
+active.
 
 Symbols: v = user_factors, psi = item_factors, alpha = learning_rate, Theta = theta, C = an interaction,
 B = a block, DO = owner, COS = orchestrator.
@@ -122,8 +123,9 @@ class OrchestratorState:
 
 def init(num_parties: int, num_items: int, config: Planned, draws: Draws) -> OrchestratorState:
     """Before the first round: vectors at random (Sec. 3.1). Users come with the first window."""
+    plan = config.plan
     none = OrchestratorState(
-        np.empty((0, config.plan.num_factors), np.float32), np.empty((0, config.plan.num_factors), np.float32),
+        np.empty((0, plan.num_factors), np.float32), np.empty((0, plan.num_factors), np.float32),
         np.zeros(0, np.bool_), np.array(num_parties - 1),
     )  # fmt: skip
     return _grown(none, 0, num_items, draws)
@@ -148,6 +150,7 @@ def orchestrator_round(
     state: OrchestratorState, round_number: int, config: Planned, draws: Draws
 ) -> Round[OrchestratorState]:
     """One stretch of the stream."""
+    plan = config.plan
     owners, users_side = np.arange(int(state.num_owners), dtype=np.int32), np.array([state.num_owners], np.int32)
     holdings = Collect()
     answer = yield Ask(owners, Register(users_side[0]), holdings)
@@ -165,13 +168,13 @@ def orchestrator_round(
         yield Ask(users_side, NextWindow(np.array(window)), sent)
         moves = yield from _learn(state, owners, window)
         late += [
-            (window + int(delays.integers(config.plan.max_delay + 1)), part) for part in _by_owner(moves, config)
+            (window + int(delays.integers(plan.max_delay + 1)), part) for part in _by_owner(moves, config)
         ]
-        state = _moved(state, [part for due, part in late if due <= window], config.plan.learning_rate)
+        state = _moved(state, [part for due, part in late if due <= window], plan.learning_rate)
         late = [entry for entry in late if entry[0] > window]
         if sent.batches and sent.batches[0][1].num_rows:
             yield Ask(users_side, _recommendation(state, sent.batches[0][1].users, config), Collect())
-    return _moved(state, [part for _, part in late], config.plan.learning_rate)
+    return _moved(state, [part for _, part in late], plan.learning_rate)
 
 
 def _table(holdings: Collect, num_items: int) -> tuple[NDArray[np.int64], Numbers]:

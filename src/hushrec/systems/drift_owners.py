@@ -49,14 +49,15 @@ def owner_register(cohort: Cohort[Parties], request: Register, config: Planned, 
 
 def owner_take_in(cohort: Cohort[Parties], request: TakeIn, config: Planned, _draws: Draws) -> Reply:
     """Put the window's interactions into blocks; ask for what completed ones need."""
+    plan = config.plan
     mail = _letters_by_owner(cohort)
     groups = [
         owner.take_in(
             int(request.window),
             mail.get(owner.number, ()),
-            config.plan.form,
-            config.plan.theta,
-            config.plan.threshold,
+            plan.form,
+            plan.theta,
+            plan.threshold,
         )
         for owner in _owners(cohort)
     ]
@@ -82,11 +83,12 @@ def _letters_by_owner(cohort: Cohort[Parties]) -> dict[int, list[Letters]]:
 
 def owner_learn(cohort: Cohort[Parties], request: Vectors, config: Planned, _draws: Draws) -> Reply:
     """The gradients of the window's groups (Algorithm 3)."""
+    plan = config.plan
     gradients = []
     for place, owner in enumerate(_owners(cohort)):
         rows = slice(*request.vectors.starts[place : place + 2].tolist())
-        vectors, groups = request.vectors.values[rows], owner.wanted(config.plan.theta)
+        vectors, groups = request.vectors.values[rows], owner.wanted(plan.theta)
         if len(groups.numbers) != len(vectors):
             raise HushrecError("vectors came that do not fit what was asked for")
-        gradients.append(group_gradients(groups, vectors, config.plan.learning_rate, config.plan.regularization))
+        gradients.append(group_gradients(groups, vectors, plan.learning_rate, plan.regularization))
     return Reply(BlockGradients(slices(gradients, np.float32)))

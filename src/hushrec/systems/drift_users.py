@@ -33,18 +33,20 @@ def users_begin(cohort: Cohort[Parties], request: Begin, config: Planned, _draws
 
 def _windows(gateway: Gateway, round_number: int, config: Planned) -> tuple[int, int]:
     """The first window of a round in the stream, and the one behind its last."""
-    num_windows, part = -(-len(gateway.users) // config.plan.window), (round_number - 1) % config.plan.parts
-    return num_windows * part // config.plan.parts, num_windows * (part + 1) // config.plan.parts
+    plan = config.plan
+    num_windows, part = -(-len(gateway.users) // plan.window), (round_number - 1) % plan.parts
+    return num_windows * part // plan.parts, num_windows * (part + 1) // plan.parts
 
 
 def users_send(cohort: Cohort[Parties], request: NextWindow, config: Planned, _draws: Draws) -> Reply:
     """Send the interactions of a window to the owners of their items."""
+    plan = config.plan
     gateway = cohort.private.only_gateway()
-    first = (_windows(gateway, cohort.round_number, config)[0] + int(request.window)) * config.plan.window
-    last = first + config.plan.window
-    letters = gateway.window(int(request.window), first, last, _keys(cohort), config.plan.form)
+    first = (_windows(gateway, cohort.round_number, config)[0] + int(request.window)) * plan.window
+    last = first + plan.window
+    letters = gateway.window(int(request.window), first, last, _keys(cohort), plan.form)
     active = np.empty(0, np.int32)
-    if config.plan.recommended:
+    if plan.recommended:
         active = np.unique(gateway.users[first:last])
         gateway.note_seen(first, last)
     reply = WindowSent(Ragged.one(active))
