@@ -54,7 +54,9 @@ class Owner:
         """Begin a round, or begin it again."""
         is_again = self.clock[0] == round_number
         self.blocks.begin(round_number, bool(is_again))
-        (self.counts if is_again else self.counts_before)[:] = self.counts_before if is_again else self.counts
+        if is_again:
+            self.counts[:] = self.counts_before
+        self.counts_before[:] = self.counts
         self.clock[:] = round_number, -1
         self.groups = None
         self._holds = np.zeros(1 + int(self.held.max(initial=-1)), np.bool_)
