@@ -46,7 +46,7 @@ from hushrec.models.ranking_factors import RankingFactors
 from hushrec.models.saros import block_loss
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.interaction_cipher import Form
-from hushrec.protocol import Answer, Ask, Collect, Numbers, Paper, Ragged, Round, Scorer, System
+from hushrec.protocol import NO_ONE, Answer, Ask, Collect, Message, Numbers, Paper, Ragged, Round, Scorer, System
 from hushrec.settings import check_bounds, setting
 from hushrec.systems.drift_messages import (
     Began,
@@ -70,14 +70,15 @@ from hushrec.systems.drift_users import users_begin, users_send, users_show
 
 # Uniform numbers within this have a standard deviation of 0.1.
 _START_RANGE = 0.1 * 3**0.5
+_MOST = 1 << 26  # users or items
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of DRIFT. The report gives Theta only; the others were chosen on ML-1M."""
+    """Settings of DRIFT. The report gives Theta only; the others were chosen on the last fifth of ML-1M's training."""
 
     num_factors: int = setting(16, "length of vectors", "[1, inf)")
-    epochs: int = setting(8, "how often the stream is learned from", "[1, inf)")
+    epochs: int = setting(6, "how often the stream is learned from", "[1, inf)")
     theta: int = setting(2, "completed blocks of an owner for which it asks for vectors", "[1, inf)")
     threshold: Threshold = setting("blocks", "what theta counts: blocks, or users with a block each")
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
@@ -141,6 +142,8 @@ def _grown(state: OrchestratorState, num_users: int, num_items: int, draws: Draw
 
 
 def _longer(factors: NDArray[np.float32], size: int, purpose: str, draws: Draws) -> NDArray[np.float32]:
+    if size > _MOST:
+        raise HushrecError(f"{size:,} vectors are too many; number users and items from 0, without gaps")
     numbers = np.arange(len(factors), max(size, len(factors)), dtype=np.int32)
     more = uniform_rows(draws.key(purpose), numbers, factors.shape[1], -_START_RANGE, _START_RANGE)
     return np.concatenate([factors, more])
@@ -167,9 +170,7 @@ def orchestrator_round(
         sent = Collect()
         yield Ask(users_side, NextWindow(np.array(window)), sent)
         moves = yield from _learn(state, owners, window)
-        late += [
-            (window + int(delays.integers(plan.max_delay + 1)), part) for part in _by_owner(moves, config)
-        ]
+        late += [(window + int(delays.integers(plan.max_delay + 1)), part) for part in _by_owner(moves, config)]
         state = _moved(state, [part for due, part in late if due <= window], plan.learning_rate)
         late = [entry for entry in late if entry[0] > window]
         if sent.batches and sent.batches[0][1].num_rows:
@@ -186,6 +187,8 @@ def _table(holdings: Collect, num_items: int) -> tuple[NDArray[np.int64], Number
     if not len(items):
         raise HushrecError("no owner holds an item; bring owners with items")
     order = np.lexsort((owners, items))
+    if items.max() >= _MOST:
+        raise HushrecError(f"an owner holds an item numbered {items.max():,}; number items from 0, without gaps")
     counts = np.bincount(items, minlength=num_items)
     return np.concatenate([[0], np.cumsum(counts)]), owners[order].astype(np.int32)
 
@@ -246,29 +249,34 @@ def _learn(state: OrchestratorState, owners: Numbers, window: int) -> Generator[
     """Bring a window's mail to the owners, and the vectors that they want; returns their gradients."""
     wanted = _Requests(num_users=len(state.user_factors), num_items=len(state.item_factors))
     yield Ask(owners, TakeIn(np.array(window)), wanted)
-    batches = [(numbers, rows) for numbers, rows in wanted.batches if rows.num_rows]
-    if not batches:
+    asking, rows = _in_order([(numbers, said) for numbers, said in wanted.batches if said.num_rows], Wanted)
+    if not len(asking):
         return None
-    asking = np.concatenate([numbers for numbers, _ in batches])
-    rows = Wanted.join([said for _, said in batches])
-    has_rows = rows.numbers.lengths > 0
-    asking, rows = asking[has_rows], rows.take(np.flatnonzero(has_rows))
     is_item, numbers = rows.is_item.values.astype(np.bool_), rows.numbers.values
     vectors = np.empty((len(numbers), state.item_factors.shape[1]), np.float32)
-    vectors[is_item], vectors[~is_item] = (
-        state.item_factors[numbers[is_item]],
-        state.user_factors[numbers[~is_item]],
-    )
+    vectors[is_item] = state.item_factors[numbers[is_item]]
+    vectors[~is_item] = state.user_factors[numbers[~is_item]]
     num_rows = np.zeros(int(state.num_owners), np.int64)
     num_rows[asking] = rows.numbers.lengths
     gradients = _Gradients(num_rows=num_rows, num_factors=vectors.shape[1])
-    answer = yield Ask(asking, Vectors(Ragged(rows.numbers.starts, vectors)), gradients)
+    yield Ask(asking, Vectors(Ragged(rows.numbers.starts, vectors)), gradients)
+    answered, moved = _in_order(gradients.batches, BlockGradients)
+    if not len(answered):
+        return None
     owner_of_row = np.repeat(asking, rows.numbers.lengths)
-    has_come = ~np.isin(owner_of_row, answer.lost)
-    moved = np.concatenate(
-        [np.empty((0, vectors.shape[1]), np.float32), *(said.gradients.values for _, said in gradients.batches)]
-    )
-    return _Moves(owner_of_row[has_come], is_item[has_come], numbers[has_come], moved)
+    has_come = np.isin(owner_of_row, answered)
+    return _Moves(owner_of_row[has_come], is_item[has_come], numbers[has_come], moved.gradients.values)
+
+
+def _in_order(batches: list[tuple[Numbers, Any]], kind: type[Message]) -> tuple[Numbers, Any]:
+    """Batches of replies as one, in the order of the owners, and whose they are: those that hold something."""
+    if not batches:
+        return NO_ONE, None
+    owners = np.concatenate([numbers for numbers, _ in batches])
+    joined = kind.join([said for _, said in batches])
+    order = np.argsort(owners)
+    order = order[joined.lengths[order] > 0]
+    return owners[order], joined.take(order)
 
 
 def _by_owner(moves: _Moves | None, config: Planned) -> list[_Moves]:

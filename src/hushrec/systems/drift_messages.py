@@ -67,6 +67,8 @@ class SentInteractions(Message):
     """
 
     sender, receiver = Role.USER, Role.OWNER
+    has_own_cipher = True
+    window: NDArray[np.int64] = each(np.int64, low=0)
     sequences: Ragged = ragged(np.int64, low=1)
     flags: Ragged = ragged(np.uint8, 2, high=1)
     contents: Ragged = ragged(np.uint8, 2)

@@ -50,7 +50,7 @@ def owner_register(cohort: Cohort[Parties], request: Register, config: Planned, 
 def owner_take_in(cohort: Cohort[Parties], request: TakeIn, config: Planned, _draws: Draws) -> Reply:
     """Put the window's interactions into blocks; ask for what completed ones need."""
     plan = config.plan
-    mail = _letters_by_owner(cohort)
+    mail = _letters_by_owner(cohort, int(request.window))
     groups = [
         owner.take_in(
             int(request.window),
@@ -70,11 +70,13 @@ def owner_take_in(cohort: Cohort[Parties], request: TakeIn, config: Planned, _dr
     )
 
 
-def _letters_by_owner(cohort: Cohort[Parties]) -> dict[int, list[Letters]]:
+def _letters_by_owner(cohort: Cohort[Parties], window: int) -> dict[int, list[Letters]]:
     inbox = cohort.inboxes.get(SentInteractions)
     found: dict[int, list[Letters]] = {}
     for addressees, sent in inbox.batches if isinstance(inbox, Collect) else ():
         for place, owner in enumerate(addressees.tolist()):
+            if sent.window[place] != window:  # there was no mail since
+                continue
             rows = slice(*sent.sequences.starts[place : place + 2].tolist())
             letters = Letters(sent.sequences.values[rows], sent.flags.values[rows], sent.contents.values[rows])
             found.setdefault(owner, []).append(letters)

@@ -56,7 +56,8 @@ def users_send(cohort: Cohort[Parties], request: NextWindow, config: Planned, _d
         slices([getattr(part, name) for part in letters.values()], dtype)
         for name, dtype in (("sequences", np.int64), ("flags", np.uint8), ("contents", np.uint8))
     ]
-    return Reply(reply, (Sealed(SentInteractions(*columns), np.array(list(letters), np.int32)),))
+    sent = SentInteractions(np.full(len(letters), request.window), *columns)
+    return Reply(reply, (Sealed(sent, np.array(list(letters), np.int32)),))
 
 
 def _keys(cohort: Cohort[Parties]) -> dict[int, bytes]:
