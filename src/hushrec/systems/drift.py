@@ -75,7 +75,7 @@ _MOST = 1 << 26  # users or items
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of DRIFT. The report gives Theta only; the others were chosen on the last fifth of ML-1M's training."""
+    """Settings of DRIFT. The report gives Theta only; the others were chosen on a part of ML-1M's training."""
 
     num_factors: int = setting(16, "length of vectors", "[1, inf)")
     epochs: int = setting(6, "how often the stream is learned from", "[1, inf)")
