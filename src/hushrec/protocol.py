@@ -116,6 +116,7 @@ class Message:
 
     sender: ClassVar[Role]
     receiver: ClassVar[Role]
+    has_own_cipher: ClassVar[bool] = False  # whether it is encrypted by itself, whatever it travels in
 
     @classmethod
     def kinds(cls) -> tuple[FieldKind, ...]:
@@ -322,6 +323,8 @@ class System(Generic[Config, Server, Private]):
     model: Callable[..., Scorer]  # (state, private, config, rating_range)
     reply_bytes: Callable[..., NDArray[np.int64]]  # (private, config): of each party, for the size of cohorts
     inboxes: Mapping[type[Message], Callable[..., Fold]] = field(default_factory=dict)  # (private, config)
+    # by type of request, the mail that its handler reads; where a request is not listed: all that there is
+    reads: Mapping[type[Message], tuple[type[Message], ...]] = field(default_factory=dict)
     learned: tuple[str, ...] = ()  # the fields of Private that training changes: what a checkpoint holds
     model_arrays: tuple[str, ...] = ()  # the fields of Server that are its result
     private_arrays: tuple[str, ...] = ()  # the fields of Private that are each party's own result
@@ -388,7 +391,8 @@ class Transcript:
 
     def record(self, sent: Recorded, payload_bytes: int) -> None:
         """Take note of one batch."""
-        tally = Tally(len(sent.numbers), sent.message.num_rows, payload_bytes)
+        num_messages = len(sent.numbers if sent.addressees is None else sent.addressees)
+        tally = Tally(num_messages, sent.message.num_rows, payload_bytes)
         self.count(sent.round_number, type(sent.message), tally)
         if self._keep_payloads:
             with self._lock:
@@ -417,11 +421,14 @@ class Transcript:
     def seen_by(self, role: Role) -> list[Recorded]:
         """All that a role sent or received in the clear, for attacks.
 
-        Mail between others is sealed to it; mail to it does not tell who sent it.
+        Mail between others is sealed to it; mail to it does not tell who sent it. The observer stands where a
+        message with a cipher of its own travels in nothing else: it gets that, and no other message.
         """
         seen = []
         for sent in self.recorded:
-            if role == type(sent.message).receiver and sent.addressees is not None:
+            if role == Role.OBSERVER and type(sent.message).has_own_cipher:
+                seen.append(sent)
+            elif role == type(sent.message).receiver and sent.addressees is not None:
                 seen.append(sent._replace(numbers=NO_ONE))
             elif role in (type(sent.message).sender, type(sent.message).receiver):
                 seen.append(sent)

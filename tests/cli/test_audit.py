@@ -103,6 +103,58 @@ def test_table_has_a_line_and_a_sentence_for_each_attack() -> None:
     assert lines[5].startswith("upload frequency: Of one of the user's own items")
 
 
+DRIFT = ["drift", "--data", DATA, "--split", "random", "--epochs", "1", "--parts", "2", "--window", "64"]
+
+
+def test_owners_are_audited_by_the_orchestrator_and_an_observer() -> None:
+    said = json.loads(invoke(*DRIFT, "--owners", "3", "--theta", "2", "--json").stdout)["attacks"]
+    found = {attack["name"]: attack for attack in said}
+    assert {attack["role"] for attack in said} == {"orchestrator", "observer"}
+    assert found["gradient direction"]["score"] > 0.99 > found["gradient direction"]["chance"]
+    assert found["flag reading"]["score"] == 1.0
+    assert len(found["gradient sign"]["rounds"]) == 2
+    lines = invoke(*DRIFT, "--owners", "3", "--theta", "2").stdout.splitlines()
+    assert any(line.startswith("interactions read: What the threshold leaves open") for line in lines)
+
+
+def test_thresholds_side_by_side() -> None:
+    result = invoke(*DRIFT, "--thetas", "1,5")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "drift on synthetic on synthetic data, seed 0, one epoch each"
+    assert [line.split()[:2] for line in lines if line.strip()[:1].isdigit()] == [
+        ["1", "blocks"], ["1", "users"], ["5", "blocks"], ["5", "users"],
+    ]  # fmt: skip
+    assert "a higher threshold blurs requests, but hides almost no interaction" in lines[-1]
+    rows = json.loads(invoke(*DRIFT, "--thetas", "1,5", "--json").stdout)["thresholds"]
+    assert [row["scores"]["request watching"] < 1 for row in rows] == [False, False, True, True]
+
+
+def test_thresholds_that_nobody_reaches_tell_nothing() -> None:
+    assert "nothing was asked for" in invoke(*DRIFT, "--thetas", "100000").stdout
+
+
+@pytest.mark.parametrize("thetas", ["1,x", "0", "2,-1", ""])
+def test_bad_thresholds(thetas: str) -> None:
+    with pytest.raises(HushrecError, match="write --thetas 1,2,5,20"):
+        invoke(*DRIFT, "--thetas", thetas)
+
+
+def test_thresholds_and_owners_are_for_systems_that_have_them() -> None:
+    with pytest.raises(HushrecError, match="pmf has no threshold"):
+        invoke("pmf", *SHORT, "--thetas", "1,2")
+    with pytest.raises(HushrecError, match="pmf knows no owners"):
+        invoke("pmf", *SHORT, "--owners", "3")
+
+
+def test_a_kept_run_with_owners_is_made_again(tmp_path: Path) -> None:
+    folder = str(tmp_path / "one")
+    result = CliRunner().invoke(whole_app, ["run", *DRIFT, "--out", folder])
+    assert result.exit_code == 0
+    again = invoke(folder, "--json")
+    assert again.stdout == invoke(*DRIFT, "--json").stdout
+    assert "other numbers" not in again.stderr
+
+
 def test_no_attack_that_applies_is_no_proof() -> None:
     metamf = ["metamf", "--data", DATA, "--rounds", "1"]
     assert attacks(*metamf) == {}
@@ -120,3 +172,8 @@ def test_help_lists_systems_and_no_placeholder() -> None:
     said = invoke("--help").stdout
     assert "fedrec++" in said
     assert "│ RUN" not in said
+
+
+def test_examples_fit_the_system() -> None:
+    assert "hushrec audit drift --data ml-100k --epochs 2" in " ".join(invoke("drift", "--help").stdout.split())
+    assert "hushrec audit pmf --data ml-100k --rounds 5" in " ".join(invoke("pmf", "--help").stdout.split())

@@ -5,7 +5,7 @@ round; no round is kept longer than the attacks look at it.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +18,11 @@ from hushrec.attacks import attacks_on
 from hushrec.attacks.scoreboard import Finding, Watcher
 from hushrec.cli.console import note, results, watching
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
-from hushrec.cli.run import Go, command_for
-from hushrec.data import load
+from hushrec.cli.run import Go, command_for, length_of
+from hushrec.data import load, owned
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.experiments.owner_audit import ATTACKS, OwnerAudit, ThresholdRow, audit_threshold
 from hushrec.experiments.partner_audit import PartnerAudit
 from hushrec.experiments.record import SplitKind, read_run
 from hushrec.experiments.runs import FoldProgress, Watch, load_fold, settings_for, splits_of
@@ -32,6 +33,7 @@ from hushrec.runtime.training import Job, announce_compilation, data_for, run_jo
 from hushrec.systems import SYSTEMS
 
 _FOLDER = "RUN"
+_CERTAIN = 0.95  # of guesses that are right, to say that nothing is hidden
 
 
 class _SystemOrFolder(TyperGroup):
@@ -44,7 +46,7 @@ class _SystemOrFolder(TyperGroup):
 
 app = typer.Typer(
     cls=_SystemOrFolder,
-    help="Attack what the server, or a partner, saw: of a system on some data, or of a run in a folder.",
+    help="Attack what the server, a partner or an observer saw: of a system on data, or of a run in a folder.",
     no_args_is_help=True,
     epilog="Example: hushrec audit ptf-fedrec --data ml-100k --rounds 5, or: hushrec audit runs/one",
 )
@@ -61,6 +63,18 @@ def audit_partners(job: Job, options: RuntimeOptions, watch: Watch) -> tuple[lis
     progress = run_job(job, options, on_round=on_round)
     for name, reason in audit.left_out.items():
         note(f"{name}: left out, as {reason}")
+    return audit.findings(), progress
+
+
+def audit_owners(job: Job, options: RuntimeOptions, watch: Watch) -> tuple[list[Finding], Progress]:
+    """Train, and have the orchestrator and an observer attack each round."""
+    audit = OwnerAudit(job)
+
+    def on_round(progress: Progress) -> None:
+        scores, sent = audit.look(progress), sum(progress.transcript.sent_bytes().values())
+        watch(FoldProgress(1, 1, progress.round_number, job.config.num_rounds, scores, sent))
+
+    progress = run_job(job, replace(options, keep_payloads=True), on_round=on_round)
     return audit.findings(), progress
 
 
@@ -95,6 +109,12 @@ def common(
         SplitKind | None, typer.Option(help="How test ratings are chosen; default: folds, or random if implicit.")
     ] = None,
     test_share: Annotated[float, typer.Option(help="For the splits random and latest.")] = 0.2,
+    owners: Annotated[
+        str, typer.Option(help="For drift: genre, a number, or a file of items and owners; default: genre or 5.")
+    ] = "",
+    thetas: Annotated[
+        str | None, typer.Option(help="For drift: compare these, as in 1,2,5,20, after one epoch each.")
+    ] = None,
     columns: Annotated[str | None, typer.Option(help="Of a file: user=..,item=..,rating=..,timestamp=..")] = None,
     duplicates: Annotated[str, typer.Option(help="Of a file: error, last or mean.")] = "error",
     rating_range: Annotated[str | None, typer.Option(help="Of a file: LOW,HIGH.")] = None,
@@ -105,7 +125,8 @@ def common(
 
     def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
         config = system.configure(values)
-        settings = settings_for(system, seed, 1, split, test_share)
+        compared = parse_thetas(thetas, system)
+        settings = settings_for(system, seed, 1, split, test_share, owners=owners)
         interactions = load(
             data,
             columns=parse_columns(columns),
@@ -113,10 +134,30 @@ def common(
             rating_range=parse_rating_range(rating_range),
             notify=note,
         )
-        train = next(splits_of(data_for(system, interactions), settings)).train
-        _audit(Job(system, config, seed, train), threads, as_json)
+        if owners:
+            interactions = owned(interactions, owners, seed)
+        job = Job(system, config, seed, next(splits_of(data_for(system, interactions), settings)).train)
+        if compared:
+            _compare(job, compared, threads, as_json)
+        else:
+            _audit(job, threads, as_json)
 
     return go
+
+
+def parse_thetas(text: str | None, system: System[Any, Any, Any]) -> tuple[int, ...]:
+    """The thresholds of `1,2,5`."""
+    if text is None:
+        return ()
+    if "theta" not in {entry.name for entry in fields(system.config)}:
+        raise HushrecError(f"--thetas {text}: {system.name} has no threshold; leave it out")
+    try:
+        thetas = tuple(int(theta) for theta in text.split(","))
+    except ValueError:
+        thetas = (0,)
+    if min(thetas) < 1:
+        raise HushrecError(f"--thetas {text!r} is not a list of thresholds; write --thetas 1,2,5,20")
+    return thetas
 
 
 def of_folder(
@@ -142,12 +183,12 @@ def of_folder(
 
 def _audit(job: Job, threads: int | None, as_json: bool, check: Callable[[Progress], None] | None = None) -> None:
     findings: list[Finding] = []
-    has_partners = job.system.parties == "partners"
-    if has_partners or attacks_on(job.system):
+    by_parties = {"partners": audit_partners, "owners": audit_owners, "owner": audit_owners}
+    if job.system.parties in by_parties or attacks_on(job.system):
         announce_compilation(note)
         options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
         with watching(f"audit {job.system.name}", job.config.num_rounds, 1) as watch:
-            findings, progress = (audit_partners if has_partners else audit_job)(job, options, watch)
+            findings, progress = by_parties.get(job.system.parties, audit_job)(job, options, watch)
         if check is not None:
             check(progress)
     if as_json:
@@ -193,8 +234,69 @@ def _print_findings(job: Job, findings: list[Finding]) -> None:
         out.print(f"{finding.attack.name}: {finding.said()}", markup=False, soft_wrap=True)
 
 
+def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bool) -> None:
+    """Audit each threshold, counted in blocks and in users, for one epoch."""
+    announce_compilation(note)
+    options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
+    ways = [(theta, threshold) for theta in thetas for threshold in ("blocks", "users")]
+    rows, num_rounds = [], job.config.plan.parts
+    with watching(f"audit {job.system.name}", num_rounds, len(ways)) as watch:
+        for number, (theta, threshold) in enumerate(ways, start=1):
+
+            def on_round(progress: Progress, number: int = number) -> None:
+                sent = sum(progress.transcript.sent_bytes().values())
+                watch(FoldProgress(number, len(ways), progress.round_number, num_rounds, {}, sent))
+
+            rows.append(audit_threshold(job, theta, threshold, options, on_round))
+    if as_json:
+        print(msgspec.json.encode({"thresholds": [asdict(row) for row in rows]}).decode())
+    else:
+        _print_thresholds(job, rows)
+
+
+def _print_thresholds(job: Job, rows: list[ThresholdRow]) -> None:
+    out = results()
+    label = " on synthetic data" if job.train.is_synthetic else ""
+    out.print(f"{job.system.name} on {job.train.name}{label}, seed {job.seed}, one epoch each", markup=False)
+    table = Table(box=None, pad_edge=False)
+    names = [attack.name for attack in ATTACKS if attack.role == Role.ORCHESTRATOR]
+    for heading in ("theta", "counts", "groups", "users each", "of one user", *names, "chance"):
+        table.add_column(heading, justify="left" if heading == "counts" else "right")
+    for row in rows:
+        numbers = [*(row.scores.get(name) for name in names), row.chances.get(names[0])]
+        groups = (str(row.num_groups), f"{row.users_per_group:.2f}", f"{row.one_user_share:.1%}")
+        cells = ("–" if number is None else f"{number:.4f}" for number in numbers)
+        table.add_row(str(row.theta), row.threshold, *groups, *cells)
+    out.print(table)
+    out.print(
+        "precision of guesses about a user; of interactions read, recall; chance: a blind guess among "
+        "the owner's items",
+        soft_wrap=True,
+    )
+    out.print(_conclusion(rows), markup=False, soft_wrap=True)
+
+
+def _conclusion(rows: list[ThresholdRow]) -> str:
+    """What the threshold protects, in one sentence made of the numbers."""
+    some = [row.scores for row in rows if row.num_groups]
+    if not some:
+        return "No owner completed enough blocks to learn from them: nothing was asked for, and nothing learned."
+    watched, fitted = ([scores[name] for scores in some] for name in ("request watching", "gradient direction"))
+    said = (
+        f"Who only watches requests is right for {min(watched):.1%} to {max(watched):.1%} of the guesses, who "
+        f"reads gradients for {min(fitted):.1%} or more: "
+    )
+    if min(fitted) < _CERTAIN:
+        return said + "gradients alone do not name every user here, which is no proof that nothing else does."
+    return said + (
+        "a higher threshold blurs requests, but hides almost no interaction from the orchestrator, which gets a "
+        "gradient for each item and knows every user's vector."
+    )
+
+
 for _system in SYSTEMS.values():
-    app.command(_system.name, epilog=f"Example: hushrec audit {_system.name} --data ml-100k --rounds 5")(
+    _length = length_of(_system, 5)
+    app.command(_system.name, epilog=f"Example: hushrec audit {_system.name} --data ml-100k {_length}")(
         command_for(_system, common)
     )
 app.command(_FOLDER, hidden=True, epilog="Example: hushrec audit runs/one")(of_folder)
