@@ -12,16 +12,17 @@ from rich.table import Table
 
 from hushrec.cli.console import note, results, watching
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
+from hushrec.cli.live import with_live
 from hushrec.data import Deal, load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import published_for
 from hushrec.experiments.record import Run, SplitKind
 from hushrec.experiments.runs import run, settings_for
 from hushrec.protocol import System
-from hushrec.report.tables import format_bytes
+from hushrec.report.tables import format_bytes, shown_metrics
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import announce_compilation
-from hushrec.systems import SYSTEMS
+from hushrec.systems import SYSTEMS, system_named
 
 app = typer.Typer(
     help="Run a system in this process and measure it.",
@@ -51,6 +52,10 @@ def common(
     owners: Annotated[
         str, typer.Option(help="For drift: genre, a number, or a file of items and owners; default: genre or 5.")
     ] = "",
+    passed_over: Annotated[
+        int,
+        typer.Option(help="For drift, if the data has positives only: draw so many others before each.", min=0),
+    ] = 0,
     at: Annotated[
         str | None, typer.Option(help="Lengths of ranked lists; default: 10, 20 if implicit, 1,5,10,20 for drift.")
     ] = None,
@@ -74,9 +79,6 @@ def common(
     def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
         config = system.configure(values)
         deal = Deal(partners, common_users, common_items, measure)
-        settings = settings_for(
-            system, seed, folds, split, test_share, parse_lengths(at), relevant_from, deal, owners
-        )
         interactions = load(
             data,
             columns=parse_columns(columns),
@@ -84,6 +86,10 @@ def common(
             rating_range=parse_rating_range(rating_range),
             notify=note,
         )
+        settings = settings_for(
+            system, seed, folds, split, test_share, parse_lengths(at), relevant_from, deal, owners, passed_over,
+            interactions,
+        )  # fmt: skip
         announce_compilation(note)
         with watching(system.name, config.num_rounds, folds) as watch:
             done = run(system, config, interactions, settings, options, out, resume, watch)
@@ -106,20 +112,13 @@ def parse_lengths(at: str | None) -> tuple[int, ...] | None:
 
 def print_run(done: Run) -> None:
     """Metrics, with the published ones beside, and bytes."""
-    out, published = results(), published_for(done)
+    out, fold = results(), done.folds[0]
     label = " on synthetic data" if done.provenance.is_synthetic else ""
     heading = f"{done.system} on {done.data}{label}, seed {done.seed}, {len(done.folds)} fold(s)"
     out.print(heading, markup=False)
-    table = Table(box=None, pad_edge=False)
-    for heading in ("metric", "mean", "std", *(("published", "std") if published else ())):
-        table.add_column(heading, justify="left" if heading == "metric" else "right")
-    for name, value in done.mean.items():
-        cells = [name, f"{value:.4f}", f"{done.std[name]:.4f}" if len(done.folds) > 1 else "–"]
-        if published and name in published.values:
-            cells += [f"{number:.4f}" for number in published.values[name]]
-        table.add_row(*cells)
-    out.print(table)
-    fold = done.folds[0]
+    for line in _owner_lines(done):
+        out.print(line, markup=False, soft_wrap=True)
+    out.print(_metric_table(done))
     party, num_parties = done.party_name, done.num_parties
     out.print(f"sent in fold {fold.fold}, {fold.num_rounds} rounds, {num_parties} {party}s:")
     ways = Table(box=None, pad_edge=False, show_header=False)
@@ -127,14 +126,55 @@ def print_run(done: Run) -> None:
         per_round = num_bytes / fold.num_rounds / num_parties
         ways.add_row(f"  {way}", format_bytes(num_bytes), f"{format_bytes(per_round)} per {party} and round")
     out.print(ways)
-    for name, value in fold.facts.items():
-        out.print(f"{name}: {value:.6g}")
+    if fold.facts:
+        facts = Table(box=None, pad_edge=False, show_header=False)
+        facts.add_column()
+        facts.add_column(justify="right")
+        for name, value in fold.facts.items():
+            facts.add_row(f"{name}:", f"{value:,.0f}" if value == round(value) else f"{value:.6g}")
+        out.print(facts)
     out.print(f"model {fold.model_sha256[:16]}  clients {(fold.clients_sha256 or 'none')[:16]}")
     cpu = sum(result.cpu_seconds for result in done.folds)
     cold = sum(result.num_cold for result in done.folds)
     each = 1000 * cpu / sum(result.num_rounds for result in done.folds) / num_parties
     out.print(f"{cpu:.1f} s of CPU, {each:.3g} ms per {party} and round")
     out.print(f"{cold} test ratings have a user or item without training ratings")
+
+
+def _metric_table(done: Run) -> Table:
+    """The metrics; of systems that learn from a stream, also as they were after the first epoch, and the loss."""
+    published, is_stream = published_for(done), system_named(done.system).feedback == "signed"
+    curve = done.folds[0].curve if is_stream else {}
+    means = done.mean | {name: values[-1] for name, values in curve.items()}
+    table = Table(box=None, pad_edge=False)
+    more = (*(("published", "std") if published else ()), *(("epoch 1",) if curve else ()))
+    for heading in ("metric", "mean", "std", *more):
+        table.add_column(heading, justify="left" if heading == "metric" else "right")
+    for name in dict.fromkeys((*shown_metrics([done]), *(name for name in curve if "loss" in name))):
+        cells = [name, f"{means[name]:.4f}", f"{done.std[name]:.4f}" if len(done.folds) > 1 else "–"]
+        if published and name in published.values:
+            cells += [f"{number:.4f}" for number in published.values[name]]
+        if name in curve:
+            cells.append(f"{curve[name][0]:.4f}")
+        table.add_row(*cells)
+    return table
+
+
+def _owner_lines(done: Run) -> list[str]:
+    """Who holds the items, and what was drawn."""
+    owners, lines = done.provenance.owners, []
+    if owners is not None and owners.num_owners > 1:
+        per_item, per_event = owners.owners_per_item, owners.owners_per_interaction
+        without = f", {owners.num_items_without} items have none" if owners.num_items_without else ""
+        lines.append(
+            f"{owners.num_owners} owners: {', '.join(owners.names[:20])}{' ...' if owners.num_owners > 20 else ''}"
+        )
+        lines.append(f"{per_item:.2f} owners per item and {per_event:.2f} per interaction{without}")
+    if done.provenance.passed_over:
+        lines.append(
+            f"{done.provenance.passed_over} passed-over item(s) drawn at random before each that was taken"
+        )
+    return lines
 
 
 Go = Callable[[System[Any, Any, Any], dict[str, Any]], None]
@@ -202,5 +242,5 @@ def length_of(system: System[Any, Any, Any], num_rounds: int = 20) -> str:
 
 for _system in SYSTEMS.values():
     app.command(_system.name, epilog=f"Example: hushrec run {_system.name} --data ml-100k {length_of(_system)}")(
-        command_for(_system, common)
+        command_for(_system, with_live(common) if _system.feedback == "signed" else common)
     )

@@ -84,6 +84,8 @@ class Groups(NamedTuple):
 def _keep(first, last, users, is_positive, stamps, previous, heads, content, saved, num_saved, stamp):
     """Put interactions into blocks (Algorithm 2); saved blocks are known by their last interaction."""
     for entry in range(first, last):
+        if stamps[entry] != WAITING:  # learned from before
+            continue
         user = users[entry]
         if is_positive[entry]:
             previous[entry] = heads[user]
@@ -234,12 +236,10 @@ class Blocks:
         """From what `kept` gave: interactions that still wait are put into blocks again."""
         blocks = cls()
         blocks.make_room(len(entries.users), num_users)
-        is_learned = entries.stamps != WAITING
-        in_order = np.concatenate([np.flatnonzero(is_learned), np.flatnonzero(~is_learned)])
-        blocks.size = len(in_order)
+        blocks.size = len(entries.users)
         for column, values in zip(blocks.entries, entries, strict=True):
-            column[: blocks.size] = values[in_order]
-        blocks._put(int(np.count_nonzero(is_learned)), WAITING)
+            column[: blocks.size] = values
+        blocks._put(0, WAITING)
         return blocks
 
     def kept(self) -> Entries:
@@ -265,6 +265,8 @@ class Blocks:
 
     def begin(self, round_number: int, is_again: bool) -> None:
         """Begin a round: forget what was learned before. Again: what came in the round itself did not come."""
+        if not is_again and not self.entries.stamps[: self.size].any():
+            return  # nothing was learned
         entries = self.kept()
         if is_again:
             entries = entries.take(entries.added < round_number)

@@ -48,7 +48,14 @@ class Owner:
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(COUNTS), np.int64))
     counts_before: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(COUNTS), np.int64))
     groups: Groups | None = None  # that are learned from in this window
-    _holds: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))  # of each item
+    _holds: NDArray[np.bool_] = field(init=False)  # of each item
+
+    def __post_init__(self) -> None:
+        self._note_held()
+
+    def _note_held(self) -> None:
+        self._holds = np.zeros(1 + int(self.held.max(initial=-1)), np.bool_)
+        self._holds[self.held] = True
 
     def begin(self, round_number: int) -> None:
         """Begin a round, or begin it again."""
@@ -59,8 +66,7 @@ class Owner:
         self.counts_before[:] = self.counts
         self.clock[:] = round_number, -1
         self.groups = None
-        self._holds = np.zeros(1 + int(self.held.max(initial=-1)), np.bool_)
-        self._holds[self.held] = True
+        self._note_held()
 
     def take_in(
         self, window: int, letters: Sequence[Letters], form: Form, theta: int, threshold: Threshold
@@ -89,56 +95,47 @@ class Owner:
         return int(np.count_nonzero(self.blocks.kept().stamps == WAITING))
 
     def _read(self, mail: Letters, form: Form, stamp: int) -> None:
-        is_new = _is_new(mail.sequences, self.last[0])
-        if not is_new.all():
-            self.counts[COUNTS.replayed] += np.count_nonzero(~is_new)
-            mail = Letters(mail.sequences[is_new], mail.flags[is_new], mail.contents[is_new])
-        opened = open_interactions(self.key, self.number, form, mail)
-        may_skip = self.clock[1] < 0  # numbers may be left out between rounds
-        _count(mail.sequences, opened.is_sound, self.last, self.counts, may_skip)
-        is_own, num_users = _is_own(opened.users, opened.items, self._holds)
-        num_own = np.count_nonzero(is_own)
-        self.counts[COUNTS.accepted] += num_own
+        opened, round_number = open_interactions(self.key, self.number, form, mail), int(self.clock[0])
+        # Numbers may be left out between rounds, so before the first message of one.
+        may_skip = not self.blocks.size or self.blocks.entries.added[self.blocks.size - 1] < round_number
+        is_read = _count(mail.sequences, opened.is_sound, self.last, self.counts, may_skip)
         users, items, is_positive, message_of = opened.users, opened.items, opened.is_positive, opened.message_of
-        if num_own < len(is_own):
-            self.counts[COUNTS.foreign] += len(is_own) - num_own
+        is_own, num_users = _is_own(users, items, message_of, is_read, self._holds, self.counts)
+        if not is_own.all():
             users, items, is_positive, message_of = (
                 users[is_own], items[is_own], is_positive[is_own], message_of[is_own],
             )  # fmt: skip
         self.blocks.make_room(0, num_users)
-        self.blocks.add(mail.sequences[message_of], users, items, is_positive, stamp, int(self.clock[0]))
-
-
-@numba.njit(nogil=True, cache=True)
-def _is_new(sequences, last):
-    """Of each message, whether its number is above all before it."""
-    is_new = np.empty(sequences.size, np.bool_)
-    for place in range(sequences.size):
-        is_new[place] = sequences[place] > last
-        last = max(last, sequences[place])
-    return is_new
+        self.blocks.add(mail.sequences[message_of], users, items, is_positive, stamp, round_number)
 
 
 @numba.njit(nogil=True, cache=True)
 def _count(sequences, is_sound, last, counts, may_skip):
-    """Count what came and what is missing, and note the newest number that could be read."""
-    num_altered = 0
+    """Of each message, whether it is to be read: sound, and with a number above all that were read."""
+    is_read, num_altered = np.zeros(sequences.size, np.bool_), 0
     for place in range(sequences.size):
         if not is_sound[place]:
             counts[COUNTS.altered] += 1
             num_altered += 1
-            continue
-        if not may_skip:
-            counts[COUNTS.missing] += sequences[place] - last[0] - 1 - num_altered
-        may_skip, num_altered, last[0] = False, 0, sequences[place]
+        elif sequences[place] <= last[0]:
+            counts[COUNTS.replayed] += 1
+        else:
+            if not may_skip:
+                counts[COUNTS.missing] += max(sequences[place] - last[0] - 1 - num_altered, 0)
+            is_read[place] = True
+            may_skip, num_altered, last[0] = False, 0, sequences[place]
+    return is_read
 
 
 @numba.njit(nogil=True, cache=True)
-def _is_own(users, items, holds):
+def _is_own(users, items, message_of, is_read, holds, counts):
     """Of each interaction, whether it is about an item that is held; and how many users there can be."""
-    is_own, num_users = np.empty(items.size, np.bool_), 0
+    is_own, num_users = np.zeros(items.size, np.bool_), 0
     for place in range(items.size):
+        if not is_read[message_of[place]]:
+            continue
         is_own[place] = users[place] >= 0 and 0 <= items[place] < holds.size and holds[items[place]]
+        counts[COUNTS.accepted if is_own[place] else COUNTS.foreign] += 1
         if is_own[place]:
             num_users = max(num_users, users[place] + 1)
     return is_own, num_users
@@ -190,7 +187,9 @@ class Gateway:
         letters = {}
         order = np.argsort(owner_of, kind="stable")
         owners, starts = np.unique(owner_of[order], return_index=True)
-        for owner, events in zip(owners.tolist(), np.split(event[order], starts[1:]), strict=True):
+        if form.is_encrypted and not keys.keys() >= set(owners.tolist()):
+            raise HushrecError("an owner's key has not come; begin the round again")
+        for owner, events in zip(owners.tolist(), np.split(event[order], starts)[1:], strict=True):
             letters[owner] = seal_interactions(
                 keys.get(owner, b""), owner, form, int(self.sent[owner]) + 1,
                 users[events], items[events], is_positive[events],

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.errors import HushrecError
 from hushrec.protocol import Numbers
 
 _STEPS = 200
@@ -34,7 +35,9 @@ class RankingFactors:
 
         Without anything that it does not like, all other items take that place.
         """
-        is_positive = ratings >= 0.5
+        if not np.isin(ratings, (0, 1)).all():
+            raise HushrecError("a newcomer's ratings are 1 (liked) or 0 (not) with this model; give these")
+        is_positive = ratings == 1
         liked = self.item_factors[items[is_positive]].astype(np.float64)
         disliked = self.item_factors[items[~is_positive]].astype(np.float64)
         if not len(disliked):

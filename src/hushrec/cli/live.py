@@ -1,0 +1,280 @@
+"""`hushrec run drift --live -`: learn from events as they come, and recommend after each."""
+
+import inspect
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from hushrec.cli.console import note
+from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
+from hushrec.data import load, owned
+from hushrec.errors import HushrecError
+from hushrec.experiments.live_folder import keep, open_folder
+from hushrec.protocol import System
+from hushrec.runtime.checkpoint import digest, model_arrays
+from hushrec.runtime.live import Live
+from hushrec.runtime.live_lines import Event, Lines, Place, followed, parse, standard_input
+from hushrec.runtime.training import announce_compilation
+
+_STANDARD_INPUT = "-"
+_NOTE_SECONDS = 5.0
+_MOST_AT_ONCE = 1024  # events between two looks at whether to stop
+_KEEP_SECONDS = 30.0  # after which the state is kept, if a line came
+_MOST_TOLD = 10  # bad lines that are told one by one
+_DEFAULTS = {"window": 1, "recommended": 5, "epochs": 1, "parts": 1}
+_TAKEN = (
+    "data", "seed", "owners", "columns", "duplicates", "rating_range", "out", "resume", "threads", "as_json",
+)  # fmt: skip
+
+_encode = msgspec.json.Encoder().encode
+
+Go = Callable[[System[Any, Any, Any], dict[str, Any]], None]
+
+
+def with_live(common: Callable[..., Go]) -> Callable[..., Go]:
+    """The options of every system, and those of a live run; without --live as before."""
+    shared = inspect.signature(common).parameters
+    own = inspect.signature(_live_options).parameters
+
+    def go_either(live: str, until_end: bool, strict: bool, keep_every: int, **values: Any) -> Go:
+        if live:
+            for name, value in values.items():
+                if name not in _TAKEN and value != shared[name].default:
+                    raise HushrecError(f"--{name.replace('_', '-')} means nothing with --live; leave it out")
+            common(**{**values, "data": values["data"] or "-"})  # for what it refuses
+            return lambda system, settings: _go(system, settings, live, until_end, strict, keep_every, values)
+        if not values["data"]:
+            raise HushrecError("say what to learn from: --data NAME-or-FILE, or --live with events as they come")
+        return common(**values)
+
+    parameters = [
+        *(entry.replace(default="") if entry.name == "data" else entry for entry in shared.values()), *own.values()
+    ]  # fmt: skip
+    go_either.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return go_either
+
+
+def _live_options(
+    live: Annotated[
+        str, typer.Option(help="Learn from events as they come: - (standard input), or a file that grows.")
+    ] = "",
+    until_end: Annotated[bool, typer.Option("--until-end", help="With --live FILE: stop at its end.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="With --live: stop at a bad line.")] = False,
+    keep_every: Annotated[
+        int, typer.Option(help="With --live and --out: lines after which the state is kept.", min=1)
+    ] = 1000,
+) -> None: ...
+
+
+def _go(
+    system: System[Any, Any, Any],
+    settings: dict[str, Any],
+    source: str,
+    until_end: bool,
+    strict: bool,
+    keep_every: int,
+    values: dict[str, Any],
+) -> None:
+    for name in ("epochs", "parts"):
+        if name in settings:
+            raise HushrecError(f"a live stream has no {name}; leave --{name} out")
+    usual = {name: value for name, value in _DEFAULTS.items() if hasattr(system.config, name)}
+    live = _start(system, system.configure({**usual, **settings}), values)
+    announce_compilation(note)
+    out, seed = values["out"], values["seed"]
+    if out:
+        open_folder(out, live, seed, values["resume"])
+    if live.place.num_lines:
+        note(f"going on; lines taken in before: {live.place.num_lines:,}")
+    with _Stop() as stop:
+        if source == _STANDARD_INPUT:
+            lines = standard_input(sys.stdin.buffer, live.place, stop.is_asked)
+        else:
+            lines = followed(Path(source).expanduser(), live.place, until_end, stop.is_asked)
+        feed = _Feed(live, stop, strict, keep_every, lambda: keep(out, live, seed) if out else None)
+        feed.take(lines)
+        feed.end()
+        if stop.has_no_reader:
+            raise BrokenPipeError
+
+
+def _start(system: System[Any, Any, Any], config: Any, values: dict[str, Any]) -> Live:
+    """Before the first event: with the items, titles and owners of a dataset or of a file, or with none."""
+    deal, seed = values["owners"], values["seed"]
+    if deal and system.parties != "owners":
+        raise HushrecError(f"--owners {deal}: {system.name} knows no owners of items; leave it out")
+    if not values["data"]:
+        return Live(system, config, seed, _holdings(deal) if deal else None)
+    data = load(
+        values["data"],
+        columns=parse_columns(values["columns"]),
+        duplicates=parse_duplicates(values["duplicates"]),
+        rating_range=parse_rating_range(values["rating_range"]),
+        notify=note,
+    )
+    return Live.of(system, config, seed, owned(data, deal, seed) if deal else data)
+
+
+def _holdings(deal: str) -> dict[str, list[str]]:
+    """The items of each owner in a file with lines of item, tab, owner."""
+    try:
+        lines = Path(deal).expanduser().read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise HushrecError(
+            f"--owners {deal}: no readable file; without --data give a file with lines of item, tab, owner"
+        ) from None
+    found: dict[str, list[str]] = {}
+    for number, line in enumerate(lines, start=1):
+        fields = [field.strip() for field in line.split("\t")]
+        if line.strip() and (len(fields) != 2 or not all(fields)):
+            raise HushrecError(f"{deal}, line {number}: expected an item and an owner with a tab between them")
+        if line.strip():
+            found.setdefault(fields[1], []).append(fields[0])
+    return dict(sorted(found.items()))
+
+
+class _Stop:
+    """Ctrl-C and SIGTERM end a live run between two batches, with all that was learned; a second one at once."""
+
+    def __init__(self) -> None:
+        self.has_no_reader = False
+        self._is_asked = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "_Stop":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, _number: int, _frame: FrameType | None) -> None:
+        if self._is_asked:
+            raise KeyboardInterrupt
+        self._is_asked = True
+
+    def is_asked(self) -> bool:
+        """Whether to stop."""
+        return self._is_asked or self.has_no_reader
+
+
+class _Feed:
+    """Brings lines to a live system, in whole windows, and tells what comes of it."""
+
+    def __init__(
+        self, live: Live, stop: _Stop, strict: bool, keep_every: int, keep_now: Callable[[], None]
+    ) -> None:
+        self._live, self._stop, self._strict, self._keep = live, stop, strict, keep_now
+        self._window = live.config.plan.window
+        self._keep_every, self._kept, self._kept_at, self._keep_takes = keep_every, live.place, 0.0, 0.0
+        self._waiting: list[tuple[Place, Event]] = []
+        self._num_bad, self._num_first, self._num_noted = 0, live.history.size, live.history.size
+        self._started = self._noted = time.monotonic()
+
+    def take(self, lines: Iterator[Lines]) -> None:
+        """All lines, until the end or until it is asked to stop."""
+        for found in lines:
+            for place, line in found:
+                self._take_line(place, line)
+            self._learn(len(self._waiting) // self._window * self._window)
+            if found and not self._waiting:
+                self._live.place = found[-1][0]
+            self._keep_if_due()
+            self._note_progress()
+        if not self._stop.is_asked():
+            self._learn(len(self._waiting))
+
+    def _take_line(self, place: Place, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            said = parse(line)
+        except HushrecError as error:
+            self._leave_out(place, error)
+            return
+        if isinstance(said, Event):
+            self._waiting.append((place, said))
+            return
+        self._learn(len(self._waiting))
+        if self._waiting:  # it was asked to stop
+            return
+        try:
+            self._live.change(said)
+        except HushrecError as error:
+            self._leave_out(place, error)
+        self._live.place = place
+
+    def _leave_out(self, place: Place, error: HushrecError) -> None:
+        if self._strict:
+            self._learn(len(self._waiting) // self._window * self._window)
+            self.end()
+            raise HushrecError(f"line {place.num_lines}: {error}")
+        self._num_bad += 1
+        if self._num_bad <= _MOST_TOLD:
+            note(f"line {place.num_lines} is left out: {error}")
+
+    def _learn(self, num_events: int) -> None:
+        """From the first events that wait; in steps, between which it can be stopped and kept."""
+        step = max(min(self._keep_every, _MOST_AT_ONCE) // self._window, 1) * self._window
+        for first in range(0, num_events, step):
+            if self._stop.is_asked():
+                num_events = first
+                break
+            part = self._waiting[first : min(first + step, num_events)]
+            self._live.learn([event for _, event in part], self._tell)
+            self._live.place = part[-1][0]
+            self._keep_if_due()
+        del self._waiting[:num_events]
+
+    def _keep_if_due(self) -> None:
+        """After so many events, or after a while; but not if to keep it would take a tenth of the time."""
+        num_new, now = self._live.place.num_lines - self._kept.num_lines, time.monotonic()
+        is_due = num_new >= self._keep_every or (num_new and now - self._kept_at >= _KEEP_SECONDS)
+        if is_due and now - self._kept_at >= 10 * self._keep_takes:
+            self._keep()
+            self._kept, self._kept_at = self._live.place, time.monotonic()
+            self._keep_takes = self._kept_at - now
+
+    def _tell(self, user: str, items: list[str]) -> None:
+        try:
+            sys.stdout.buffer.write(_encode({"user": user, "items": items}) + b"\n")
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            self._stop.has_no_reader = True
+
+    def _note_progress(self) -> None:
+        now, size = time.monotonic(), self._live.history.size
+        if now - self._noted >= _NOTE_SECONDS and size > self._num_noted:
+            self._noted, self._num_noted = now, size
+            note(self._so_far())
+
+    def _so_far(self) -> str:
+        live = self._live
+        num_events = live.history.size - self._num_first
+        rate = num_events / max(time.monotonic() - self._started, 1e-9)
+        return (
+            f"events: {num_events:,}, {rate:,.0f} per second; users: {len(live.users.texts):,}; "
+            f"items: {len(live.held):,}; owners: {live.num_owners:,}"
+        )
+
+    def end(self) -> None:
+        """Keep the last state; say what came of it all."""
+        self._keep()
+        live = self._live
+        note(f"{self._so_far()}; lines taken in: {live.place.num_lines:,}")
+        if self._num_bad:
+            note(f"lines left out: {self._num_bad:,}")
+        if live.num_unheld:
+            note(f"events about items that nobody held, so that nobody learned from them: {live.num_unheld:,}")
+        if self._waiting:
+            note(f"events whose window is not full, to be sent again with --resume: {len(self._waiting):,}")
+        note(f"model {digest(model_arrays(live.system, live.state))[:16]}")
