@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hushrec
-from hushrec.data import Deal, Interactions, Split, copies
+from hushrec.data import Deal, Interactions, Split, copies, owned
 from hushrec.experiments.record import read_run
 from hushrec.experiments.runs import RunSettings, run
 from hushrec.recommender import RECOMMENDERS, Recommendation, Recommender
@@ -16,7 +16,8 @@ from systems.runs import held, short
 
 KINDS = list(RECOMMENDERS.values())
 EXPLICIT = [kind for kind in KINDS if kind.system.feedback == "explicit" and kind is not hushrec.NeuCF]
-FOLDS_IN = [*EXPLICIT, hushrec.FCF, hushrec.FedMF]
+SIGNED = [kind for kind in KINDS if kind.system.feedback == "signed"]
+FOLDS_IN = [*EXPLICIT, hushrec.FCF, hushrec.FedMF, *SIGNED]
 SHORT = {"num_rounds": 10, "num_factors": 5}
 ONE_THREAD = hushrec.RuntimeOptions(threads=1)
 
@@ -73,7 +74,7 @@ def test_constructors_hold_settings_only(kind: type[Recommender]) -> None:
     assert model.config == kind.system.configure(brief(kind))
     assert model.options is ONE_THREAD
     assert repr(model).startswith(f"{kind.__name__}(")
-    assert "num_rounds=10" in repr(model)
+    assert ("epochs=10" if kind in SIGNED else "num_rounds=10") in repr(model)
     assert kind().config == SYSTEMS[model.system.name].config()
 
 
@@ -86,6 +87,16 @@ def test_fit_returns_the_model_and_tells_every_round(kind: type[Recommender], da
     lists = {f"{name}@{k}" for name in ("Precision", "Recall", "HR", "MRR", "NDCG", "MAP") for k in (5, 10)}
     assert set(metrics) == lists | ({"MAE", "RMSE"} if kind.system.feedback == "explicit" else set())
     assert all(type(value) is float for value in metrics.values())
+
+
+def test_owners_are_those_of_the_data(data: Interactions) -> None:
+    """Without any, five at random; where one place learns, one."""
+    small = {"epochs": 1, "num_factors": 4, "options": ONE_THREAD}
+    dealt, by_two = hushrec.DRIFT(**small).fit(data), hushrec.DRIFT(**small).fit(owned(data, "2", 0))
+    in_one_place = hushrec.SAROS(**small).fit(owned(data, "2", 0))
+    num_owners = [len(model.ranker().train.owners.names) for model in (dealt, by_two, in_one_place)]
+    assert num_owners == [5, 2, 1]
+    assert len({factors(model) for model in (dealt, by_two, in_one_place)}) == 3
 
 
 def test_fit_again_begins_anew(split: Any) -> None:
@@ -294,6 +305,19 @@ def test_a_newcomers_ratings_do_not_matter_where_feedback_is_implicit(kind: type
     assert found != model.recommend_newcomer([7, 8, 9], [1, 1, 1], k=50, min_raters=0)
 
 
+@pytest.mark.parametrize("kind", SIGNED)
+def test_a_newcomer_of_signed_feedback_says_what_it_liked(kind: type[Recommender], split: Any) -> None:
+    model = kind(options=ONE_THREAD, **brief(kind), learning_rate=0.5).fit(split.train)
+    liked, disliked = (
+        by_item(model.recommend_newcomer([1, 2], ratings, k=50, exclude_seen=False, min_raters=0))
+        for ratings in ([1, 0], [0, 1])
+    )
+    assert liked[0] > liked[1]
+    assert disliked[0] < disliked[1]
+    with pytest.raises(hushrec.HushrecError, match=r"\Aa newcomer's ratings are 1 \(liked\) or 0 \(not\).*\Z"):
+        model.recommend_newcomer([1, 2], [5, 1])
+
+
 def test_a_newcomer_changes_nothing(model: Recommender) -> None:
     before, sent = factors(model), dict(model._require_fitted()[1].transcript.tallies)
     first = model.recommend_newcomer([1, 2, 3], [5, 1, 4])
@@ -407,7 +431,7 @@ def test_a_kept_model_is_the_same(kind: type[Recommender], shop: Interactions, t
     np.testing.assert_array_equal(kept.predict(users, items[7]), model.predict(users, items[7]))
     assert factors(kept) == factors(model)
     if kind in FOLDS_IN:
-        newcomer = (items[1:3], [5, 1])
+        newcomer = (items[1:3], [1, 0] if kind in SIGNED else [5, 1])
         assert kept.recommend_newcomer(*newcomer) == model.recommend_newcomer(*newcomer)
     (fold,) = read_run(tmp_path / "model").folds
     assert (fold.metrics, fold.num_train, fold.num_test) == ({}, len(held(kind.system.name, shop)), 0)

@@ -20,9 +20,11 @@ from hushrec.data import (
 )
 from hushrec.errors import HushrecError
 from hushrec.recommender import (
+    DRIFT,
     FCF,
     NGCF,
     PMF,
+    SAROS,
     SDCF,
     Average,
     FedCORE,
@@ -43,9 +45,11 @@ from hushrec.systems import SYSTEMS
 __version__ = "0.1.0"
 
 __all__ = [
+    "DRIFT",
     "FCF",
     "NGCF",
     "PMF",
+    "SAROS",
     "SDCF",
     "SYSTEMS",
     "Average",

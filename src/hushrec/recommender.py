@@ -272,9 +272,21 @@ class Average(Recommender):
     system = SYSTEMS["average"]
 
 
+class DRIFT(Recommender):
+    """Owners of items learn from encrypted interactions; `hushrec.data.owned` says who owns what."""
+
+    system = SYSTEMS["drift"]
+
+
+class SAROS(Recommender):
+    """Blocks of one stream of interactions in one place, the counterpart of DRIFT."""
+
+    system = SYSTEMS["saros"]
+
+
 _KINDS = (
     PMF, FedRec, FedRecPlusPlus, SDCF, SDCFDenoised, PTFFedRec, FCF, FedMF, MetaMF, NeuMF, NGCF, LightGCN, FedCORE,
-    NeuCF, Average,
+    NeuCF, Average, DRIFT, SAROS,
 )  # fmt: skip
 RECOMMENDERS = {kind.system.name: kind for kind in _KINDS}
 

@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from hushrec.cli.app import app
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments import runs
-from hushrec.experiments.published import Row, Table
+from hushrec.experiments.drift_time import STEPS
+from hushrec.experiments.published import Claim, Row, Table
 from hushrec.experiments.record import read_run
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
@@ -258,3 +260,84 @@ def test_rows_have_their_own_split_deal_and_probes(monkeypatch: pytest.MonkeyPat
     together = kept["fedcore"]
     ours = [f"{together.mean['c cold MAE']:.1f}", "±", f"{together.std['c cold MAE']:.1f}"]
     assert ["ml-100k", "together", "c", "cold", "MAE", *ours, "0.7", "±", "9.0", "yes"] in lines
+
+
+# --- DRIFT: published in words -----------------------------------------------------------------------------
+
+
+def stream_table(kind: Any, metrics: list[str], claims: list[Claim]) -> Table:
+    config = {"epochs": 2, "parts": 2, "num_factors": 3}
+    plain = config | {"encryption": "none"}
+    rows = [Row("one", "drift", DATA, config, owners="3"), Row("two", "drift", DATA, plain, owners="3")]
+    return Table("figure0", "Streams", "Nobody (2026)", kind, "as said", metrics, rows, claims=claims)
+
+
+def streamed(monkeypatch: pytest.MonkeyPatch, table: Table, *arguments: str) -> Result:
+    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: table)
+    result = CliRunner().invoke(app, ["reproduce", "drift", "figure0", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result
+
+
+def test_curves_stand_side_by_side_with_the_verdict_on_each_claim(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Encryption changes no number: the two rows are equal, so nothing is above, and all is close."""
+    claims = [
+        Claim("ahead", "above", ["MAP@5, epoch 1"], ["one", "two"]),
+        Claim("behind", "below", ["MAP@5, epoch 1", "MAP@5, end"], ["one", "two"]),
+        Claim("close", "close", ["train loss, end", "test loss, end"], ["one", "two"]),
+    ]
+    names = [f"{name} loss, epoch {epoch}" for name in ("train", "test") for epoch in (1, 2)]
+    names += ["test loss, end", "train loss, end"]
+    picture = tmp_path / "losses.png"
+    result = streamed(
+        monkeypatch, stream_table("curve", names, claims), "--out", str(tmp_path), "--picture", str(picture)
+    )
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    (curves,) = {str(read_run(path.parent).folds[0].curve) for path in tmp_path.glob("*/run.json")}
+    curve = read_run(next(tmp_path.glob("*/run.json")).parent).folds[0].curve
+    assert str(curve) == curves
+    assert [line.split() for line in lines[2:4]] == [
+        ("train loss " * 2 + "test loss " * 2).split(),
+        [DATA, "one", "two", "one", "two"],
+    ]
+    for place in range(2):
+        numbers = [f"{curve[name][place]:.4f}" for name in ("train loss", "test loss") for _ in range(2)]
+        assert lines[4 + place].split() == ["epoch", str(place + 1), *numbers]
+    assert lines[7:] == [
+        f"{DATA}: ahead: no",
+        f"{DATA}: behind: no, by none of 2 measures",
+        f"{DATA}: close: yes, by 2 of 2 measures",
+        "claim: as said",
+    ]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_times_are_printed_by_step_and_by_owner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    claims = [Claim("cheap", "at most", ["security layer"], ["one", "two"], 1.0)]
+    table = stream_table("time", list(STEPS), claims)
+    result = streamed(monkeypatch, table, "--picture", str(tmp_path / "times.svg"))
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    assert lines[2].split("  ")[0] == DATA
+    assert [line.split("  ")[0] for line in lines[3:11]] == [*STEPS, "all"]
+    shares = [float(line.split()[-1].rstrip("%")) for line in lines[3:10]]
+    assert sum(shares) == pytest.approx(100, abs=0.5)
+    assert lines[11].split()[:3] == ["one,", "by", "owner"]
+    assert [line.split()[0] for line in lines[12:15]] == ["owner1", "owner2", "owner3"]
+    assert re.fullmatch(rf"{DATA}: cheap: yes, -?[0-9.]+% \(-?[0-9.]+ s\)", lines[15])
+
+
+def test_costs_are_printed_a_line_per_row_and_claims_are_in_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = [Claim("close", "close", ["NDCG@5, end"], ["one", "two"])]
+    table = stream_table("cost", ["NDCG@10", "deliveries", "MB"], claims)
+    lines = [line.split() for line in streamed(monkeypatch, table).stdout.splitlines()]
+    assert lines[2] == ["data", "row", "NDCG@10", "deliveries", "MB"]
+    assert [line[:2] for line in lines[3:5]] == [[DATA, "one"], [DATA, "two"]]
+    assert lines[3][2:4] == lines[4][2:4]
+    said = json.loads(streamed(monkeypatch, table, "--json").stdout)
+    (claim,) = said["claims"]
+    assert (claim["claim"], claim["data"]) == ("close", DATA)
+    measure = claim["measures"]["NDCG@5, end"]
+    assert measure["holds"] is True
+    assert measure["ours"][0] == measure["ours"][1] > 0

@@ -17,6 +17,7 @@ from hushrec.errors import HushrecError
 from hushrec.experiments.published import Published
 from hushrec.experiments.record import Run, SplitKind, read_run
 from hushrec.experiments.runs import run, settings_for
+from hushrec.report.tables import shown_metrics
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.systems import SYSTEMS
 from systems.runs import as_options, short
@@ -77,11 +78,14 @@ def test_tables_have_every_metric_and_every_way(name: str) -> None:
     done = run_here(name)
     lines = [line.rstrip() for line in result.stdout.splitlines()]
     assert lines[0] == f"{name} on synthetic on synthetic data, seed 0, 1 fold(s)"
-    assert lines[1].split() == ["metric", "mean", "std"]
-    shown = [line.split() for line in lines[2:] if line]
-    for metric, value in done.mean.items():
-        assert [*metric.split(), f"{value:.4f}", "–"] in shown
-    party = "partner" if SYSTEMS[name].parties == "partners" else "client"
+    shown = [line.split() for line in lines[1:] if line]
+    assert ["metric", "mean", "std"] in [words[:3] for words in shown]
+    for metric in shown_metrics([done]):
+        assert [*metric.split(), f"{done.mean[metric]:.4f}", "–"] in [
+            words[: 2 + len(metric.split())] for words in shown
+        ]
+    parties = {"users": "client", "partners": "partner", "owners": "owner", "owner": "owner"}
+    party = parties[SYSTEMS[name].parties]
     for way in done.folds[0].sent_bytes:
         assert [words[-4:] for words in shown if words[0] == way] == [["per", party, "and", "round"]]
     assert done.folds[0].model_sha256[:16] in result.stdout
@@ -129,17 +133,19 @@ def test_options_are_the_settings_of_the_config() -> None:
     common = {
         "data", "folds", "seed", "split", "test_share", "at", "relevant_from", "columns", "duplicates",
         "rating_range", "out", "resume", "threads", "cohort_size", "as_json", "partners", "common_users",
-        "common_items", "measure",
+        "common_items", "measure", "owners", "passed_over",
     }  # fmt: skip
     for name, command in group.commands.items():
         options = {entry.name: entry for entry in command.params if entry.name != "help"}
         fields = SYSTEMS[name].config.__dataclass_fields__
         presets = {"preset"} if SYSTEMS[name].presets else set()
-        assert set(options) - {"context"} == common | set(fields) | presets
+        live = {"live", "until_end", "strict", "keep_every"} if SYSTEMS[name].feedback == "signed" else set()
+        assert set(options) - {"context"} == common | set(fields) | presets | live
         for field, declared in fields.items():
             assert f"--{field.replace('_', '-')}" in options[field].opts
             assert options[field].default == declared.default
-        assert {"--rounds", "--num-rounds"} <= set(options["num_rounds"].opts)
+        if "num_rounds" in fields:
+            assert {"--rounds", "--num-rounds"} <= set(options["num_rounds"].opts)
         contract = ("--seed", "--folds", "--threads", "--cohort-size", "--out", "--resume", "--json", "--data")
         assert set(contract) <= {flag for entry in options.values() for flag in entry.opts}
 

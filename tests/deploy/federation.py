@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from hushrec import settings
-from hushrec.data import Deal, Split, copies, k_folds, synthetic
+from hushrec.data import Deal, Split, copies, k_folds, latest_share, owned, synthetic
 from hushrec.deploy.certificates import Authority, issue, new_authority
 from hushrec.deploy.driver import Report, drive, read_report
 from hushrec.deploy.enrolment import write_settings
@@ -25,6 +25,7 @@ from hushrec.deploy.site import Site, open_site
 from hushrec.experiments import runs
 from hushrec.experiments.record import read_run
 from hushrec.models.partnership import Partnership
+from hushrec.runtime import owner_store
 from hushrec.runtime.checkpoint import Progress, digest, model_arrays, private_arrays, read_arrays
 from hushrec.runtime.in_process import Losses, RuntimeOptions
 from hushrec.runtime.packets import Packet, decode_packet
@@ -57,9 +58,19 @@ def partner_split(num_partners: int) -> Split:
     return next(iter(copies(synthetic(40, 50, 900), Deal(num_partners=num_partners), 0)))
 
 
+@cache
+def owner_split(num_owners: int = 5) -> Split:
+    """Events of a small crowd, the latest held out, with items that have one owner or two."""
+    data = owned(synthetic(30, 40, 600).as_signed(), str(num_owners), 0)
+    return latest_share(replace(data, timestamps=np.random.default_rng(0).permutation(len(data))), 0.2)
+
+
 def split_for(name: str, num_nodes: int) -> Split:
     """What the nodes of a small run of a system hold together."""
-    return partner_split(num_nodes) if SYSTEMS[name].parties == "partners" else some_split()
+    parties = SYSTEMS[name].parties
+    if parties in ("owners", "owner"):
+        return owner_split(5 if parties == "owners" else 1)
+    return partner_split(num_nodes) if parties == "partners" else some_split()
 
 
 # --- Certificates, made once ---------------------------------------------------------------------------------
@@ -99,7 +110,11 @@ _version = cache(runs.version)
 @contextmanager
 def quick() -> Iterator[None]:
     """Without what costs time and changes nothing here: waiting for the disk, reading versions of packages."""
-    with patch.object(os, "fsync", lambda _file: None), patch.object(runs, "version", _version):
+    with (
+        patch.object(os, "fsync", lambda _file: None),
+        patch.object(owner_store, "SYNCHRONOUS", "OFF"),
+        patch.object(runs, "version", _version),
+    ):
         yield
 
 
@@ -112,6 +127,8 @@ class Federation:
     def __init__(self, folder: Path, num_nodes: int = 3, split: Split | None = None, seed: int = 0) -> None:
         self.folder, self.split = folder, split or some_split()
         self.nodes = [f"node-{number}" for number in range(1, num_nodes + 1)]
+        if self.split.train.owners is not None:
+            self.nodes.append("users")
         make_kits(folder, self.nodes)
         self.shares = deal(self.split, self.nodes, seed, folder / "shares")
         for name in self.nodes:
@@ -136,7 +153,14 @@ class Federation:
 
     def numbers(self, name: str) -> np.ndarray:
         """The clients of a node, by their agreed numbers."""
-        path = self.shares[name].numbers
+        path, held_by = self.shares[name].numbers, self.split.train.owners
+        if held_by is not None:
+            names = {
+                line.split("\t")[1]
+                for line in (self.shares[name].owned or Path(os.devnull)).read_text().splitlines()
+            }
+            numbers = [held_by.names.index(owner) for owner in names] or [len(held_by.names)]
+            return np.sort(np.array(numbers, np.int32))
         if path is None:  # a partner
             return np.array([self.nodes.index(name)], np.int32)
         lines = path.read_text().splitlines()

@@ -291,7 +291,7 @@ def test_a_node_without_ratings_of_its_own_is_told_at_home(federation: Federatio
 
 
 def test_onions_are_of_no_use_to_partners(federation: Federation) -> None:
-    with pytest.raises(HushrecError, match="--relay onion hides who writes to whom; in fedcore all do"):
+    with pytest.raises(HushrecError, match="--relay onion hides who writes to whom; in fedcore everybody knows"):
         federation.order(NAME, plain(), relay="onion")
 
 

@@ -156,7 +156,9 @@ def test_the_server_learns_sizes_and_numbers_only(finished: Finished) -> None:
     """What a node says when it enrols."""
     [first, *_] = [data for leg, data in finished.wire.replies if leg.phase == "enrol"]
     said = about(opened(first), Enrolled)
-    assert set(msgspec.structs.asdict(said)) == {"num_clients", "numbers", "letter_bytes"}
+    fields = {"num_clients", "numbers", "letter_bytes", "owners", "has_users"}
+    assert set(msgspec.structs.asdict(said)) == fields
+    assert (said.owners, said.has_users) == ([], False)
     # Coarse: two binary digits.
     assert bin(said.letter_bytes).count("1") <= 2
 

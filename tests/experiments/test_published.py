@@ -177,6 +177,50 @@ def test_figure_2_has_every_combination() -> None:
         assert not row.published
 
 
+# --- DRIFT: published in words ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["figure6.1", "figure6.2", "figure6.3"])
+def test_claims_of_drift_are_about_rows_and_measures_of_the_table(name: str) -> None:
+    table = table_named("drift", name)
+    assert len(table.claims) >= 2
+    for data in ("ml-1m", "ml-100k"):
+        labels = {row.label for row in table.rows if row.data == data}
+        assert all(set(claim.rows) <= labels and len(claim.rows) == 2 for claim in table.claims)
+    for row in table.rows:
+        assert not row.published
+        config = system_named(row.system).configure(row.config)
+        for metric in table.metrics:
+            _, _, when = metric.partition(", epoch ")
+            assert not when or int(when) <= config.epochs
+        assert (row.owners, getattr(config, "theta", 2)) == ("genre" if row.system == "drift" else "", 2)
+
+
+def test_the_numbers_in_the_text_of_drift() -> None:
+    """Sec. 6.3: less than 10% for security, encryption 1.52%; most of the time is spent in the update parts."""
+    claims = table_named("drift", "figure6.3").claims
+    assert [(claim.metrics, claim.relation, claim.limit) for claim in claims] == [
+        (["security layer"], "at most", 0.1),
+        (["AES-GCM"], "at most", 0.0152),
+        (["gradients and update"], "at least", 0.5),
+    ]
+
+
+def test_extensions_of_drift_have_every_setting() -> None:
+    for data in ("ml-100k", "ml-1m"):
+        thetas = [row.config["theta"] for row in table_named("drift", "theta").rows if row.data == data]
+        owners = [row.owners for row in table_named("drift", "owners").rows if row.data == data]
+        assert (thetas, owners) == ([1, 2, 5, 20], ["1", "5", "genre", "50"])
+    rows = table_named("drift", "datasets").rows
+    assert {(row.data, row.system) for row in rows} == set(
+        product(("ml-100k", "steam-200k-hours", "gowalla-20"), ("drift", "saros"))
+    )
+    assert {row.data for row in rows if row.passed_over} == {"gowalla-20"}
+
+
+# --- PTF-FedRec --------------------------------------------------------------------------------------------
+
+
 def of_ptf_fedrec(name: str, data: str, metric: str) -> list[float]:
     """The published column of a table, without rows of our own."""
     rows = [row for row in table_named("ptf-fedrec", name).rows if row.data == data and row.published]

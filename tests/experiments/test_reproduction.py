@@ -8,10 +8,19 @@ import pytest
 
 import hushrec
 from hushrec.data import Interactions
-from hushrec.experiments.published import Row, Table, table_named
+from hushrec.errors import HushrecError
+from hushrec.experiments.drift_time import CIPHER, STEPS
+from hushrec.experiments.published import Claim, Row, Table, table_named
 from hushrec.experiments.record import Run, read_run
-from hushrec.experiments.reproduction import Cell, Reproduced, lossless_pairs, order_changes, reproduce_row
-from hushrec.experiments.runs import FoldProgress, RunSettings, settings_for, splits_of
+from hushrec.experiments.reproduction import (
+    Cell,
+    Reproduced,
+    lossless_pairs,
+    order_changes,
+    reproduce_row,
+    verdicts,
+)
+from hushrec.experiments.runs import FoldProgress, RunSettings, run, settings_for, splits_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
 from hushrec.settings import build
@@ -21,12 +30,13 @@ from systems.runs import short
 
 ONE_THREAD = RuntimeOptions(threads=1)
 SHARED = Path("/work/shared/data")
+DATA = "synthetic:users=80,items=50,ratings=1500"
 TINY = {"num_rounds": 3, "num_factors": 5}
 
 
 @pytest.fixture(scope="module")
 def data() -> Interactions:
-    return hushrec.load("synthetic:users=80,items=50,ratings=1500")
+    return hushrec.load(DATA)
 
 
 def row_of(label: str, system: str, published: dict[str, list[float]] | None = None, **config: Any) -> Row:
@@ -294,3 +304,124 @@ def test_table_3_on_ml_100k_is_the_papers(monkeypatch: pytest.MonkeyPatch) -> No
 
 def _no_network(*_: object) -> None:
     raise OSError("tests use no network")
+
+
+# --- DRIFT: curves, costs, and claims in words -------------------------------------------------------------
+
+TWO = ["one", "two"]
+
+
+def stream_row(label: str, owners: str, **config: Any) -> Row:
+    return Row(label, "drift", DATA, {"epochs": 2, "parts": 2, "num_factors": 3, **config}, owners=owners)
+
+
+def of_streams(
+    data: Interactions, kind: Any, metrics: list[str], rows: list[Row], **more: Any
+) -> list[Reproduced]:
+    table = Table("tiny", "A tiny table", "Nobody (2026)", kind, "it holds", metrics, rows, **more)
+    drift = SYSTEMS["drift"]
+    return [
+        reproduce_row(
+            table, row, "", data, settings_for(drift, owners=row.owners, data=data), ONE_THREAD, None, None
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def test_points_of_curves_and_costs_per_epoch(data: Interactions) -> None:
+    rows = [stream_row("one", "3")]
+    names = ["NDCG@10, epoch 1", "NDCG@10, end", "NDCG@10, best", "NDCG@10, end over epoch 1", "test loss, best"]
+    (done,) = of_streams(data, "curve", names, rows)
+    curve = done.run.folds[0].curve["NDCG@10"]
+    assert len(curve) == 2
+    losses = done.run.folds[0].curve["test loss"]
+    expected = [curve[0], curve[1], max(curve), curve[1] / curve[0], min(losses)]
+    assert [cell.ours for cell in done.cells] == expected
+    (cost,) = of_streams(data, "cost", ["NDCG@10", "NDCG@10, epoch 1", "deliveries", "vectors", "MB"], rows)
+    fold = cost.run.folds[0]
+    assert cost.cell("NDCG@10, epoch 1").ours == fold.curve["NDCG@10"][0]
+    assert cost.cell("NDCG@10").ours == fold.metrics["NDCG@10"]
+    assert cost.cell("deliveries").ours == fold.facts["interactions accepted"] / 2
+    assert cost.cell("MB").ours == pytest.approx(sum(fold.sent_bytes.values()) / 2e6)
+    (vectors,) = [count.rows for count in fold.messages if count.type == "Vectors"]
+    assert cost.cell("vectors").ours == vectors / 2 > 0
+
+
+def with_curve(done: Reproduced, label: str, curve: list[float]) -> Reproduced:
+    fold = replace(done.run.folds[0], curve={"NDCG@5": curve})
+    return replace(done, row=replace(done.row, label=label), run=replace(done.run, folds=[fold]))
+
+
+def test_claims_are_held_against_ours_measure_by_measure(data: Interactions) -> None:
+    rows = [stream_row("one", "3")]
+    (done,) = of_streams(data, "curve", ["NDCG@10, end"], rows)
+    entries = [with_curve(done, "one", [0.3, 0.40]), with_curve(done, "two", [0.2, 0.42])]
+    first, end = ["NDCG@5, epoch 1"], ["NDCG@5, end"]
+    claims = [
+        Claim("ahead", "above", [*first, *end], TWO),
+        Claim("behind", "below", end, TWO),
+        Claim("close", "close", [*first, *end], TWO, 0.1),
+        Claim("of others", "close", end, ["one", "three"]),
+    ]
+    table = Table("t", "T", "Nobody (2026)", "curve", "it holds", [], rows, claims=claims)
+    ahead, behind, close = verdicts(table, entries)
+    assert ahead.measures == {first[0]: ([0.3, 0.2], True), end[0]: ([0.40, 0.42], False)}
+    assert behind.measures == {end[0]: ([0.40, 0.42], True)}
+    assert [holds for _, holds in close.measures.values()] == [False, True]
+    assert [verdict.num_held for verdict in (ahead, behind, close)] == [1, 1, 1]
+
+
+def test_shares_of_time_by_hand(data: Interactions) -> None:
+    """With: 2 before, 3 + 4 to seal and open, 1 + 1 + 1 + 8 the rest: 20. Without: 2, 1 + 1, 1 + 1 + 1 + 6: 13.
+
+    The security layer takes 18 - 11 = 7 of 20, gradients and updates 2; AES-GCM as it was measured, 5.
+    """
+    (done,) = of_streams(data, "curve", ["NDCG@10, end"], [stream_row("one", "3")])
+    measured = replace(done.run, folds=[replace(done.run.folds[0], facts={CIPHER: 5.0})])
+    entries = [
+        replace(
+            done,
+            run=measured,
+            row=replace(done.row, label=label),
+            cells=[Cell(step, own, 0, None, None) for step, own in zip(STEPS, seconds, strict=True)],
+        )
+        for label, seconds in zip(TWO, ([2, 3, 4, 1, 1, 1, 8], [2, 1, 1, 1, 1, 1, 6]), strict=True)
+    ]
+    names = ["security layer", "AES-GCM", "gradients and update"]
+    claims = [Claim(name, "at most", [name], TWO, 0.3) for name in names]
+    claims.append(Claim("most", "at least", names[:1], TWO, 0.3))
+    table = Table("t", "T", "Nobody (2026)", "time", "it holds", list(STEPS), [], claims=claims)
+    found = [measure for verdict in verdicts(table, entries) for measure in verdict.measures.values()]
+    assert found == [([0.35, 7], False), ([0.25, 5], True), ([0.1, 2], True), ([0.35, 7], True)]
+
+
+def test_times_are_kept_and_not_taken_again(data: Interactions, tmp_path: Path) -> None:
+    row = stream_row("one", "3")
+    table = Table("t", "T", "Nobody (2026)", "time", "it holds", list(STEPS), [row])
+    settings = settings_for(SYSTEMS["drift"], owners="3", data=data)
+    first, again = (
+        reproduce_row(table, row, "", data, settings, ONE_THREAD, tmp_path / "run", None) for _ in range(2)
+    )
+    assert first.cells == again.cells
+    assert read_run(tmp_path / "run").folds[0].seconds == first.run.folds[0].seconds
+    assert all(cell.ours > 0 for cell in first.cells)
+
+
+def test_data_without_times_is_split_at_random_and_without_dislikes_refused(data: Interactions) -> None:
+    drift = SYSTEMS["drift"]
+    assert data.timestamps is None
+    assert settings_for(drift, data=data).split == "random"
+    assert settings_for(drift).split == "latest"
+    assert settings_for(drift, data=replace(data, timestamps=np.arange(len(data)))).split == "latest"
+    unknown = np.full(len(data), -1)
+    assert settings_for(drift, data=replace(data, timestamps=unknown)).split == "random"
+    clicks = data.as_implicit()
+    config = drift.configure({"epochs": 1})
+    with pytest.raises(HushrecError, match=r"draw what users passed over \(--passed-over 1\)"):
+        run(drift, config, clicks, settings_for(drift, data=clicks), ONE_THREAD)
+    few = clicks.select(clicks.items < 15)
+    done = run(drift, config, few, settings_for(drift, data=few, passed_over=1), ONE_THREAD)
+    assert done.provenance.passed_over == 1
+    assert done.folds[0].num_train + done.folds[0].num_test == 2 * len(few)
+    with pytest.raises(HushrecError, match="--passed-over 1: pmf takes no such items"):
+        settings_for(SYSTEMS["pmf"], passed_over=1)

@@ -80,8 +80,9 @@ def test_summary_keeps_its_contract(name: str, data: Interactions) -> None:
         assert {"NDCG@10", "HR@10"} <= set(fold["metrics"])
         assert ({"MAE", "RMSE"} <= set(fold["metrics"])) == (SYSTEMS[name].feedback == "explicit")
         assert all(is_number(value) for value in fold["metrics"].values())
-        party = "partner" if SYSTEMS[name].parties == "partners" else "client"
-        assert set(fold["sent_bytes"]) >= {f"server->{party}", f"{party}->server"}
+        driving = "orchestrator" if SYSTEMS[name].feedback == "signed" else "server"
+        party = {"partners": "partner", "users": "client"}.get(SYSTEMS[name].parties, "owner")
+        assert set(fold["sent_bytes"]) >= {f"{driving}->{party}", f"{party}->{driving}"}
         assert all(type(count) is int and count > 0 for count in fold["sent_bytes"].values())
     assert set(said["mean"]) == set(said["std"]) == set(said["folds"][0]["metrics"])
 
@@ -460,7 +461,8 @@ def test_a_kept_fold_predicts_as_it_did(name: str, data: Interactions, tmp_path:
     settings = RunSettings(num_folds=2, split=usual_split(name))
     for split, result in zip(splits_of(data, settings), done.folds, strict=True):
         job, progress = load_fold(tmp_path / "run", result.fold)
-        found = evaluate(job.scorer(progress), job.train, data_for(job.system, split.test), (10,))
+        tested, feedback = data_for(job.system, split.test), job.system.feedback
+        found = evaluate(job.scorer(progress), job.train, tested, (10,), feedback=feedback)
         assert found == {metric: value for metric, value in result.metrics.items() if " " not in metric}
         for model, scorer in _more_models(job, progress).items():
             found = evaluate(scorer, job.train, data_for(job.system, split.test), (10,))
@@ -522,12 +524,12 @@ def test_a_saved_model_is_not_resumed_as_a_fold(data: Interactions, tmp_path: Pa
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_description_tells_no_id_no_rating_and_no_path(name: str, tmp_path: Path) -> None:
-    """Ids and ratings that occur nowhere by chance: `PATIENT-0042`, `DRUG-07` and 3.140625 + n / 64."""
+    """Ids and ratings that occur nowhere by chance: `PATIENT-0042`, `DRUG-07` and 2.953125 + n / 64."""
     source = tmp_path / "secret-ward" / "ratings.csv"
     source.parent.mkdir()
     synthetic = hushrec.load("synthetic:users=30,items=20,ratings=300")
     assert synthetic.ratings is not None
-    ratings = 3.140625 + np.round(synthetic.ratings) / 64
+    ratings = 2.953125 + np.round(synthetic.ratings) / 64  # on both sides of the middle
     lines = [
         f"PATIENT-{user:04},DRUG-{item:02},{rating}"
         for user, item, rating in zip(synthetic.users, synthetic.items, ratings, strict=True)

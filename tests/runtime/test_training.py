@@ -44,6 +44,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedcore": SMALL["fedcore"],
     "neucf": SMALL["neucf"],
     "average": {},
+    "drift": SMALL["drift"],
+    "saros": SMALL["saros"],
 }
 NAMES = list(SYSTEMS)
 EXPLICIT = [name for name in NAMES if SYSTEMS[name].feedback == "explicit"]
@@ -198,7 +200,7 @@ def test_no_thread_and_no_client_at_once_are_refused(options: dict[str, int], to
 # --- What cannot be trained --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in EXPLICIT])
+@pytest.mark.parametrize("name", [name for name in NAMES if SYSTEMS[name].feedback == "implicit"])
 def test_ratings_do_not_matter_where_feedback_is_implicit(name: str, whole: dict[str, Outcome]) -> None:
     job = replace(job_of(name), train=hushrec.load(DATA, implicit=True))
     assert train(job, ONE_THREAD) == whole[name]

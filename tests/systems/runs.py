@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.data import Deal, Interactions, copies
-from hushrec.data.interactions import PartnerRows, UserRows
+from hushrec.data import Deal, Interactions, copies, owned
+from hushrec.data.interactions import OwnerRows, PartnerRows, UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
 from hushrec.protocol import Message, Recorded, Scorer, System, Transcript
@@ -20,22 +20,36 @@ from hushrec.systems import SYSTEMS
 
 @dataclass(frozen=True)
 class Ratings:
-    """Who rated what, by party: by user or, where organisations hold ratings, by partner."""
+    """Who rated what, by party: by user or, where organisations hold ratings or items, by partner or owner."""
 
-    rows: UserRows | PartnerRows
+    rows: UserRows | PartnerRows | OwnerRows
     num_items: int
 
     @property
     def num_parties(self) -> int:
+        if isinstance(self.rows, OwnerRows):
+            return len(self.rows.names) + self.rows.has_users
         return len(self.rows.starts) - 1
 
     @property
     def num_users(self) -> int:
         """Of partners: how many accounts there are with all of them."""
+        if isinstance(self.rows, OwnerRows):
+            return self.rows.num_users
         return self.num_parties if isinstance(self.rows, UserRows) else int(self.rows.user_starts[-1])
 
+    @property
+    def last(self) -> int:
+        """The last party that others can do without: not the users' side."""
+        return self.num_parties - 1 - isinstance(self.rows, OwnerRows)
+
     def without_the_last(self) -> "Ratings":
-        """The same federation without its last party."""
+        """The same federation without that party."""
+        if isinstance(self.rows, OwnerRows):
+            held_starts = self.rows.held_starts[:-1]
+            held = self.rows.held[: held_starts[-1]]
+            fewer = replace(self.rows, names=self.rows.names[:-1], held_starts=held_starts, held=held)
+            return Ratings(fewer, self.num_items)
         rows, starts = self.rows, self.rows.starts[:-1]
         items, ratings = rows.items[: starts[-1]], rows.ratings[: starts[-1]]
         if isinstance(rows, UserRows):
@@ -58,9 +72,18 @@ def some_partners(num_partners: int = 3, num_users: int = 40, num_items: int = 3
     return Ratings(train.by_partner(), train.num_items)
 
 
+def some_events(num_owners: int = 3, num_users: int = 24, num_items: int = 30, seed: int = 0) -> Ratings:
+    """A stream of good and bad; a third of the items has two owners, if there are several."""
+    data = owned(synthetic(num_users, num_items, 12 * num_users, seed=seed).as_signed(), str(num_owners), seed)
+    return Ratings(data.by_owner(), num_items)
+
+
 def ratings_for(name: str) -> Ratings:
     """Some ratings, held by the parties that the system is for."""
-    return some_partners() if SYSTEMS[name].parties == "partners" else some_ratings()
+    of_parties = {
+        "users": some_ratings, "partners": some_partners, "owners": some_events, "owner": lambda: some_events(1),
+    }  # fmt: skip
+    return of_parties[SYSTEMS[name].parties]()
 
 
 def held(name: str, data: Interactions) -> Interactions:
@@ -97,21 +120,33 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "neucf": {"batch_size": 16},
     "average": {},
+    "drift": {"window": 100, "theta": 2, "batch": 3, "flag": "inside", "recommended": 2, "learning_rate": 0.5},
+    "saros": {"window": 100, "recommended": 2, "learning_rate": 0.5},
 }  # fmt: skip
 """Settings that reach every branch within a few rounds."""
+
+
+def in_rounds(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as the system spells them: where it counts epochs, a round is a whole one."""
+    known = {entry.name for entry in fields(SYSTEMS[name].config)}
+    if "num_rounds" in known or "num_rounds" not in values:
+        return dict(values)
+    others = {setting: value for setting, value in values.items() if setting != "num_rounds"}
+    return {**others, "epochs": values["num_rounds"], "parts": 1}
 
 
 def settings_of(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the values that the system has a setting for."""
     known = {entry.name for entry in fields(SYSTEMS[name].config)} | {"preset"}
-    return {setting: value for setting, value in values.items() if setting in known}
+    return {setting: value for setting, value in in_rounds(name, values).items() if setting in known}
 
 
 def short(name: str, **values: Any) -> dict[str, Any]:
     """Settings for a run of a moment, whatever the system."""
     sizes = settings_of(name, {"num_rounds": 4, "num_factors": 5})
     plain = settings_of(name, {"inference": "none"})
-    return {**sizes, **(SMALL[name] if SYSTEMS[name].feedback == "implicit" else plain), **values}
+    own = SMALL[name] if SYSTEMS[name].feedback == "implicit" else plain
+    return {**sizes, **own, **in_rounds(name, values)}
 
 
 def as_options(values: Mapping[str, Any]) -> list[str]:
@@ -187,7 +222,7 @@ def run(
     sizes = settings_of(name, {"num_factors": num_factors, "num_rounds": num_rounds})
     config = system.configure({**sizes, **values})
     numbers = np.arange(ratings.num_parties, dtype=np.int32)
-    rows = ratings.rows if system.feedback == "explicit" else replace(ratings.rows, ratings=None)
+    rows = replace(ratings.rows, ratings=None) if system.feedback == "implicit" else ratings.rows
     state = system.init(ratings.num_parties, ratings.num_items, config, draws)
     private = system.enrol(numbers, rows, ratings.num_items, config, draws)
     if who_denoises is not None and hasattr(state, "denoisers"):
@@ -199,7 +234,7 @@ def run(
     runtime = InProcess(system, config, draws, private, transcript, options)
     states = [state]
     try:
-        for round_number in range(1, num_rounds + 1):
+        for round_number in range(1, config.num_rounds + 1):
             states.append(runtime.run_round(states[-1], round_number))
     finally:
         runtime.close()
@@ -217,16 +252,17 @@ def frames(finished: Finished) -> Iterator[tuple[tuple[int, str, int], Recorded,
     """Every party's message in a frame of its own, with its place in the order of rounds, types and parties."""
     for sent in finished.transcript.recorded:
         names = sent.numbers if sent.addressees is None else sent.addressees
-        for place, party in enumerate(sent.numbers):
+        senders = sent.numbers if len(sent.numbers) == len(names) else np.repeat(sent.numbers, len(names))
+        for place, party in enumerate(senders):
             own = slice(place, place + 1)
-            one = sent._replace(numbers=sent.numbers[own], message=sent.message.part(place, place + 1))
+            one = sent._replace(numbers=senders[own], message=sent.message.part(place, place + 1))
             key = (sent.round_number, type(sent.message).__name__, int(party))
             yield key, one, encode(one.message, sent.round_number, names[own])
 
 
-def digest(finished: Finished) -> str:
+def digest(finished: Finished, *left_out: type[Message]) -> str:
     """SHA-256 of all frames, whatever the order in which they were sent."""
-    ordered = sorted((key, frame) for key, _, frame in frames(finished))
+    ordered = sorted((key, frame) for key, sent, frame in frames(finished) if type(sent.message) not in left_out)
     return hashlib.sha256(b"".join(frame for _, frame in ordered)).hexdigest()
 
 

@@ -32,18 +32,26 @@ from hushrec.systems import SYSTEMS
 
 NAMES = list(SYSTEMS)
 PARTNERS = [name for name in NAMES if SYSTEMS[name].parties == "partners"]
-# All partners write to all others: who writes to whom is no secret.
-WITH_ONIONS = [name for name in NAMES if SYSTEMS[name].inboxes and name not in PARTNERS]
+OWNED = [name for name in NAMES if SYSTEMS[name].parties in ("owners", "owner")]
+ALONE = [name for name in NAMES if SYSTEMS[name].parties == "owner"]  # one owner's node, beside that of the users
+# All partners write to all others, users to all owners: who writes to whom is no secret.
+WITH_ONIONS = [name for name in NAMES if SYSTEMS[name].inboxes and name not in (*PARTNERS, *OWNED)]
 
 
 def many(name: str) -> int:
-    """Of nodes: with partners, each pair of them has work to do."""
-    return 3 if name in PARTNERS else 5
+    """Of nodes: with partners, each pair of them has work to do; of owners, one has an owner more than another."""
+    return 1 if name in ALONE else 3 if name in (*PARTNERS, *OWNED) else 5
+
+
+def two(name: str) -> int:
+    """Nodes, if there can be as many."""
+    return min(2, many(name))
 
 
 def with_counts(names: list[str]) -> list[tuple[str, int]]:
     """Systems and numbers of nodes; a partner is not alone."""
-    return [(name, count) for name in names for count in (1, 2, many(name)) if count > 1 or name not in PARTNERS]
+    counts = [(name, count) for name in names for count in (1, 2, many(name)) if count <= many(name)]
+    return sorted({(name, count) for name, count in counts if count > 1 or name not in PARTNERS})
 
 
 Federations = Callable[[str, int], Federation]
@@ -56,7 +64,7 @@ def federations(tmp_path_factory: pytest.TempPathFactory) -> Federations:
 
     @cache
     def made(parties: str, count: int) -> Federation:
-        some = PARTNERS[0] if parties == "partners" else NAMES[0]
+        some = next(name for name in NAMES if SYSTEMS[name].parties == parties)
         return Federation(folder / f"{parties}-{count}", count, split_for(some, count), seed=count)
 
     return lambda name, count: made(SYSTEMS[name].parties, count)
@@ -98,15 +106,15 @@ def test_onions_change_nothing(name: str, num_nodes: int, federations: Federatio
     [(name, "direct") for name in NAMES] + [(name, "onion") for name in WITH_ONIONS],
 )
 def test_a_new_process_for_every_packet_changes_nothing(name: str, relay: Any, federations: Federations) -> None:
-    ordered = federations(name, 2).order(name, relay=relay)
-    assert ordered.drive(Wire(federations(name, 2), reopens=True)).status == "done"
-    ordered.assert_equals(expected(name, 2))
+    ordered = federations(name, two(name)).order(name, relay=relay)
+    assert ordered.drive(Wire(federations(name, two(name)), reopens=True)).status == "done"
+    ordered.assert_equals(expected(name, two(name)))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_phase_survives_a_lost_reply_and_a_dead_node(name: str, federations: Federations) -> None:
     """In one run: in each phase, once, a node serves its packet and dies before anybody hears of it."""
-    federation = federations(name, 2)
+    federation = federations(name, two(name))
     ordered, lost_in = federation.order(name), set[str]()
 
     def mishap(leg: Leg) -> Any:
@@ -123,10 +131,10 @@ def test_every_phase_survives_a_lost_reply_and_a_dead_node(name: str, federation
 
     ordered.finish(Wire(federation, mishap), most=12)
     assert lost_in >= {"enrol", "assign", "start", "measure"} | {kind.__name__ for kind in SYSTEMS[name].handlers}
-    ordered.assert_equals(expected(name, 2))
+    ordered.assert_equals(expected(name, two(name)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ALONE])
 def test_a_node_that_is_gone_takes_its_clients_with_it(name: str, federations: Federations) -> None:
     """From the round on in which it was lost: 2, or 1 where only the first round asks anybody."""
     federation, victim = federations(name, many(name)), "node-3"
@@ -163,11 +171,11 @@ def test_what_travels_is_counted_as_in_one_process(name: str, federations: Feder
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_server_knows_items_and_a_number_of_clients(name: str, federations: Federations) -> None:
-    ordered = federations(name, 2).order(name)
+    ordered = federations(name, two(name)).order(name)
     ordered.drive()
     known = load_train(ordered.folder / "fold-1" / "train.npz", "", "", False)
     assert len(known) == 0
-    items = [] if name in PARTNERS else federations(name, 2).split.train.item_ids
+    items = [] if name in PARTNERS else federations(name, two(name)).split.train.item_ids
     np.testing.assert_array_equal(known.item_ids, items)
     assert known.user_ids.tolist() == list(range(2 if name in PARTNERS else 30))
 
@@ -198,7 +206,7 @@ def test_secret_settings_never_leave_the_server(name: str, federations: Federati
     """No packet has a name or a value of one; a node's files have the defaults, not the values."""
     system, secret = SYSTEMS[name], _secret_settings(name)
     values = {key: value for key, value in UNMISTAKABLE.items() if key in secret}
-    federation = federations(name, 2)
+    federation = federations(name, two(name))
     ordered, wire = federation.order(name, small(name, **values)), Wire(federation)
     assert ordered.drive(wire).status == "done"
     enrolled = [packet for leg, packet in wire.requests if leg.phase == "enrol"]

@@ -126,7 +126,6 @@ def common(
     def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
         config = system.configure(values)
         compared = parse_thetas(thetas, system)
-        settings = settings_for(system, seed, 1, split, test_share, owners=owners)
         interactions = load(
             data,
             columns=parse_columns(columns),
@@ -134,6 +133,7 @@ def common(
             rating_range=parse_rating_range(rating_range),
             notify=note,
         )
+        settings = settings_for(system, seed, 1, split, test_share, owners=owners, data=interactions)
         if owners:
             interactions = owned(interactions, owners, seed)
         job = Job(system, config, seed, next(splits_of(data_for(system, interactions), settings)).train)

@@ -22,13 +22,12 @@ from hushrec.report.tables import (
     format_seconds,
     labels,
     main_metric,
-    metric_names,
     metric_rows,
+    shown_metrics,
     up_and_down,
 )
 
 _WIDE = 120  # columns of a terminal from which ranking metrics have room
-_RANKING = ("NDCG", "HR")
 
 
 def compare(
@@ -40,7 +39,7 @@ def compare(
 ) -> None:
     """Compare runs: accuracy, bytes, CPU time, and which of them end with the same model, bit for bit.
 
-    Bytes are per client and round: up is what clients send, down what the server sends.
+    Bytes are per client and round, with owners of all of them: up is what they send, down what the server sends.
 
     \b
     Example:
@@ -110,9 +109,10 @@ def comparison_table(runs: Sequence[Run], is_wide: bool) -> Table:
 
 
 def _shown_metrics(runs: Sequence[Run], is_wide: bool) -> list[str]:
-    names = metric_names(runs)
+    names = shown_metrics(runs)
     rating = [name for name in names if "@" not in name and " " not in name]  # of all test rows, not of groups
-    ranking = [name for name in names if name.partition("@")[0] in _RANKING]
+    kinds = ("NDCG", "HR") if any(name.startswith("HR@") for name in names) else ("NDCG", "MAP")
+    ranking = [name for name in names if name.partition("@")[0] in kinds]
     return rating + ranking[-2:] if is_wide or not rating else rating
 
 

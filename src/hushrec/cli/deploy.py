@@ -16,6 +16,7 @@ from hushrec.cli.data import parse_columns, parse_duplicates
 from hushrec.deploy.driver import read_report
 from hushrec.deploy.enrolment import NodeSettings, partner_of, read_own, write_settings
 from hushrec.deploy.identity import fingerprint, mail_key
+from hushrec.deploy.items import read_owned
 from hushrec.deploy.kits import EngineName, engine_named, find_kit, make_kits, read_federation, read_kit
 from hushrec.deploy.local import node_process, server_process
 from hushrec.deploy.processes import Kept
@@ -70,7 +71,9 @@ def server(folder: Annotated[Path, typer.Argument(help="The folder that deploy i
 @app.command("node", epilog="Example: hushrec deploy node fed --name node-1 --data ratings.csv")
 def node(
     folder: Annotated[Path, typer.Argument(help="The node's kit, or the folder that it is in.")],
-    data: Annotated[Path, typer.Option(help="This node's ratings. They do not leave the machine.")],
+    data: Annotated[
+        Path | None, typer.Option(help="This node's ratings, or the users' events. They do not leave the machine.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Which kit, if the folder holds several.")] = None,
     test: Annotated[Path | None, typer.Option(help="Ratings to measure on; the server is told means.")] = None,
     numbers: Annotated[Path | None, typer.Option(help="Agreed numbers of clients: user, tab, number.")] = None,
@@ -80,6 +83,9 @@ def node(
     items: Annotated[
         Path | None,
         typer.Option(help="Of a partner: its own items, lines of item, tab, title; default: the rated."),
+    ] = None,
+    owned: Annotated[
+        Path | None, typer.Option(help="Of owners, in place of --data: what they hold, lines of item, tab, owner.")
     ] = None,
     columns: Annotated[str | None, typer.Option(help="user=..,item=..,rating=..,timestamp=..")] = None,
     duplicates: Annotated[str, typer.Option(help="error, last or mean.")] = "error",
@@ -95,31 +101,49 @@ def node(
     max_packet_mb: Annotated[int, typer.Option(help="Refuse larger packets.")] = 2048,
 ) -> None:
     """Run a node in the foreground until Ctrl-C."""
+    if (data is None) == (owned is None):
+        raise HushrecError(
+            "say what this node has: --data with ratings or events, or --owned with items of owners"
+        )
+    if owned is not None and (test or numbers or visitors or items):
+        raise HushrecError(
+            "--owned goes without --test, --numbers, --visitors and --items: owners have no ratings"
+        )
     kit = find_kit(folder, name)
     card = read_kit(kit)
     for system in allow or []:
         if system not in SYSTEMS:
             raise HushrecError(f"--allow {system}: no such system; choose from {', '.join(SYSTEMS)}")
     settings = NodeSettings(
-        data=str(data.resolve()),
+        data=str(data.resolve()) if data else None,
         columns=parse_columns(columns),
         duplicates=parse_duplicates(duplicates),
         numbers=str(numbers.resolve()) if numbers else None,
         test=str(test.resolve()) if test else None,
         visitors=str(visitors.resolve()) if visitors else None,
         items=str(items.resolve()) if items else None,
+        owned=str(owned.resolve()) if owned else None,
         required=dict(_named_value(text) for text in require or []),
         accepts_shared_seed=accept_shared_seed,
         max_packet_bytes=max_packet_mb << 20,
         **({"systems": list(allow)} if allow else {}),
     )
-    ratings = read_own(settings, settings.data, None)
-    if visitors or items:
-        partner_of(settings, card.name, None)
+    has = _holdings(settings, card.name)
     write_settings(kit, settings)
-    note(f"{card.name}: {ratings.num_users} clients, {len(ratings)} ratings, which stay here; Ctrl-C ends it")
+    note(f"{card.name}: {has}, which stay here; Ctrl-C ends it")
     note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")
     _keep(node_process(kit, card.name, card.engine, note))
+
+
+def _holdings(settings: NodeSettings, name: str) -> str:
+    """What a node has, in words, after a look at all its files."""
+    if settings.owned is not None:
+        held = read_owned(Path(settings.owned))
+        return f"{len({owner for _, owner in held})} owners of {len({item for item, _ in held})} items"
+    ratings = read_own(settings, settings.data, None)
+    if settings.visitors or settings.items:
+        partner_of(settings, name, None)
+    return f"{ratings.num_users} clients, {len(ratings)} ratings"
 
 
 def _named_value(text: str) -> tuple[str, str]:

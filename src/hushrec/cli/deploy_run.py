@@ -15,8 +15,8 @@ from rich.table import Table
 
 from hushrec.cli.console import note, results, watching
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
-from hushrec.cli.run import Go, command_for, flags, parse_lengths, print_run
-from hushrec.data import Deal, load
+from hushrec.cli.run import Go, command_for, flags, length_of, parse_lengths, print_run
+from hushrec.data import Deal, load, owned
 from hushrec.deploy.driver import Report, read_report
 from hushrec.deploy.items import catalogue_of, read_catalogue
 from hushrec.deploy.kits import EngineName, engine_named, read_federation
@@ -99,10 +99,9 @@ def _catalogue(system: System[Any, Any, Any], items: Path | None) -> Catalogue:
 
 
 for _system in SYSTEMS.values():
-    _items = " --items items.tsv" if _system.parties == "users" else ""
-    app.command(_system.name, epilog=f"Example: hushrec deploy run {_system.name} fed{_items} --rounds 20")(
-        command_for(_system, common)
-    )
+    _items = "" if _system.parties == "partners" else " --items items.tsv"
+    _words = f"{_system.name} fed{_items} {length_of(_system)}"
+    app.command(_system.name, epilog=f"Example: hushrec deploy run {_words}")(command_for(_system, common))
 
 
 def _checked_least(min_nodes: int | None, num_nodes: int) -> int:
@@ -169,7 +168,10 @@ def _print(folder: Path, num_nodes: int, as_json: bool) -> None:
 def _local(
     system: Annotated[str, typer.Option(help="Which system (hushrec systems).")],
     data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")],
-    nodes: Annotated[int, typer.Option(help="How many nodes: users, or partners, are dealt to them.")] = 3,
+    nodes: Annotated[int, typer.Option(help="How many nodes: users, partners or owners are dealt to them.")] = 3,
+    owners: Annotated[
+        str, typer.Option(help="For drift: genre, a number, or a file of items and owners; default: genre or 5.")
+    ] = "",
     engine: Annotated[EngineName, typer.Option(help="What carries the packets.")] = "nvflare",
     seed: Annotated[int, typer.Option(help="Of everything random: split, start, draws.")] = 0,
     relay: Annotated[
@@ -198,7 +200,8 @@ def _local(
         raise HushrecError(f"--nodes must be at least {1 + is_dealt}")
     if out is not None and out.exists():
         raise HushrecError(f"{out} exists; choose a new folder for --out")
-    terms = Terms(_checked_least(min_nodes, nodes), patience)
+    num_nodes = nodes + (chosen.parties in ("owners", "owner"))  # with the users' side
+    terms = Terms(_checked_least(min_nodes, num_nodes), patience)
     interactions = load(
         data,
         columns=parse_columns(columns),
@@ -206,9 +209,11 @@ def _local(
         rating_range=parse_rating_range(rating_range),
         notify=note,
     )
-    interactions = data_for(chosen, interactions)
     deal = Deal(num_partners=nodes) if is_dealt else None
-    settings = settings_for(chosen, seed, at=parse_lengths(at), relevant_from=relevant_from, deal=deal)
+    settings = settings_for(
+        chosen, seed, at=parse_lengths(at), relevant_from=relevant_from, deal=deal, owners=owners
+    )
+    interactions = data_for(chosen, owned(interactions, owners, seed) if owners else interactions)
     split = next(splits_of(interactions, settings))
     order = Order(
         run_id=secrets.token_hex(16), run_name=system, system=system, config=config, seed=seed, shares_seed=True,
@@ -223,7 +228,7 @@ def _local(
             run = _supervised(folder, order, catalogue_of(split.train), names, engine, terms, resume=False)
         if out is not None:
             shutil.copytree(run, out)
-        _print(run, nodes, as_json)
+        _print(run, num_nodes, as_json)
 
 
 def _settings_of_all() -> list[inspect.Parameter]:

@@ -1,6 +1,7 @@
 """`hushrec reproduce SYSTEM TABLE`: a published table, ours beside it."""
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,18 +16,21 @@ from hushrec.experiments.published import Row, Table, table_named
 from hushrec.experiments.reproduction import (
     Cell,
     Reproduced,
+    Verdict,
     lossless_pairs,
     order_changes,
     reproduce_row,
+    verdicts,
 )
 from hushrec.experiments.runs import settings_for
 from hushrec.report.canvas import check_picture, write_picture
-from hushrec.report.reproduced import published_and_ours
+from hushrec.report.reproduced import table_picture
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import announce_compilation
 from hushrec.systems import system_named
 
 _WITH_SPREAD = ("accuracy", "counts", "communication")
+_OURS_ONLY = ("curve", "time", "cost")  # published in words or not at all
 _MOST_COLUMNS = 4
 
 
@@ -56,7 +60,7 @@ def reproduce(
         for place, (entry, name) in enumerate(tasks, 1)
     ]
     if picture:
-        write_picture(published_and_ours(chosen, done), picture)
+        write_picture(table_picture(chosen, done), picture)
         note(f"picture: {picture}")
     if as_json:
         print(msgspec.json.encode(_as_json(chosen, done)).decode())
@@ -93,10 +97,13 @@ def _reproduced(
 ) -> Reproduced:
     system, interactions = system_named(row.system), load(row.data, notify=note)
     seed, folds = seed_and_folds
-    settings = settings_for(system, seed, folds if system.feedback == "explicit" else 1, row.split, deal=row.deal)
+    settings = settings_for(
+        system, seed, folds if system.feedback == "explicit" else 1, row.split, deal=row.deal,
+        owners=row.owners, passed_over=row.passed_over, data=interactions,
+    )  # fmt: skip
     name = " ".join(part for part in (row.data, row.label, preset) if part)
     folder = out / re.sub(r"[^a-z0-9.+]+", "-", name.lower()) if out else None
-    num_rounds = table.num_rounds or row.config.get("num_rounds") or system.config().num_rounds
+    num_rounds = table.num_rounds or system.configure(row.settings(interactions.num_users)).num_rounds
     with watching(f"{place} {name}", num_rounds, settings.num_folds) as watch:
         done = reproduce_row(table, row, preset, interactions, settings, options, folder, watch)
     cpu_seconds = sum(fold.cpu_seconds for fold in done.run.folds)
@@ -109,14 +116,20 @@ def _print(table: Table, done: list[Reproduced]) -> None:
     out.print(f"{table.title}\n{table.paper}", markup=False)
     has_spread = table.kind in _WITH_SPREAD
     is_wide = len(table.metrics) > _MOST_COLUMNS
-    out.print((_long_grid if is_wide else _spread_grid if has_spread else _order_grid)(table, done))
+    if table.kind in _OURS_ONLY:
+        for grid in _own_grids(table, done):
+            out.print(grid)
+    else:
+        out.print((_long_grid if is_wide else _spread_grid if has_spread else _order_grid)(table, done))
     for remark in dict.fromkeys(entry.row.note for entry in done if entry.row.note):
         out.print(f"note: {remark}", markup=False)
     for reference, other, is_equal in lossless_pairs(done) if table.kind == "accuracy" else ():
         verdict = "yes" if is_equal else "no"
         where = f"{other.row.data}: {other.row.label} and {reference.row.label}"
         out.print(f"{where}: identical to the last bit: {verdict}", markup=False)
-    if not has_spread:
+    if table.kind in _OURS_ONLY:
+        _print_verdicts(verdicts(table, done))
+    elif not has_spread:
         _print_order(table, done)
     out.print(f"claim: {table.claim}", markup=False)
 
@@ -200,6 +213,100 @@ def _spread(value: float | None, std: float | None, digits: int) -> str:
     return text if std is None else f"{text} ± {std:.{digits}f}"
 
 
+# --- What is published in words only -----------------------------------------------------------------------
+
+
+def _own_grids(table: Table, done: list[Reproduced]) -> Iterator[RichTable]:
+    if table.kind == "cost":
+        yield _cost_grid(table, done)
+        return
+    for data in dict.fromkeys(entry.row.data for entry in done):
+        entries = [entry for entry in done if entry.row.data == data]
+        yield _curve_grid(table, data, entries) if table.kind == "curve" else _time_grid(table, data, entries)
+        if table.kind == "time":
+            yield _owner_grid(entries[0])
+
+
+def _grid(left: Iterable[str], right: Iterable[str]) -> RichTable:
+    grid = RichTable(box=None, pad_edge=False)
+    for heading in left:
+        grid.add_column(heading, overflow="fold")
+    for heading in right:
+        grid.add_column(heading, justify="right", overflow="fold")
+    return grid
+
+
+def _curve_grid(table: Table, data: str, entries: list[Reproduced]) -> RichTable:
+    """Measures, times of measuring and rows; whichever there is more of, measures or times, goes down."""
+    parts = [metric.split(", ") for metric in table.metrics]
+    names, times = list(dict.fromkeys(name for name, _ in parts)), list(dict.fromkeys(when for _, when in parts))
+    is_times_down = len(times) > len(names)
+    down, across = (times, names) if is_times_down else (names, times)
+    grid = _grid([data], (f"{one}\n{entry.row.label}" for one in across for entry in entries))
+    for line in down:
+        metrics = [f"{one}, {line}" if is_times_down else f"{line}, {one}" for one in across]
+        grid.add_row(line, *(f"{entry.cell(metric).ours:.4f}" for metric in metrics for entry in entries))
+    return grid
+
+
+def _time_grid(table: Table, data: str, entries: list[Reproduced]) -> RichTable:
+    """Seconds of CPU and shares, a line per step."""
+    grid = _grid([data], (heading for entry in entries for heading in (f"{entry.row.label}, s", "share")))
+    totals = [sum(cell.ours for cell in entry.cells) for entry in entries]
+    for metric in table.metrics:
+        seconds = [entry.cell(metric).ours for entry in entries]
+        pairs = zip(seconds, totals, strict=True)
+        grid.add_row(metric, *(text for own, total in pairs for text in (f"{own:.2f}", f"{own / total:.1%}")))
+    grid.add_row("all", *(text for total in totals for text in (f"{total:.2f}", "100%")))
+    return grid
+
+
+def _owner_grid(entry: Reproduced) -> RichTable:
+    """Seconds of CPU of each owner, a column per step that owners have a part in."""
+    steps, owners = entry.run.folds[0].seconds, entry.run.provenance.owners
+    names = owners.names if owners else ()
+    shared = [step for step, by_party in steps.items() if set(names) & set(by_party)]
+    grid = _grid([f"{entry.row.label}, by owner"], (*(f"{step}, s" for step in shared), "all, s"))
+    for name in names:
+        seconds = [steps[step].get(name, 0.0) for step in shared]
+        grid.add_row(name, *(f"{own:.2f}" for own in (*seconds, sum(seconds))))
+    return grid
+
+
+def _cost_grid(table: Table, done: list[Reproduced]) -> RichTable:
+    """A line per row."""
+    grid = _grid(["data", "row"], table.metrics)
+    for entry in done:
+        digits = (4 if "@" in cell.metric else 1 if cell.metric in ("MB", "CPU s") else 0 for cell in entry.cells)
+        numbers = (f"{cell.ours:,.{count}f}" for cell, count in zip(entry.cells, digits, strict=True))
+        grid.add_row(entry.row.data, entry.row.label, *numbers)
+    return grid
+
+
+def _print_verdicts(found: list[Verdict]) -> None:
+    """Each claim, and whether it is true of ours."""
+    for verdict in found:
+        results().print(_verdict_text(verdict), markup=False, soft_wrap=True)
+
+
+def _verdict_text(verdict: Verdict) -> str:
+    num_held, num_all = verdict.num_held, len(verdict.measures)
+    answer = "yes" if num_held == num_all else "in part" if num_held else "no"
+    if verdict.claim.relation in ("at most", "at least"):
+        ((share, seconds), _) = next(iter(verdict.measures.values()))
+        answer += f", {share:.2%} ({seconds:.2f} s)"
+    elif num_all > 1:
+        held = [name for name, (_, holds) in verdict.measures.items() if holds]
+        some = f": {'; '.join(held)}" if 0 < num_held < num_all else ""
+        answer += f", by {num_held or 'none'} of {num_all} measures{some}"
+    return f"{verdict.data}: {verdict.claim.text}: {answer}"
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    measures = {name: {"ours": ours, "holds": holds} for name, (ours, holds) in verdict.measures.items()}
+    return {"claim": verdict.claim.text, "data": verdict.data, "measures": measures}
+
+
 def _as_json(table: Table, done: list[Reproduced]) -> dict[str, Any]:
     return {
         "table": table.name,
@@ -225,4 +332,5 @@ def _as_json(table: Table, done: list[Reproduced]) -> dict[str, Any]:
             }
             for entry in done
         ],
+        **({"claims": [_verdict_json(verdict) for verdict in verdicts(table, done)]} if table.claims else {}),
     }

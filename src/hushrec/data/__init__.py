@@ -4,6 +4,7 @@ from hushrec.data.catalogue import CATALOGUE, load
 from hushrec.data.interactions import Interactions, OwnerRows, Owners, PartnerRows, Partners, UserRows
 from hushrec.data.owners import OwnersSummary, owned, owners_summary
 from hushrec.data.partners import Deal, alone, copies, join
+from hushrec.data.passed_over import with_passed_over
 from hushrec.data.readers import Columns, read
 from hushrec.data.splits import Split, k_folds, latest_share, leave_one_out, random_share
 from hushrec.data.stream import stream_order
@@ -34,4 +35,5 @@ __all__ = [
     "read",
     "stream_order",
     "synthetic",
+    "with_passed_over",
 ]

@@ -11,9 +11,9 @@ from hushrec.data.row_order import count_starts
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 
-_MOST_OWNERS = 1000
+MOST_OWNERS = 1000
 _SECOND_OWNER = 0.5  # the chance that an item dealt at random has a second owner
-_WAYS = f"give genre, a number from 1 to {_MOST_OWNERS}, or a file with lines of item, tab, owner"
+_WAYS = f"give genre, a number from 1 to {MOST_OWNERS}, or a file with lines of item, tab, owner"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def owned(data: Interactions, deal: str, seed: int) -> Interactions:
         names, items, owners = _at_random(data, int(deal), seed)
     else:
         names, items, owners = _from_file(data, Path(deal).expanduser())
-    if not 1 <= len(names) <= _MOST_OWNERS:
+    if not 1 <= len(names) <= MOST_OWNERS:
         raise HushrecError(f"--owners {deal}: {len(names)} owners; {_WAYS}")
     pairs = np.unique(np.stack([items, owners]).astype(np.int32), axis=1)  # by item, then owner
     return replace(data, owners=Owners(names, count_starts(pairs[0], data.num_items), pairs[1].copy()))
@@ -80,8 +80,8 @@ def _by_genre(data: Interactions) -> Dealt:
 
 def _at_random(data: Interactions, num_owners: int, seed: int) -> Dealt:
     num_items = data.num_items
-    if not 1 <= num_owners <= min(_MOST_OWNERS, num_items):
-        raise HushrecError(f"--owners {num_owners}: choose 1 to {min(_MOST_OWNERS, num_items)}")
+    if not 1 <= num_owners <= min(MOST_OWNERS, num_items):
+        raise HushrecError(f"--owners {num_owners}: choose 1 to {min(MOST_OWNERS, num_items)}")
     items = np.arange(num_items)
     if num_owners == 1:
         return ("all",), items, np.zeros(num_items, np.int64)

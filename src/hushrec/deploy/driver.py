@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data import Interactions
+from hushrec.data import Interactions, Owners
 from hushrec.deploy.enrolment import ids_of, numbers_digest
 from hushrec.deploy.identity import KeyCard, check_key_card
-from hushrec.deploy.measuring import joined, without_deal
+from hushrec.deploy.measuring import joined, summed_facts, without_deal
 from hushrec.deploy.orders import (
     Assignment,
     Attempt,
@@ -172,7 +172,12 @@ class _ServerRun:
         if known is not None:
             present = [host.card.name for host in known.hosts if host.card.name in present]
         enrolled = self._call(caller, "enrol", Kind.ENROL, dict.fromkeys(present, invitation), Enrolled)
-        numbers = _dealt(enrolled) if known is None else {host.card.name: host.numbers for host in known.hosts}
+        if known is not None:
+            numbers = {host.card.name: host.numbers for host in known.hosts}
+        elif self._system.parties in ("owners", "owner"):
+            numbers = _numbered_owners(enrolled, self._system.parties == "owner")
+        else:
+            numbers = _dealt(enrolled)
         assignments = {name: Assignment(numbers[name]) for name in present}
         cards = self._call(caller, "assign", Kind.ASSIGN, assignments, KeyCard)
         self._check_cards(cards, numbers)
@@ -250,23 +255,29 @@ class _ServerRun:
                 for kind, tally in totals
             ],
             curve={},
+            facts=summed_facts(measured),
         )
-        order, known = self._order, self._known(num_clients)
+        order, known = self._order, self._known(progress, num_clients)
         save_train(self._folder / "fold-1" / "train.npz", known)
         plan = planned_run(self._system, self._config, known, settings_for(self._system, order.seed, at=order.at))
         plan = without_deal(plan)
         write_run(self._folder, replace(plan, relevant_from=order.relevant_from, folds=[fold], party="server"))
         self.report("done")
 
-    def _known(self, num_clients: int) -> Interactions:
-        """What the server knows of the data: the items and how many clients there are, no rating."""
+    def _known(self, progress: Progress, num_clients: int) -> Interactions:
+        """What the server knows of the data: the items, how many users there are or how many owners; no rating."""
         order, catalogue = self._order, self._catalogue
+        num_users, owners = num_clients, None
+        if self._system.parties in ("owners", "owner"):
+            names = tuple(str(number) for number in range(num_clients - 1))
+            num_users = len(progress.state.user_factors)
+            owners = Owners(names, np.zeros(len(catalogue.ids) + 1, np.int64), np.empty(0, np.int32))
         titles = None if catalogue.titles is None else np.array(catalogue.titles, np.str_)
         none: NDArray[np.int32] = np.empty(0, np.int32)
         return Interactions(
-            none, none, np.empty(0, np.float32), None, None, np.arange(num_clients),
+            none, none, np.empty(0, np.float32), None, None, np.arange(num_users),
             ids_of(catalogue.ids, catalogue.are_numbers), titles, order.rating_range, order.data_name,
-            order.data_sha256, order.is_synthetic,
+            order.data_sha256, order.is_synthetic, owners=owners,
         )  # fmt: skip
 
 
@@ -295,3 +306,28 @@ def _dealt(enrolled: dict[str, Enrolled]) -> dict[str, list[int]]:
         dealt[name] = list(range(first, first + enrolled[name].num_clients))
         first += enrolled[name].num_clients
     return dealt
+
+
+def _numbered_owners(enrolled: dict[str, Enrolled], is_alone: bool) -> dict[str, list[int]]:
+    """Numbers of owners: by name, over all nodes. The users' side comes last."""
+    node_of: dict[str, str] = {}
+    for node, entry in sorted(enrolled.items()):
+        for owner in entry.owners:
+            if owner in node_of:
+                raise HushrecError(
+                    f"the owner {owner!r} is on {node_of[owner]} and on {node}; use one node for it"
+                )
+            node_of[owner] = node
+    with_users = [node for node, entry in enrolled.items() if entry.has_users]
+    if not node_of:
+        raise HushrecError("no node holds items; start one with hushrec deploy node --owned")
+    if is_alone and len(node_of) > 1:
+        raise HushrecError(f"{len(node_of)} owners where one holds all items; name one in --owned")
+    if len(with_users) != 1:
+        who = ", ".join(sorted(with_users)) or "no node"
+        raise HushrecError(f"events are on {who}; start one node, and only one, with --data and all events")
+    number_of = {owner: number for number, owner in enumerate(sorted(node_of))}
+    return {
+        node: [number_of[owner] for owner in entry.owners] + ([len(number_of)] if entry.has_users else [])
+        for node, entry in enrolled.items()
+    }

@@ -10,10 +10,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data import Interactions, Partners, read
+from hushrec.data import Interactions, Owners, Partners, read
 from hushrec.data.interactions import Ids
 from hushrec.data.readers import Columns
-from hushrec.deploy.items import read_catalogue
+from hushrec.data.row_order import count_starts
+from hushrec.deploy.items import read_catalogue, read_owned
 from hushrec.deploy.orders import Catalogue
 from hushrec.errors import HushrecError
 from hushrec.protocol import Numbers, System
@@ -30,7 +31,7 @@ _OPEN_SYSTEMS = {name for name, system in SYSTEMS.items() if system.hands_over_d
 class NodeSettings:
     """What the owner of a node decided. Kept on the node; the server never sees or sets it."""
 
-    data: str  # path of the ratings
+    data: str | None = None  # path of the ratings; None on a node of owners
     columns: Columns | None = None
     duplicates: str = "error"
     numbers: str | None = None  # path of agreed numbers of clients
@@ -41,6 +42,7 @@ class NodeSettings:
     max_packet_bytes: int = MAX_PACKET_BYTES
     visitors: str | None = None  # of a partner: path of users whom it wants to serve, but who have no rating here
     items: str | None = None  # of a partner: path of its own catalogue; without it: the rated items
+    owned: str | None = None  # of owners: path of the items that they hold
 
 
 def write_settings(kit: Path, settings: NodeSettings) -> None:
@@ -61,7 +63,7 @@ def read_settings(kit: Path) -> NodeSettings:
 
 @dataclass(frozen=True)
 class Clients:
-    """The clients of a node, or the only partner there, with their ratings."""
+    """The clients of a node with their ratings, or the only partner there, or its owners, or the users' side."""
 
     train: Interactions
     numbers: Numbers | None  # of `train.user_ids`, if agreed on beforehand
@@ -100,6 +102,39 @@ def partner_of(settings: NodeSettings, name: str, rating_range: tuple[float, flo
     return Clients(train, None)
 
 
+def owners_of(settings: NodeSettings, catalogue: Catalogue) -> Clients:
+    """The node as some owners with the items that they hold: it has no event."""
+    assert settings.owned is not None
+    held = read_owned(Path(settings.owned))
+    names, item_ids = sorted({owner for _, owner in held}), ids_of(catalogue.ids, catalogue.are_numbers)
+    number_of = {item: number for number, item in enumerate(catalogue.ids)}
+    num_unknown = len({item for item, _ in held} - number_of.keys())
+    if num_unknown:
+        raise HushrecError(f"{num_unknown} owned items are not in the catalogue; leave them out")
+    pairs = np.unique([(number_of[item], names.index(owner)) for item, owner in held], axis=0).astype(np.int32)
+    owners = Owners(tuple(names), count_starts(pairs[:, 0], len(item_ids)), pairs[:, 1].copy(), has_users=False)
+    none: Numbers = np.empty(0, np.int32)
+    return Clients(
+        Interactions(
+            none, none, np.empty(0, np.float32), None, None, np.empty(0, np.int64), item_ids, None, None,
+            "own items", "", False, owners=owners,
+        ),
+        None,
+    )  # fmt: skip
+
+
+def users_side(settings: NodeSettings, catalogue: Catalogue, rating_range: tuple[float, float] | None) -> Clients:
+    """The node as the users' side: all events, in the order of time; visitors are users without an event."""
+    data = read_own(settings, settings.data, rating_range)
+    try:
+        visitors = ids_of(read_visitors(settings).tolist(), data.user_ids.dtype.kind == "i")
+    except ValueError:
+        raise HushrecError("ids of visitors are texts, those of the events numbers; use the same ids") from None
+    events = as_in_catalogue(data, np.union1d(data.user_ids, visitors), catalogue)
+    none = Owners((), np.zeros(events.num_items + 1, np.int64), np.empty(0, np.int32))
+    return Clients(replace(events, owners=none), None)
+
+
 def read_visitors(settings: NodeSettings) -> NDArray[np.str_]:
     """Lines of ids."""
     if settings.visitors is None:
@@ -124,8 +159,10 @@ def own_test(
     return replace(train, users=own.users, items=own.items, ratings=own.ratings, rating_range=rating_range)
 
 
-def read_own(settings: NodeSettings, path: str, rating_range: tuple[float, float] | None) -> Interactions:
+def read_own(settings: NodeSettings, path: str | None, rating_range: tuple[float, float] | None) -> Interactions:
     """A file of the node's ratings."""
+    if path is None:
+        raise HushrecError("this node has no ratings; start it with --data")
     data = read(path, columns=settings.columns, duplicates=settings.duplicates, rating_range=rating_range)  # type: ignore[arg-type]
     return replace(data, name="own ratings")
 

@@ -1,10 +1,11 @@
-"""Catalogues of items: from a dataset, or from a file of the operator or of a partner."""
+"""Catalogues of items: from a dataset, or from a file of the operator, of a partner or of owners."""
 
 from pathlib import Path
 
 import numpy as np
 
 from hushrec.data import Interactions
+from hushrec.data.owners import MOST_OWNERS
 from hushrec.deploy.orders import Catalogue
 from hushrec.errors import HushrecError
 
@@ -31,6 +32,30 @@ def read_catalogue(path: Path, as_texts: bool = False) -> Catalogue:
     are_numbers = not as_texts and all(_is_number(item) for item in titles)
     ids = sorted(titles, key=int) if are_numbers else np.sort(np.array(list(titles), np.str_)).tolist()
     return Catalogue(ids, are_numbers, [titles[item] for item in ids] if any(titles.values()) else None)
+
+
+def read_owned(path: Path) -> list[tuple[str, str]]:
+    """Lines of `item<TAB>owner`: who holds what. An item may have several owners, in a line each."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise HushrecError(f"cannot read the owned items in {path}; write lines of item, tab, owner") from None
+    held = []
+    for number, line in enumerate(lines, start=1):
+        item, _, owner = (part.strip() for part in line.partition("\t"))
+        if not line.strip():
+            continue
+        if not item or not owner or "\t" in owner:
+            raise HushrecError(f"{path}, line {number}: expected an item and an owner with a tab between them")
+        held.append((item, owner))
+    if not held:
+        raise HushrecError(f"{path} names no item; write lines of item, tab, owner")
+    num_owners = len({owner for _, owner in held})
+    if num_owners > MOST_OWNERS:  # perhaps a list of titles
+        raise HushrecError(
+            f"{path} names {num_owners} owners, more than {MOST_OWNERS}; write lines of item, tab, owner"
+        )
+    return held
 
 
 def _is_number(item: str) -> bool:

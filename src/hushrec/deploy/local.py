@@ -38,10 +38,15 @@ def free_port() -> int:
 def prepare(
     folder: Path, engine: EngineName, num_nodes: int, split: Split, seed: int
 ) -> tuple[Federation, list[str]]:
-    """Kits, and a share of the data for every node; partners are nodes of their own names."""
+    """Kits, and a share of the data for every node; partners are nodes of their own names.
+
+    Where items have owners, these are on the nodes, and one more node, `users`, is the users' side.
+    """
     nodes = [f"node-{number}" for number in range(1, num_nodes + 1)]
     if split.train.partners is not None:
         nodes = list(split.train.partners.names)
+    if split.train.owners is not None:
+        nodes = [*nodes, "users"]
     federation = make_kits(folder, engine, nodes, "localhost", free_port())
     for name, share in deal(split, nodes, seed, folder / "shares").items():
         write_settings(folder / name, share.settings())

@@ -33,7 +33,7 @@ def measure(
     """Make the node's folder one that `hushrec recommend` takes, and measure if there are test ratings."""
     train = replace(train, rating_range=invitation.rating_range)
     if system.own_model is None:
-        return Measured()
+        return Measured(facts=dict(system.facts(private, config)) if system.facts else {})
     kept = without_deal(planned_run(system, config, train, settings_for(system, at=order.at)))
     shown = shown_to_parties(config)  # of what is secret, a node has but the defaults
     fold = _own_fold(config.num_rounds, len(train))
@@ -96,3 +96,9 @@ def joined(parts: Sequence[Measured]) -> dict[str, float]:
         else:
             metrics[name] = float(weights @ values) / float(weights.sum())
     return metrics
+
+
+def summed_facts(parts: Sequence[Measured]) -> dict[str, float]:
+    """What is told with a run, over all nodes."""
+    names = dict.fromkeys(name for part in parts for name in part.facts)
+    return {name: sum(part.facts.get(name, 0.0) for part in parts) for name in names}

@@ -40,8 +40,10 @@ def place_order(folder: Path, order: Order, catalogue: "Catalogue", resume: bool
     """Keep an order in its run's folder; with `resume`, go on with the same one."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,80}", order.run_name):
         raise HushrecError(f"{order.run_name!r} cannot be a run's name; use letters, digits, . _ + -")
-    if order.relay == "onion" and system_named(order.system).parties == "partners":
-        raise HushrecError(f"--relay onion hides who writes to whom; in {order.system} all do: use --relay direct")
+    if order.relay == "onion" and system_named(order.system).parties != "users":
+        raise HushrecError(
+            f"--relay onion hides who writes to whom; in {order.system} everybody knows: use --relay direct"
+        )
     run = folder / "runs" / order.run_name
     path = run / "order.json"
     if path.exists():
@@ -84,16 +86,25 @@ class Invitation(msgspec.Struct, frozen=True):
 
 
 class Enrolled(msgspec.Struct, frozen=True):
-    """From a node. Reveals: how many clients it has, and roughly how much they can send in a round."""
+    """From a node. Reveals: how many clients it has, and roughly how much they can send in a round.
+
+    Of a node of owners: their names. Of the users' side: that it is there.
+    """
 
     num_clients: Annotated[int, msgspec.Meta(ge=1, le=10**8)]
     numbers: list[Number] | None  # if they were agreed on beforehand
     letter_bytes: Annotated[
         int, msgspec.Meta(ge=1, lt=2**31)
     ]  # no letter of its clients is longer; coarsely rounded
+    owners: list[str] = []  # names, ascending
+    has_users: bool = False
 
     def has_sense(self) -> bool:
-        """Whether each client has a number of its own, if they have numbers."""
+        """Whether each client has a number of its own, if they have numbers, or each owner a name."""
+        if self.owners or self.has_users:
+            return (
+                self.owners == sorted(set(self.owners)) and len(self.owners) + self.has_users == self.num_clients
+            )
         return self.numbers is None or len(set(self.numbers)) == len(self.numbers) == self.num_clients
 
 
@@ -127,17 +138,21 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """From a node. Reveals: means over all its test ratings and users; of a partner, also over visitors."""
+    """From a node. Reveals: means over all its test ratings and users; of a partner, also over visitors.
+
+    Of owners: what became of the messages to them, in sum.
+    """
 
     metrics: dict[str, float] = {}
     num_test: Count = 0
     num_users: Count = 0  # whose rankings were measured
     num_cold: Count = 0
     num_train: Count = 0
+    facts: dict[str, float] = {}  # summed over the node's parties
 
     def has_sense(self) -> bool:
         """Whether these can be means over that many."""
-        is_finite = all(math.isfinite(value) for value in self.metrics.values())
+        is_finite = all(math.isfinite(value) for value in (*self.metrics.values(), *self.facts.values()))
         return is_finite and self.num_cold <= self.num_test and (self.num_test > 0 or not self.metrics)
 
 

@@ -2,7 +2,8 @@
 
 A kit's folder has `startup/` (certificates, from `deploy init`) and `private/` (readable by its user only): the
 settings that `deploy node` wrote, the mail key, the secret seed, and per run the private vectors and the ratings
-that were trained on. State is on disk before a reply leaves, so a node can die at any moment and answer again.
+that were trained on; of owners, the interactions that they have not learned from (`owners.sqlite`). State is on
+disk before a reply leaves, so a node can die at any moment and answer again.
 """
 
 import json
@@ -13,18 +14,21 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from hushrec.deploy.enrolment import (
+    Clients,
     NodeSettings,
     clients_of,
     letter_bytes,
     numbers_digest,
+    owners_of,
     partner_of,
     read_settings,
+    users_side,
 )
 from hushrec.deploy.identity import check_key_card, key_card, mail_key
 from hushrec.deploy.kits import node_names, read_kit
@@ -43,11 +47,14 @@ from hushrec.runtime.checkpoint import (
     write_private_file,
 )
 from hushrec.runtime.node import Node
+from hushrec.runtime.owner_store import NO_MARK, Mark, OwnerStore, StoreError
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
 from hushrec.runtime.post import BadLetter, Host, Post
 from hushrec.runtime.training import data_for, enrolled, num_parties
 from hushrec.runtime.wire import WireError
 from hushrec.systems import system_named
+
+_STORE = Path("fold-1") / "owners.sqlite"
 
 
 class Refused(HushrecError):
@@ -133,19 +140,15 @@ def _refusal(error: Exception) -> Refusal:
     """What the server is told. Words about the node's own files stay on the node."""
     if isinstance(error, DivergedError | Refused):
         return Refusal(str(error), is_final=True)
+    if isinstance(error, StoreError):
+        return Refusal(
+            "has lost its store of interactions; its own log (private/node.log) says more", is_final=True
+        )
     if isinstance(error, BadLetter):
         return Refusal(str(error), letter=error.place)
     if isinstance(error, WireError) or type(error).__module__.startswith("hushrec.privacy"):
         return Refusal(str(error))
     return Refusal("cannot; its own log (private/node.log) says why")
-
-
-class Mark(NamedTuple):
-    """What is remembered of the last packet that was served."""
-
-    sequence: int
-    round_number: int  # the highest so far
-    digest: bytes
 
 
 class _NodeRun:
@@ -156,7 +159,8 @@ class _NodeRun:
         self.system = system_named(invitation.system)
         self.config = self.system.configure(invitation.config)
         self._node: Node | None = None
-        self.last = Mark(-1, 0, b"")
+        self._store: OwnerStore | None = None  # of owners
+        self.last = NO_MARK
 
     @classmethod
     def enrol(cls, kit: Path, folder: Path, settings: NodeSettings, invitation: Invitation) -> "_NodeRun":
@@ -170,15 +174,15 @@ class _NodeRun:
             run._restore()
         else:
             try:
-                if run.system.parties == "partners":
-                    clients = partner_of(settings, read_kit(kit).name, invitation.rating_range)
-                else:
-                    clients = clients_of(settings, invitation.catalogue, invitation.rating_range)
+                clients = run._clients()
             except HushrecError:
                 # Its words may quote a rating or an id.
                 raise HushrecError("the node's files cannot be used; start it again to see why") from None
             save_train(folder / "fold-1" / "train.npz", clients.train)
             write_arrays(folder / "numbers.npz", {} if clients.numbers is None else {"agreed": clients.numbers})
+            if run._has_owners():
+                OwnerStore.create(folder / _STORE)
+                run._restore()
             write_private_file(known, msgspec.msgpack.encode(invitation))
         return run
 
@@ -192,6 +196,20 @@ class _NodeRun:
         run._restore()
         return run
 
+    def _clients(self) -> Clients:
+        """Who is on this node, as its owner's files say."""
+        settings, invitation = self._settings, self.invitation
+        if self.system.parties == "partners":
+            return partner_of(settings, read_kit(self._kit).name, invitation.rating_range)
+        if self.system.parties == "users":
+            return clients_of(settings, invitation.catalogue, invitation.rating_range)
+        if settings.owned is not None:
+            return owners_of(settings, invitation.catalogue)
+        clients = users_side(settings, invitation.catalogue, invitation.rating_range)
+        lines = [f"{user}\t{number}\n" for number, user in enumerate(clients.train.user_ids.tolist())]
+        write_private_file(self._folder / "users.tsv", "".join(lines).encode())
+        return clients
+
     def check_new(self, packet: Packet, data: bytes) -> Mark:
         """Refuse a packet that was here before, unless it is the last one, asked for again."""
         last, digest = self.last, sha256(data).digest()
@@ -202,12 +220,16 @@ class _NodeRun:
         return Mark(packet.sequence, max(last.round_number, packet.round_number), digest)
 
     def enrolled(self) -> Enrolled:
-        """How many clients are here; a partner is alone."""
-        num_clients = num_parties(self.system, self._train())
+        """How many clients are here; a partner is alone. Owners tell their names."""
+        train = self._train()
+        num_clients = num_parties(self.system, train)
         agreed = read_arrays(self._folder / "numbers.npz").get("agreed")
         numbers = None if agreed is None else agreed.tolist()
         private = self._private(np.arange(num_clients, dtype=np.int32))
-        return Enrolled(num_clients, numbers, letter_bytes(self.system, private, self.config))
+        room = letter_bytes(self.system, private, self.config)
+        if train.owners is None:
+            return Enrolled(num_clients, numbers, room)
+        return Enrolled(num_clients, None, room, list(train.owners.names), train.owners.has_users)
 
     def assign(self, run_id: bytes, assignment: Assignment) -> Any:
         """Keep the clients' numbers; the card that proves whose mail key this is."""
@@ -256,6 +278,11 @@ class _NodeRun:
     def _train(self) -> Any:
         return load_train(self._folder / "fold-1" / "train.npz", "own ratings", "", False)
 
+    def _has_owners(self) -> bool:
+        if self.system.parties not in ("owners", "owner"):
+            return False
+        return not self._train().owners.has_users
+
     def _private(self, numbers: Numbers) -> Any:
         return enrolled(self.system, numbers, data_for(self.system, self._train()), self.config, self._draws())
 
@@ -276,7 +303,9 @@ class _NodeRun:
     def _open_node(self, hosts: Hosts) -> Node:
         numbers = read_arrays(self._folder / "numbers.npz")["assigned"]
         private = self._private(numbers)
-        if (self._folder / "fold-1" / "state.npz").exists():
+        if self._store is not None:
+            self._store.restore(private)
+        elif (self._folder / "fold-1" / "state.npz").exists():
             restore_private(self.system, private, read_arrays(self._folder / "fold-1" / "state.npz"))
         known = [
             Host(host.card.name, host.card.public_key, np.sort(np.array(host.numbers, np.int32)))
@@ -288,12 +317,19 @@ class _NodeRun:
         return Node(self.system, self.config, self._draws(), numbers, private, post)
 
     def _save(self, node: Node, mark: Mark) -> None:
+        if self._store is not None:
+            self._store.save(node.private, mark)
+            return
         arrays = {f"private.{name}": getattr(node.private, name) for name in self.system.learned}
         arrays["last"] = np.array([mark.sequence, mark.round_number], np.int64)
         arrays["digest"] = np.frombuffer(mark.digest, np.uint8)
         write_arrays(self._folder / "fold-1" / "state.npz", arrays)
 
     def _restore(self) -> None:
+        if self._has_owners():
+            self._store = OwnerStore(self._folder / _STORE)
+            self.last = self._store.mark
+            return
         path = self._folder / "fold-1" / "state.npz"
         if path.exists():
             arrays = read_arrays(path)
@@ -305,6 +341,8 @@ def _check_consent(settings: NodeSettings, invitation: Invitation) -> None:
     """A node takes part in what its owner agreed to, and in nothing else."""
     if invitation.system not in settings.systems:
         raise Refused(f"this node does not take part in {invitation.system}; its owner can allow it with --allow")
+    if settings.owned is not None and system_named(invitation.system).parties not in ("owners", "owner"):
+        raise Refused(f"this node holds items of owners, no ratings; it cannot take part in {invitation.system}")
     for name, value in settings.required.items():
         if str(invitation.config.get(name)) != value:
             raise Refused(f"this node takes part only with {name} {value}")

@@ -16,7 +16,9 @@ from hushrec.settings import to_dict
 from hushrec.systems import system_named
 
 # accuracy, counts and communication have a published spread or unit; of the others only the order is claimed.
-Kind = Literal["accuracy", "counts", "communication", "ranking", "bytes", "attack"]
+# Of a curve, a time or a cost there may be claims that compare rows.
+Kind = Literal["accuracy", "counts", "communication", "ranking", "bytes", "attack", "curve", "time", "cost"]
+Relation = Literal["above", "below", "close", "at most", "at least"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Row:
     note: str = ""
     split: SplitKind | None = None  # other than the system's usual one
     deal: Deal = field(default_factory=Deal)  # for the splits partners and pooled
+    owners: str = ""  # of items, where it is not the usual
+    passed_over: int = 0  # drawn for each item that a user took, where the data knows no others
     probes: list[str] = field(default_factory=list)  # what else is measured inside the run
     denoiser_share: float | None = None  # eta as a share of the clients, where the paper says n/4 or n/2
 
@@ -39,6 +43,21 @@ class Row:
         if self.denoiser_share is None:
             return self.config
         return self.config | {"denoisers": int(self.denoiser_share * num_users)}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a text says of its results, so that it can be held against ours.
+
+    Two rows are compared: the first is above, below or close to the second (within `limit` of it, as a share). Or
+    a share of the time is at most or at least the limit.
+    """
+
+    text: str
+    relation: Relation
+    metrics: list[str]
+    rows: list[str] = field(default_factory=list)
+    limit: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -56,6 +75,7 @@ class Table:
     num_rounds: int | None = None  # fewer than the paper's where the numbers do not depend on them
     num_seeds: int = 1  # more than one where a number depends on whom chance makes a denoiser
     presets: list[str] = field(default_factory=list)  # of systems that have them: ours, once with each
+    claims: list[Claim] = field(default_factory=list)
 
     def presets_of(self, row: Row) -> list[str]:
         """With which presets a row is run; an empty name stands for the row's settings alone."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hushrec.data import Deal
+from hushrec.data import Deal, OwnersSummary
 from hushrec.errors import HushrecError
 from hushrec.runtime.checkpoint import write_private_file
 
@@ -45,6 +45,7 @@ class FoldResult:
     messages: list[MessageCount]
     curve: dict[str, list[float]]  # of the test metrics, a value each time they are measured
     facts: dict[str, float] = field(default_factory=dict)  # what else the system tells of the fold
+    seconds: dict[str, dict[str, float]] = field(default_factory=dict)  # CPU by step and party, where it was taken
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Provenance:
     deal: Deal | None = None  # to partners, with the splits partners and pooled
     num_partners: int = 0  # 0: every user is a party
     num_owners: int = 0  # of items, where they are the parties
+    owners: OwnersSummary | None = None
+    passed_over: int = 0  # items drawn for each one that a user took
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,7 @@ def open_run(folder: Path, planned: Run, resume: bool) -> Run:
     kept = read_run(folder)
     for name in ("system", "data", "seed", "config", "at", "relevant_from"):
         _check_same(folder, name, getattr(kept, name), getattr(planned, name))
-    for name in ("data_sha256", "rating_range", "split", "test_share", "deal"):
+    for name in ("data_sha256", "rating_range", "split", "test_share", "deal", "owners", "passed_over"):
         _check_same(folder, name, getattr(kept.provenance, name), getattr(planned.provenance, name))
     if any(fold.num_test == 0 for fold in kept.folds):
         raise HushrecError(f"{folder} holds a model that was fitted to all ratings; choose another --out")

@@ -4,15 +4,18 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from hushrec.attacks.top_guess import top_guess_f1
 from hushrec.data import Interactions
+from hushrec.experiments.drift_time import CIPHER, preprocessing_seconds, timed, warm_up, with_seconds
 from hushrec.experiments.probes import all_of
-from hushrec.experiments.published import Row, Table
-from hushrec.experiments.record import FoldResult, Run
+from hushrec.experiments.published import Claim, Row, Table
+from hushrec.experiments.record import FoldResult, Run, write_run
 from hushrec.experiments.runs import RunSettings, Watch, run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.systems import system_named
+from hushrec.systems.drift import SYSTEM as DRIFT
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,9 @@ def reproduce_row(
         values = values | {"num_rounds": table.num_rounds}
     config = system.configure(values)
     attacks = {"top guess F1": top_guess_f1} if "top guess F1" in table.metrics else {}
+    if table.kind == "time":
+        only = _timed_run(row.data, config, data, settings, folder, watch)
+        return Reproduced(row, [_cell(table, row, metric, [only]) for metric in table.metrics], only, preset)
     done = [
         run(
             system,
@@ -91,6 +97,21 @@ def reproduce_row(
     ]
     cells = [_cell(table, row, metric, done) for metric in table.metrics]
     return Reproduced(row, cells, done[0], preset)
+
+
+def _timed_run(
+    name: str, config: Any, data: Interactions, settings: RunSettings, folder: Path | None, watch: Watch | None
+) -> Run:
+    """A run of DRIFT with the time of its steps, in one thread."""
+    warm_up(DRIFT, config)
+    preprocessing = preprocessing_seconds(name, DRIFT, config, settings)
+    with timed() as clock:
+        done = run(DRIFT, config, data, settings, RuntimeOptions(threads=1), folder, True, watch, probe=all_of([]))
+    if clock.seconds:  # else it was run before
+        done = with_seconds(done, clock, preprocessing, config.plan.form)
+        if folder:
+            write_run(folder, done)
+    return done
 
 
 def _of_seed(folder: Path | None, seed: int, settings: RunSettings) -> Path | None:
@@ -115,7 +136,89 @@ def _measure(table: Table, metric: str) -> Callable[[Run, FoldResult], float]:
         return lambda _run, fold: _COMMUNICATION[metric](fold)
     if table.kind == "bytes":
         return lambda done, fold: sum(fold.sent_bytes.values()) / fold.num_rounds / done.num_parties / 1000
+    if table.kind == "curve" or (table.kind == "cost" and ", " in metric):
+        return lambda _run, fold: _of_curve(fold, metric)
+    if table.kind == "time":
+        return lambda _run, fold: sum(fold.seconds[metric].values())
+    if table.kind == "cost" and metric in _COST:
+        return lambda done, fold: _COST[metric](fold) / done.config["epochs"]
     return lambda _run, fold: fold.metrics[metric]
+
+
+def _of_curve(fold: FoldResult, metric: str) -> float:
+    """A value of a learning curve ("NDCG@10, epoch 1", "end", "best"), or how it grew ("end over epoch 1")."""
+    name, _, when = metric.partition(", ")
+    curve = fold.curve[name]
+    if when == "end over epoch 1":
+        return curve[-1] / curve[0]
+    if when == "best":
+        return min(curve) if "loss" in name else max(curve)
+    return curve[-1 if when == "end" else int(when.removeprefix("epoch ")) - 1]
+
+
+_COST: dict[str, Callable[[FoldResult], float]] = {
+    "deliveries": lambda fold: fold.facts["interactions accepted"],
+    "vectors": lambda fold: _vectors(fold, "Vectors"),
+    "MB": lambda fold: sum(fold.sent_bytes.values()) / 1e6,
+    "CPU s": lambda fold: fold.cpu_seconds,
+}
+
+
+# --- Claims ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim held against ours, measure by measure."""
+
+    claim: Claim
+    data: str
+    measures: dict[str, tuple[list[float], bool]]  # what each row has (or share and seconds); does it hold
+
+    @property
+    def num_held(self) -> int:
+        """Measures of which the claim is true."""
+        return sum(holds for _, holds in self.measures.values())
+
+
+def verdicts(table: Table, done: Sequence[Reproduced]) -> list[Verdict]:
+    """All claims on each dataset of which the rows were run."""
+    found = []
+    for data in dict.fromkeys(entry.row.data for entry in done):
+        entries = {entry.row.label: entry for entry in done if entry.row.data == data}
+        for claim in table.claims:
+            if claim.rows and set(claim.rows) <= entries.keys():
+                rows = [entries[label] for label in claim.rows]
+                found.append(Verdict(claim, data, {name: _held(claim, name, rows) for name in claim.metrics}))
+    return found
+
+
+def _held(claim: Claim, metric: str, rows: Sequence[Reproduced]) -> tuple[list[float], bool]:
+    if claim.relation in ("at most", "at least"):
+        seconds = time_spent(rows)
+        share = seconds[metric] / seconds["all"]
+        is_right = share <= claim.limit if claim.relation == "at most" else share >= claim.limit
+        return [share, seconds[metric]], is_right
+    values = [_of_curve(entry.run.folds[0], metric) for entry in rows]
+    first, second = values
+    if claim.relation == "close":
+        return values, abs(first - second) <= claim.limit * abs(second)
+    return values, first > second if claim.relation == "above" else first < second
+
+
+def time_spent(rows: Sequence[Reproduced]) -> dict[str, float]:
+    """CPU seconds of an epoch with encryption, preprocessing included, with the same without it beside.
+
+    The security layer is all that an epoch takes longer with encryption. AES-GCM: its calls by themselves.
+    """
+    sealed, plain = ({cell.metric: cell.ours for cell in entry.cells} for entry in rows)
+    learned = [sum(steps.values()) - steps["preprocessing"] for steps in (sealed, plain)]
+    return {
+        "all": sum(sealed.values()),
+        "security layer": learned[0] - learned[1],
+        "AES-GCM": rows[0].run.folds[0].facts[CIPHER],
+        "gradients and update": sealed["gradients"] + sealed["update"],
+    }
 
 
 def order_changes(done: Sequence[Reproduced], metric: str) -> list[tuple[Reproduced, Reproduced]]:

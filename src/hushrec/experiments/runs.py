@@ -25,7 +25,9 @@ from hushrec.data import (
     latest_share,
     leave_one_out,
     owned,
+    owners_summary,
     random_share,
+    with_passed_over,
 )
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
@@ -76,6 +78,7 @@ class RunSettings:
     relevant_from: float | None = None
     deal: Deal = field(default_factory=Deal)  # for the splits partners and pooled
     owners: str = ""  # who holds the items, see `owned`; empty: as the data say
+    passed_over: int = 0  # items drawn for each one that a user took, see `with_passed_over`
 
     def __post_init__(self) -> None:
         most = NUM_FOLDS if self.split in ("folds", *_DEALT) else 1
@@ -95,21 +98,25 @@ def settings_for(
     relevant_from: float | None = None,
     deal: Deal | None = None,
     owners: str = "",
+    passed_over: int = 0,
+    data: Interactions | None = None,
 ) -> RunSettings:
-    """What to run, with the split and the length of lists that papers on this kind of feedback use."""
+    """What to run, with the split and the length of lists that papers on this kind of feedback use.
+
+    Data without times, where they are needed for that, is split at random.
+    """
     usual: dict[Feedback, SplitKind] = {"explicit": "folds", "implicit": "random", "signed": "latest"}
     lengths = {"explicit": (10,), "implicit": (20,), "signed": (1, 5, 10, 20)}
     if owners and system.parties != "owners":
         raise HushrecError(f"--owners {owners}: {system.name} knows no owners of items; leave it out")
+    if passed_over and system.feedback != "signed":
+        raise HushrecError(f"--passed-over {passed_over}: {system.name} takes no such items; leave it out")
+    if split is None:
+        split = "partners" if system.parties == "partners" else usual[system.feedback]
+        split = "random" if split == "latest" and data is not None and not _has_all_times(data) else split
+    lengths_of_lists = at or lengths[system.feedback]
     return RunSettings(
-        seed,
-        num_folds,
-        split or ("partners" if system.parties == "partners" else usual[system.feedback]),
-        test_share,
-        at or lengths[system.feedback],
-        relevant_from,
-        deal or Deal(),
-        owners,
+        seed, num_folds, split, test_share, lengths_of_lists, relevant_from, deal or Deal(), owners, passed_over
     )
 
 
@@ -148,6 +155,10 @@ def _has_time(data: Interactions) -> bool:
     return data.timestamps is not None or data.order is not None
 
 
+def _has_all_times(data: Interactions) -> bool:
+    return data.order is not None or (data.timestamps is not None and bool((data.timestamps >= 0).all()))
+
+
 def run(
     system: System[Any, Any, Any],
     config: Any,
@@ -165,10 +176,12 @@ def run(
     Attacks see what the server saw in each round: all scores are in the curve, the last is among the metrics. So
     is what a probe measures.
     """
-    data = data_for(system, owned(data, settings.owners, settings.seed) if settings.owners else data)
+    data = prepared(system, data, settings)
     if data.ratings is None and settings.relevant_from is not None:
         raise HushrecError(f"{system.name} takes no ratings: all items are relevant; leave --relevant-from out")
     planned = planned_run(system, config, data, settings)
+    if system.parties == "owners":
+        planned = replace(planned, provenance=replace(planned.provenance, owners=owners_summary(data)))
     current = open_run(folder, planned, resume) if folder else planned
     for split in islice(splits_of(data, settings), len(current.folds), None):
         if system.parties == "partners" and split.train.partners is None:
@@ -180,6 +193,13 @@ def run(
         if folder:
             write_run(folder, current)
     return current
+
+
+def prepared(system: System[Any, Any, Any], data: Interactions, settings: RunSettings) -> Interactions:
+    """The data as the system takes it, before it is split."""
+    if settings.passed_over:
+        data = with_passed_over(data, settings.passed_over, settings.seed)
+    return data_for(system, owned(data, settings.owners, settings.seed) if settings.owners else data)
 
 
 def planned_run(system: System[Any, Any, Any], config: Any, data: Interactions, settings: RunSettings) -> Run:
@@ -391,6 +411,7 @@ def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
         machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         deal=settings.deal if settings.split in _DEALT else None,
+        passed_over=settings.passed_over,
     )
 
 

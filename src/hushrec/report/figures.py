@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hushrec.errors import HushrecError
 from hushrec.experiments.record import Run
 from hushrec.report.canvas import PALETTE, PAPER, WIDTH_INCHES, new_figure, style
-from hushrec.report.tables import TrafficRow, format_bytes, is_error, labels, traffic_rows, up_and_down
+from hushrec.report.tables import TrafficRow, format_bytes, is_error, labels, per_party, traffic_rows, up_and_down
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -193,7 +193,7 @@ def bytes_by_message(runs: Sequence[Run]) -> "Figure":
                 bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
             )  # fmt: skip
         axes.set_yticks(places, names)
-        _finish_bars(figure, axes, longest)
+        _finish_bars(figure, axes, longest, per_party(runs))
         return figure
 
 
@@ -244,10 +244,10 @@ def _tick(value: float) -> str:
     return f"{float(number):g} {unit}" if value else "0"
 
 
-def _finish_bars(figure: "Figure", axes: "Axes", longest: float) -> None:
+def _finish_bars(figure: "Figure", axes: "Axes", longest: float, each: str) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axes.set(xlim=(0, 1.13 * (longest or 1)), xlabel="bytes per client and round")
+    axes.set(xlim=(0, 1.13 * (longest or 1)), xlabel=f"bytes {each}")
     axes.invert_yaxis()
     axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: _tick(value)))
@@ -299,7 +299,7 @@ def accuracy_against_bytes(runs: Sequence[Run], metric: str) -> "Figure":
             )  # fmt: skip
         better = "lower" if is_error(metric) else "higher"
         axes.set_title(f"{metric} ({better} is better)")
-        _finish_dots(axes, dots)
+        _finish_dots(axes, dots, per_party(runs))
         _label_dots(axes, dots)
         return figure
 
@@ -318,11 +318,11 @@ def is_log_better(values: Sequence[float]) -> bool:
     return abs(logarithmic - 0.5) < abs(plain - 0.5)
 
 
-def _finish_dots(axes: "Axes", dots: Sequence[Dot]) -> None:
+def _finish_dots(axes: "Axes", dots: Sequence[Dot], each: str) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     sent = [dot.sent for dot in dots]
-    axes.set_xlabel("bytes sent per client and round, both ways")
+    axes.set_xlabel(f"bytes sent {each}, both ways")
     if is_log_better(sent):
         axes.set_xscale("log")
         axes.set_xlim(min(sent) / 1.5, max(sent) * 1.5 * (max(sent) / min(sent)) ** 0.2)

@@ -169,6 +169,10 @@ def _accuracy(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
 
 
 def _cost(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    if all(run.provenance.num_owners for run in runs):  # of one and of many owners: only sums can be compared
+        sent = [sum(sum(fold.sent_bytes.values()) for fold in run.folds) for run in runs]
+        each = [f"{format_bytes(total)} with {name}" for total, name in zip(sent, names, strict=True)]
+        return [f"All parties together send {_listed(each)}."]
     ups = {name: up_and_down(run)[0] for name, run in zip(names, runs, strict=True)}
     least, most = min(ups, key=lambda name: ups[name]), max(ups, key=lambda name: ups[name])
     if len(runs) == 1 or ups[least] == ups[most]:

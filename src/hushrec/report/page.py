@@ -16,6 +16,7 @@ from hushrec.report.deviations import Deviation, deviations
 from hushrec.report.figures import bytes_by_message, curves_of, learning_curves
 from hushrec.report.findings import caveats, summary, test_set
 from hushrec.report.properties import PropertyRow, digest_rows, provenance_rows, setting_rows
+from hushrec.report.stream_figures import is_stream, stream_figures
 from hushrec.report.tables import (
     ABSENT,
     MetricCell,
@@ -26,10 +27,11 @@ from hushrec.report.tables import (
     format_metric,
     format_spread,
     labels,
-    metric_names,
     metric_rows,
+    per_party,
     role_rows,
     short_title,
+    shown_metrics,
     traffic_rows,
 )
 from hushrec.systems import system_named
@@ -191,7 +193,7 @@ def _summary(runs: Sequence[Run], finished: Sequence[Run]) -> str:
 
 
 def _accuracy(runs: Sequence[Run]) -> str:
-    names, rows = metric_names(runs), metric_rows(runs)
+    names, rows = shown_metrics(runs), metric_rows(runs)
     if not names:
         return _text("These runs were fitted on all data, without a test, so there is no accuracy to show.")
     is_fair = len({test_set(run) for run in runs}) == 1
@@ -209,7 +211,10 @@ def _accuracy(runs: Sequence[Run]) -> str:
     ]
     note = "Mean over the folds, and standard deviation where there are several."
     note += " Bold: the best value as printed." if is_fair and len(runs) > 1 else ""
-    is_graded = [run.relevant_from is None and run.provenance.rating_range is not None for run in runs]
+    is_graded = [
+        run.relevant_from is None and run.provenance.rating_range is not None and not is_stream(run)
+        for run in runs
+    ]
     if any(graded and any("@" in name for name in run.mean) for graded, run in zip(is_graded, runs, strict=True)):
         note += " Ranking metrics count ratings in the upper quarter of the range as relevant."
     return _table(head, body) + _text(note, "soft") + _published(rows)
@@ -260,8 +265,14 @@ def _published(rows: Sequence[MetricRow]) -> str:
 
 
 def _curves(runs: Sequence[Run]) -> str:
+    drawn = [
+        _figure(to_inline_svg(figure, f"stream-{place}", title), f"{title}.")
+        for place, (title, figure) in enumerate(stream_figures(runs).items())
+    ]
+    runs = [run for run in runs if not is_stream(run)]
+    if drawn and not runs:
+        return "\n".join(drawn)
     metrics = dict.fromkeys(name for run in runs for name in run.folds[0].curve)
-    drawn: list[str] = []
     for metric in sorted(metrics, key=lambda name: name != "RMSE"):
         if curves_of(runs, metric):
             title = f"{metric} on the test part after every round"
@@ -276,18 +287,17 @@ def _curves(runs: Sequence[Run]) -> str:
 
 
 def _bytes(runs: Sequence[Run]) -> str:
-    title = "Bytes sent per client and round, by type of message"
+    each = per_party(runs)
+    title = f"Bytes sent {each}, by type of message"
     svg = to_inline_svg(bytes_by_message(runs), "bytes", title)
-    caption = (
-        f"{title}: all bytes of a fold, divided by users and rounds. What clients send comes first in each bar."
-    )
+    caption = f"{title}: all bytes of a fold, divided. What the driving side sends comes last in each bar."
     roles = []
     for run, label in zip(runs, labels(runs), strict=True):
         for place, row in enumerate(role_rows(run)):
             sizes = (row.sent, row.received, row.sent_per_client_round, row.received_per_client_round)
             numbers = [_number(format_bytes(size)) for size in sizes]
             roles.append(_row([_name("" if place else label), row.role, *numbers]))
-    columns = ("send", "get", "send per client and round", "get per client and round")
+    columns = ("send", "get", f"send {each}", f"get {each}")
     by_role = _table(["run", "role", *map(_number, columns)], roles)
     return (
         _figure(svg, caption)
@@ -304,12 +314,12 @@ def _bytes(runs: Sequence[Run]) -> str:
 
 _BYTES_NOTE = (
     "Messages, vectors and bytes of one fold, the mean where there are several. Vectors are those in lists of a "
-    "party's own length. Per client and round: divided by all users and all rounds. 1 KB is 1000 bytes."
+    "party's own length. Per party and round: divided by all of them and all rounds. 1 KB is 1000 bytes."
 )
 
 
 def _traffic(runs: Sequence[Run]) -> str:
-    columns = ("messages", "vectors", "bytes", "per client and round")
+    columns = ("messages", "vectors", "bytes", per_party(runs))
     body = []
     for run, label in zip(runs, labels(runs), strict=True):
         rows = traffic_rows(run)

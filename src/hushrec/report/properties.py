@@ -46,6 +46,8 @@ def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         "items": lambda run: format_count(run.provenance.num_items),
         "ratings": lambda run: format_count(run.provenance.num_ratings),
         "range of ratings": _rating_range,
+        "owners": _owners,
+        "drawn, passed-over items": lambda run: str(run.provenance.passed_over),
         "split": _split,
         "seed": lambda run: str(run.seed),
         "folds done": lambda run: f"{len(run.folds)} of {run.num_folds}",
@@ -57,8 +59,17 @@ def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         "machine": lambda run: run.provenance.machine,
         "started": lambda run: run.provenance.started.replace("T", " ").replace("+00:00", " UTC"),
     }
+    if not any(run.provenance.num_owners for run in runs):
+        del wanted["owners"], wanted["drawn, passed-over items"]
     rows = [PropertyRow(name, [text(run) for run in runs]) for name, text in wanted.items()]
     return rows + _version_rows(runs)
+
+
+def _owners(run: Run) -> str:
+    kept = run.provenance
+    if kept.owners is None or kept.num_owners < 2:
+        return str(kept.num_owners) if kept.num_owners else ABSENT
+    return f"{kept.num_owners}, {kept.owners.owners_per_interaction:.2f} per interaction"
 
 
 def _version_rows(runs: Sequence[Run]) -> list[PropertyRow]:

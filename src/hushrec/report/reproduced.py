@@ -6,10 +6,49 @@ from typing import TYPE_CHECKING
 from hushrec.experiments.published import Table
 from hushrec.experiments.reproduction import Cell, Reproduced
 from hushrec.report.canvas import INK, PALETTE, PAPER, new_figure, style
+from hushrec.report.stream_figures import curve_panels, first_and_last, time_by_step
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+def table_picture(table: Table, done: Sequence[Reproduced]) -> "Figure":
+    """The picture that suits the kind of table."""
+    runs = [entry.run for entry in done if entry.row.data == done[0].row.data]
+    names = [entry.row.label for entry in done if entry.row.data == done[0].row.data]
+    if table.kind == "curve" and "loss" in table.metrics[0]:
+        return curve_panels(runs, ("train loss", "test loss"), names)
+    if table.kind == "curve":
+        return first_and_last(runs, names)
+    if table.kind == "time":
+        return time_by_step(runs, names)
+    return cost_bars(table, done) if table.kind == "cost" else published_and_ours(table, done)
+
+
+def cost_bars(table: Table, done: Sequence[Reproduced]) -> "Figure":
+    """A line of panels per dataset, a panel per measure, a bar per row."""
+    datasets = list(dict.fromkeys(entry.row.data for entry in done))
+    metrics = [metric for metric in table.metrics if "@" in metric or metric in ("vectors", "MB")]
+    with style():
+        height = 0.45 * len(datasets) + 0.26 * len(done) + 0.15
+        figure = new_figure(height)
+        grid = figure.subplots(len(datasets), len(metrics), squeeze=False)
+        for panels, data in zip(grid, datasets, strict=True):
+            rows = [entry for entry in done if entry.row.data == data]
+            for axes, metric in zip(panels, metrics, strict=True):
+                values = [entry.cell(metric).ours for entry in rows]
+                bars = axes.barh(range(len(rows)), values, height=0.66, color=PALETTE[0])
+                axes.bar_label(bars, fmt="%.4f" if "@" in metric else "{:,.0f}", padding=3, fontsize=8.5)
+                axes.set(title=metric if data == datasets[0] else "", xticks=[], yticks=[])
+                axes.set(xlim=(0, 1.5 * max(values)), ylim=(len(rows) - 0.5, -0.5))
+            panels[0].set_yticks(range(len(rows)), [f"{data}: {row.name}" for row in rows])
+            panels[0].tick_params(axis="y", length=0)
+            panels[0].grid(False)
+        letters = max(len(f"{entry.row.data}: {entry.name}") for entry in done)
+        top, bottom = 1 - 0.4 / height, 0.1 / height
+        figure.subplots_adjust(left=0.02 + 0.0074 * letters, right=0.99, top=top, bottom=bottom, hspace=0.4)
+        return figure
 
 
 def published_and_ours(table: Table, done: Sequence[Reproduced]) -> "Figure":

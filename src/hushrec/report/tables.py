@@ -194,13 +194,32 @@ def metric_names(runs: Iterable[Run]) -> list[str]:
     return list(dict.fromkeys(name for run in runs for name in run.mean))
 
 
+def per_party(runs: Iterable[Run]) -> str:
+    """What bytes are divided by: one owner or many learn from the same stream, so theirs are told all together."""
+    names = {run.party_name for run in runs}
+    if names == {"owner"}:
+        return "per round, all together"
+    return f"per {names.pop() if len(names) == 1 else 'party'} and round"
+
+
+def shown_metrics(runs: Iterable[Run]) -> list[str]:
+    """Those of them that papers on these systems give: of systems that learn from a stream, MAP and NDCG only."""
+    names = [
+        name
+        for run in runs
+        for name in run.mean
+        if system_named(run.system).feedback != "signed" or name.startswith(("MAP@", "NDCG@"))
+    ]
+    return list(dict.fromkeys(names))
+
+
 def main_metric(runs: Sequence[Run]) -> str | None:
-    """The metric to draw: RMSE where there is one, else the first of the usual ones."""
+    """The metric to draw: RMSE where there is one, else the first of the usual ones, of ten items if there is."""
     names = metric_names(runs)
     for favourite in _FAVOURITES:
-        for name in names:
-            if name.partition("@")[0] == favourite:
-                return name
+        found = [name for name in names if name.partition("@")[0] == favourite]
+        if found:
+            return f"{favourite}@10" if f"{favourite}@10" in found else found[0]
     return names[0] if names else None
 
 
@@ -234,7 +253,7 @@ class TrafficRow:
     messages: float
     vectors: float
     bytes: float
-    per_client_round: float  # bytes divided by users and rounds
+    per_client_round: float  # bytes divided by parties and rounds, see `per_party`
 
     @property
     def way(self) -> str:
@@ -271,7 +290,8 @@ def traffic_rows(run: Run) -> list[TrafficRow]:
 
 
 def _client_rounds(run: Run, fold: FoldResult) -> int:
-    return max(1, run.num_parties) * max(1, fold.num_rounds)
+    num_parties = 1 if run.provenance.num_owners else run.num_parties
+    return max(1, num_parties) * max(1, fold.num_rounds)
 
 
 @dataclass(frozen=True)

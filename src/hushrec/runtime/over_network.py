@@ -194,11 +194,13 @@ class OverNetwork:
         return post
 
     def _request(self, message: Message, numbers: Numbers, round_number: int, sequence: int) -> Packet:
-        """An ask, with the mail that came for those who are asked."""
+        """An ask, with the mail that came for those who are asked, of the types that they read now."""
         frame = encode(message, round_number, numbers)
         self.transcript.record(Recorded(round_number, numbers, message), len(frame))
         wanted = set(numbers.tolist())
-        letters = [entry for held in self._letters.values() for entry in held if entry[0].addressee in wanted]
+        read = self.system.reads.get(type(message), tuple(self.system.inboxes))
+        held = [self._letters.get(code_of(kind), []) for kind in read]
+        letters = [entry for kind in held for entry in kind if entry[0].addressee in wanted]
         contents = msgspec.msgpack.encode(Contents(1, [mail for mail, _ in letters]))
         sections = (frame, *(letter for _, letter in letters))
         return Packet(Kind.ASK, self._caller.run_id, round_number, sequence, contents, sections)

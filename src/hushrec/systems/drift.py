@@ -71,6 +71,7 @@ from hushrec.systems.drift_users import users_begin, users_send, users_show
 # Uniform numbers within this have a standard deviation of 0.1.
 _START_RANGE = 0.1 * 3**0.5
 _MOST = 1 << 26  # users or items
+_KNOWN = 200  # how many of the best items a user may know already
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,7 +318,7 @@ def _recommendation(state: OrchestratorState, users: Ragged, config: Planned) ->
     """The best items of all that are held; the users' side leaves out what a user knows already."""
     scores = state.user_factors[users.values] @ state.item_factors.T
     scores[:, ~state.is_held] = -np.inf
-    items, _ = top_k(scores, min(10 * config.plan.recommended, int(state.is_held.sum())))
+    items, _ = top_k(scores, min(config.plan.recommended + _KNOWN, int(state.is_held.sum())))
     return Recommend(users, Ragged(users.starts, items.astype(np.int32)))
 
 
@@ -352,7 +353,7 @@ def facts(private: Parties, _config: Planned) -> Mapping[str, float]:
 PAPER = Paper(
     title="DRIFT: A Federated Recommender System with Implicit Feedback",
     authors="Theo Nommay",
-    venue="Master thesis, Laboratoire d'Informatique de Grenoble",
+    venue="Master thesis, Grenoble",
     year=2022,
 )
 
@@ -379,6 +380,7 @@ SYSTEM: System[Any, OrchestratorState, Parties] = System(
         OwnerKey: lambda _private, _config: Collect(),
         SentInteractions: lambda _private, _config: Collect(),
     },
+    reads={Begin: (), Vectors: (), Recommend: ()},
     learned=("entries", "owner_states", "gateway_state", "table"),
     model_arrays=("user_factors", "item_factors"),
     server_ranks=True,

@@ -38,17 +38,30 @@ def _windows(gateway: Gateway, round_number: int, config: Planned) -> tuple[int,
     return num_windows * part // plan.parts, num_windows * (part + 1) // plan.parts
 
 
+def _events(gateway: Gateway, round_number: int, window: int, config: Planned) -> tuple[int, int]:
+    """The first event of a window of a round, and the one behind its last."""
+    first = (_windows(gateway, round_number, config)[0] + window) * config.plan.window
+    return first, first + config.plan.window
+
+
+def _note_seen(gateway: Gateway, round_number: int, config: Planned) -> None:
+    """Note what users know by the end of the window that runs."""
+    first, last = _events(gateway, round_number, int(gateway.clock[1]), config)
+    if not gateway.seen:  # a new process: the stream tells what was before
+        gateway.note_seen(0, first if round_number <= config.plan.parts else len(gateway.users))
+    gateway.note_seen(first, last)
+
+
 def users_send(cohort: Cohort[Parties], request: NextWindow, config: Planned, _draws: Draws) -> Reply:
     """Send the interactions of a window to the owners of their items."""
     plan = config.plan
     gateway = cohort.private.only_gateway()
-    first = (_windows(gateway, cohort.round_number, config)[0] + int(request.window)) * plan.window
-    last = first + plan.window
+    first, last = _events(gateway, cohort.round_number, int(request.window), config)
     letters = gateway.window(int(request.window), first, last, _keys(cohort), plan.form)
     active = np.empty(0, np.int32)
     if plan.recommended:
         active = np.unique(gateway.users[first:last])
-        gateway.note_seen(first, last)
+        _note_seen(gateway, cohort.round_number, config)
     reply = WindowSent(Ragged.one(active))
     if not letters:
         return Reply(reply)
@@ -74,5 +87,7 @@ def _keys(cohort: Cohort[Parties]) -> dict[int, bytes]:
 def users_show(cohort: Cohort[Parties], request: Recommend, config: Planned, _draws: Draws) -> Reply:
     """Show recommended items to their users, but for those that a user knows."""
     gateway = cohort.private.only_gateway()
+    if not gateway.seen:
+        _note_seen(gateway, cohort.round_number, config)
     gateway.show(request.users.values, request.items.values, config.plan.recommended)
     return Reply(Recommended())

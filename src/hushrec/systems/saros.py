@@ -16,6 +16,7 @@ from hushrec.privacy.interaction_cipher import Form
 from hushrec.protocol import Paper
 from hushrec.settings import check_bounds, setting
 from hushrec.systems import drift
+from hushrec.systems.drift_messages import OwnerKey
 from hushrec.systems.drift_plan import Plan
 
 
@@ -64,6 +65,8 @@ SYSTEM = replace(
     title="SAROS: learning from blocks in one place",
     paper=PAPER,
     config=Config,
+    messages=tuple(kind for kind in drift.SYSTEM.messages if kind is not OwnerKey),  # nothing is encrypted
+    inboxes={kind: fold for kind, fold in drift.SYSTEM.inboxes.items() if kind is not OwnerKey},
     parties="owner",
     hands_over_data=True,
 )

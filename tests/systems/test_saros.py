@@ -1,0 +1,99 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hushrec.data import synthetic
+from hushrec.errors import HushrecError
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import Job, data_for, run_job
+from hushrec.systems import SYSTEMS
+from hushrec.systems.drift_messages import BlockGradients, Register
+
+from .owner_runs import learned_slowly, some_stream, stream
+from .runs import Finished, digest, losing, run, settings_of, some_events
+
+GOLDEN = "bd511c571d487ec0c2245100c2cfc7eee167117b1b8577f004253d4800ad30e3"
+USUAL = {"window": 20, "learning_rate": 0.5, "regularization": 0.02}
+
+
+def assert_same_model(one: Finished, other: Finished) -> None:
+    np.testing.assert_array_equal(one.user_factors, other.user_factors)
+    np.testing.assert_array_equal(one.item_factors, other.item_factors)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"encryption": "none"}, {}, {"flag": "inside", "batch": 3}, {"epochs": 4, "parts": 3}],
+    ids=str,
+)
+def test_it_is_drift_with_one_owner_and_theta_1(values: dict[str, Any]) -> None:
+    """Bit for bit, also through encryption."""
+    ratings = some_events(1)
+    saros = run("saros", ratings, **USUAL, **settings_of("saros", values))
+    assert_same_model(saros, run("drift", ratings, theta=1, **USUAL, **values))
+    assert (saros.item_factors != saros.states[0].item_factors).any()
+
+
+def test_theta_2_and_two_owners_are_something_else() -> None:
+    """So that the test above can fail."""
+    saros = run("saros", some_events(1), **USUAL)
+    for ratings, theta in ((some_events(1), 2), (some_events(2), 1)):
+        other = run("drift", ratings, theta=theta, encryption="none", **USUAL)
+        assert np.abs(saros.item_factors - other.item_factors).max() > 1e-3
+
+
+def test_without_encryption_it_is_the_same_transcript() -> None:
+    ratings = some_events(1)
+    assert digest(run("saros", ratings, **USUAL)) == digest(
+        run("drift", ratings, theta=1, encryption="none", **USUAL)
+    )
+
+
+def test_its_settings_are_drifts() -> None:
+    """But for those that make it what it is; defaults are the same."""
+    saros, drift = (SYSTEMS[name].config() for name in ("saros", "drift"))
+    assert saros.plan == drift.plan._replace(theta=1, threshold="blocks", max_delay=0, form=saros.plan.form)
+    assert not saros.plan.form.is_encrypted
+    assert vars(saros).items() <= vars(drift).items()
+
+
+def test_equals_plain_python() -> None:
+    """One organisation, every block as it is completed."""
+    events, rate, ridge = some_stream(), 0.2, 0.05
+    held, ratings = [list(range(12))], stream(events, [list(range(12))])
+    sizes = {"num_factors": 3, "num_rounds": 1}
+    start = run("saros", ratings, learning_rate=1e-30, **sizes)
+    finished = run("saros", ratings, window=64, learning_rate=rate, regularization=ridge, **sizes)
+    vectors = {("user", number): row.astype(float) for number, row in enumerate(start.user_factors)}
+    vectors |= {("item", number): row.astype(float) for number, row in enumerate(start.item_factors)}
+    learned = learned_slowly(events, held, vectors, 1, rate, ridge, 1)
+    for number, row in enumerate(finished.item_factors):
+        np.testing.assert_allclose(row, learned["item", number], atol=2e-5)
+
+
+def test_windows_change_no_more_than_roundings() -> None:
+    one, other = (run("saros", some_events(1), **{**USUAL, "window": window}) for window in (5, 1000))
+    np.testing.assert_allclose(one.item_factors, other.item_factors, atol=1e-5)
+
+
+def test_without_its_owner_it_stops_in_one_line() -> None:
+    with pytest.raises(HushrecError, match=r"\Ano owner holds an item; bring owners with items\Z"):
+        run("saros", some_events(1), losses=losing((2, Register, 0)))
+
+
+def test_data_of_many_owners_are_learned_in_one_place() -> None:
+    system, data = SYSTEMS["saros"], synthetic(24, 30, 300)
+    config = system.configure({"epochs": 1, "num_factors": 4})
+    dealt = data_for(SYSTEMS["drift"], data)
+    assert len(dealt.owners.names) == 5
+    found = [
+        run_job(Job(system, config, 0, one), RuntimeOptions(threads=1)).state.item_factors for one in (data, dealt)
+    ]
+    np.testing.assert_array_equal(*found)
+
+
+def test_golden_transcript() -> None:
+    """Of one window, without the gradients: exponentials are not the same on every machine."""
+    finished = run("saros", some_events(1, 6, 20), num_factors=3, num_rounds=1, window=1000)
+    assert digest(finished, BlockGradients) == GOLDEN
