@@ -326,7 +326,9 @@ def test_a_node_does_only_what_its_owner_agreed_to(federation: Federation, what:
 def test_systems_that_show_ratings_are_not_allowed_by_default(tmp_path: Path, federation: Federation) -> None:
     from hushrec.deploy.enrolment import NodeSettings
 
-    assert NodeSettings("x").systems == sorted(set(SYSTEMS) - {"pmf", "neumf", "ngcf", "lightgcn", "neucf", "saros"})
+    assert NodeSettings("x").systems == sorted(
+        set(SYSTEMS) - {"pmf", "neumf", "ngcf", "lightgcn", "neucf", "saros"}
+    )
     assert not NodeSettings("x").accepts_shared_seed
     federation.settle("node-2", systems=NodeSettings("x").systems)
     try:

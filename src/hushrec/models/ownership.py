@@ -248,7 +248,7 @@ class Parties:
         """The interactions of all owners, as records."""
         kept = [owner.blocks.kept() for owner in self.owners]
         record: list[tuple[str, Any]] = [("owner", np.int32)]
-        empty = Entries.room_for(0)
+        empty: tuple[NDArray[Any], ...] = Entries.room_for(0)
         record += [(name, column.dtype) for name, column in zip(_ENTRIES, empty, strict=True)]
         packed = np.empty(sum(len(part.users) for part in kept), record)
         packed["owner"] = np.repeat(np.arange(len(kept)), [len(part.users) for part in kept])
