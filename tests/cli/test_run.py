@@ -297,7 +297,7 @@ def test_a_deal_is_typed_and_reaches_the_run(tmp_path: Path) -> None:
     assert said["folds"][0]["facts"]["common users"] > 0
     assert set(said["folds"][0]["sent_bytes"]) == {"partner->partner", "partner->server", "server->partner"}
     made = read_run(tmp_path / "run").provenance
-    assert (made.split, made.deal) == ("partners", Deal(3, 0.4, 0.6, "validation"))
+    assert (made.split, made.deal, made.measure) == ("partners", Deal(3, 0.4, 0.6), "validation")
 
 
 def test_systems_for_partners_want_their_data_and_say_how() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushrec.data import Deal, Interactions, Split, alone, copies, join
+from hushrec.data import Deal, Interactions, Measure, Split, alone, copies, join
 from hushrec.data.interactions import data_digest
 from hushrec.data.partners import NUM_COPIES
 from hushrec.errors import HushrecError
@@ -89,7 +89,8 @@ def test_the_nine_blocks_of_two_partners(grid: Interactions) -> None:
 
 def everything(grid: Interactions, deal: Deal) -> tuple[dict[str, set[tuple[int, int]]], Split]:
     """All rows of each partner, whether trained on, validated or tested; those of visitors are left out."""
-    by_measure = [next(copies(grid, replace(deal, measure=measure), 0)) for measure in ("test", "validation")]
+    measures: tuple[Measure, Measure] = ("test", "validation")
+    by_measure = [next(copies(grid, deal, 0, measure=measure)) for measure in measures]
     rows = {}
     for name in deal.names:
         parts = [of_partner(rows_of(by_measure[0].train), name)]
@@ -120,7 +121,7 @@ def test_three_fifths_are_trained_on_and_one_is_measured(grid: Interactions) -> 
     rows, split = everything(grid, Deal())
     shares = {name: len(of_partner(rows_of(split.train), name)) / len(rows[name]) for name in "ab"}
     assert all(abs(share - 0.6) < 0.08 for share in shares.values())
-    validated = next(copies(grid, Deal(measure="validation"), 0))
+    validated = next(copies(grid, Deal(), 0, measure="validation"))
     assert rows_of(validated.train) == rows_of(split.train)
     for name in ("a own", "a cold", "b own", "b cold"):
         assert not set(rows_of(selected(split, name))) & set(rows_of(selected(validated, name)))

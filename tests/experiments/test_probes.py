@@ -242,11 +242,11 @@ def test_rows_of_tables_have_a_split_a_deal_and_probes() -> None:
         config = { num_rounds = 1 }
         probes = ["identification"]
         split = "partners"
-        deal = { num_partners = 3, common_users = 0.3, measure = "validation" }
+        deal = { num_partners = 3, common_users = 0.3 }
     """
     (row,) = msgspec.toml.decode(text, type=Table).rows
     assert (row.split, row.probes) == ("partners", ["identification"])
-    assert row.deal == Deal(3, 0.3, 0.5, "validation")
+    assert row.deal == Deal(3, 0.3, 0.5)
     for right, wrong in (
         (b"num_partners = 3", b"num_partners = 1.5"),
         (b'["identification"]', b'"identification"'),

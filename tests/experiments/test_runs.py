@@ -12,9 +12,11 @@ import pytest
 import hushrec
 from hushrec.data import Interactions, k_folds
 from hushrec.errors import HushrecError
+from hushrec.experiments.published import published_for
 from hushrec.experiments.record import Run, SplitKind, read_run, write_run
 from hushrec.experiments.runs import FoldProgress, RunSettings, evaluate, load_fold, run, splits_of
 from hushrec.protocol import Scorer
+from hushrec.report import findings
 from hushrec.runtime.checkpoint import Progress, save_train
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, data_for
@@ -165,6 +167,34 @@ def test_other_splits_have_one_fold(split: Any, data: Interactions) -> None:
         assert fold.num_test == pytest.approx(0.3 * len(data), abs=40)  # rounded for each of 80 users
     with pytest.raises(HushrecError, match=rf"--folds 2 with --split {split}: choose 1 to 1"):
         RunSettings(split=split, num_folds=2)
+
+
+@pytest.mark.parametrize("split", ["folds", "random", "latest", "leave-one-out"])
+def test_validation_never_looks_at_the_test_part(split: Any, data: Interactions) -> None:
+    data = timed(data)
+
+    def pairs(rows: Interactions) -> set[tuple[int, int]]:
+        return set(zip(rows.users.tolist(), rows.items.tolist(), strict=True))
+
+    (tested,) = splits_of(data, RunSettings(split=split))
+    (validated,) = splits_of(data, RunSettings(split=split, measure="validation"))
+    train, test = pairs(validated.train), pairs(validated.test)
+    assert test
+    assert not train & test
+    assert train | test == pairs(tested.train)
+    if split == "latest":
+        last = {user: -1 for user, _ in train}
+        for user, time in zip(validated.train.users.tolist(), validated.train.timestamps, strict=True):
+            last[user] = max(last[user], time)
+        times = zip(validated.test.users.tolist(), validated.test.timestamps, strict=True)
+        assert all(time > last[user] for user, time in times)
+
+
+def test_validation_is_told_with_the_run(data: Interactions) -> None:
+    done = go(data, measure="validation")
+    assert done.provenance.measure == "validation"
+    assert published_for(done) is None
+    assert findings.test_set(done) != findings.test_set(go(data))
 
 
 def test_leave_one_out_takes_the_latest_where_there_are_times(data: Interactions) -> None:
@@ -335,6 +365,7 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
         ({"at": (5,)}, "at \\(10,\\), not \\(5,\\)"),
         ({"relevant_from": 3.0}, "relevant_from None, not 3.0"),
         ({"split": "random"}, "split folds, not random"),
+        ({"measure": "validation"}, "measure test, not validation"),
     ],
 )
 def test_another_run_is_not_resumed(

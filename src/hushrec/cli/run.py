@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 import typer
@@ -13,7 +13,7 @@ from rich.table import Table
 from hushrec.cli.console import note, results, watching
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
 from hushrec.cli.live import with_live
-from hushrec.data import Deal, load
+from hushrec.data import Deal, Measure, load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import published_for
 from hushrec.experiments.record import Run, SplitKind
@@ -47,7 +47,7 @@ def common(
     common_users: Annotated[float, typer.Option(help="The share of users whom all partners have.")] = 0.5,
     common_items: Annotated[float, typer.Option(help="The share of items that all partners have.")] = 0.5,
     measure: Annotated[
-        Literal["test", "validation"], typer.Option(help="What is measured with the splits partners and pooled.")
+        Measure, typer.Option(help="validation: to choose settings, a part of the training is the test instead.")
     ] = "test",
     owners: Annotated[
         str, typer.Option(help="For drift: genre, a number, or a file of items and owners; default: genre or 5.")
@@ -78,7 +78,7 @@ def common(
 
     def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
         config = system.configure(values)
-        deal = Deal(partners, common_users, common_items, measure)
+        deal = Deal(partners, common_users, common_items)
         interactions = load(
             data,
             columns=parse_columns(columns),
@@ -88,7 +88,7 @@ def common(
         )
         settings = settings_for(
             system, seed, folds, split, test_share, parse_lengths(at), relevant_from, deal, owners, passed_over,
-            interactions,
+            measure, interactions,
         )  # fmt: skip
         announce_compilation(note)
         with watching(system.name, config.num_rounds, folds) as watch:
@@ -114,7 +114,8 @@ def print_run(done: Run) -> None:
     """Metrics, with the published ones beside, and bytes."""
     out, fold = results(), done.folds[0]
     label = " on synthetic data" if done.provenance.is_synthetic else ""
-    heading = f"{done.system} on {done.data}{label}, seed {done.seed}, {len(done.folds)} fold(s)"
+    part = ", validation" if done.provenance.measure == "validation" else ""
+    heading = f"{done.system} on {done.data}{label}, seed {done.seed}, {len(done.folds)} fold(s){part}"
     out.print(heading, markup=False)
     for line in _owner_lines(done):
         out.print(line, markup=False, soft_wrap=True)

@@ -6,7 +6,7 @@ from hushrec.data.owners import OwnersSummary, owned, owners_summary
 from hushrec.data.partners import Deal, alone, copies, join
 from hushrec.data.passed_over import with_passed_over
 from hushrec.data.readers import Columns, read
-from hushrec.data.splits import Split, k_folds, latest_share, leave_one_out, random_share
+from hushrec.data.splits import Measure, Split, k_folds, latest_share, leave_one_out, random_share
 from hushrec.data.stream import stream_order
 from hushrec.data.synthetic import synthetic
 
@@ -15,6 +15,7 @@ __all__ = [
     "Columns",
     "Deal",
     "Interactions",
+    "Measure",
     "OwnerRows",
     "Owners",
     "OwnersSummary",

@@ -7,13 +7,12 @@ rating there, it is a visitor, whom that partner can serve only with another par
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data.interactions import Ids, Interactions, Partners, data_digest
-from hushrec.data.splits import Split
+from hushrec.data.splits import Measure, Split
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 
@@ -29,7 +28,6 @@ class Deal:
     num_partners: int = 2
     common_users: float = 0.5  # the share of the users that all partners have; the others have one each
     common_items: float = 0.5
-    measure: Literal["test", "validation"] = "test"  # which fifth of the ratings is measured
 
     def __post_init__(self) -> None:
         if not 2 <= self.num_partners <= _MOST_PARTNERS:
@@ -56,16 +54,18 @@ class _Dealt:
     is_measured: NDArray[np.bool_]
 
 
-def copies(data: Interactions, deal: Deal, seed: int, is_pooled: bool = False) -> Iterator[Split]:
+def copies(
+    data: Interactions, deal: Deal, seed: int, is_pooled: bool = False, measure: Measure = "test"
+) -> Iterator[Split]:
     """The five copies, each dealt anew; pooled: the same ratings in one place, for baselines."""
     if data.ratings is None:
         raise HushrecError(f"{data.name} has no ratings to deal to partners; choose data with explicit ratings")
     for copy in range(1, NUM_COPIES + 1):
-        dealt = _dealt(data, deal, Draws(seed), copy)
+        dealt = _dealt(data, deal, Draws(seed), copy, measure)
         yield (_pooled if is_pooled else _apart)(data, deal, dealt, copy)
 
 
-def _dealt(data: Interactions, deal: Deal, draws: Draws, copy: int) -> _Dealt:
+def _dealt(data: Interactions, deal: Deal, draws: Draws, copy: int, measure: Measure) -> _Dealt:
     """The nine blocks of the paper's Figure 2, for any number of partners."""
     num_partners, rng = deal.num_partners, draws.generator("partners", copy)
     owner_of_user = _owners(data.num_users, deal.common_users, num_partners, rng)
@@ -84,7 +84,7 @@ def _dealt(data: Interactions, deal: Deal, draws: Draws, copy: int) -> _Dealt:
         of_common = is_common & np.isin(owner, (partner, _EVERYBODY))
         has_row[partner] = of_common | (_has(by_user, partner) & _has(by_item, partner) & ~is_common)
         is_cold[partner] = ~_has(by_user, partner) & (by_item == partner)
-    measured = 4 if deal.measure == "test" else 3
+    measured = 4 if measure == "test" else 3
     return _Dealt(owner_of_user, owner_of_item, has_row, is_cold, parts < 3, parts == measured)
 
 

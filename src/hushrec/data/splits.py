@@ -18,6 +18,9 @@ from hushrec.errors import HushrecError
 _K_FOLDS, _RANDOM_SHARE, _LEAVE_ONE_OUT = 1, 2, 3
 
 
+Measure = Literal["test", "validation"]  # validation: for choosing settings, the test part is left alone
+
+
 @dataclass(frozen=True)
 class Split:
     """Training and test rows of one data set; the vocabularies of both are the whole."""

@@ -114,8 +114,10 @@ class Published:
 
 
 def published_for(run: Run) -> Published | None:
-    """The published row with the same system, data and settings, if there is one and the split is its own."""
+    """The published row with the same system, data and settings, if there is one and the test is its own."""
     made = run.provenance
+    if made.measure != "test":
+        return None
     for table, row in _accuracy_rows():
         split = row.split or settings_for(system_named(row.system)).split
         is_same = (row.system, row.data, split) == (run.system, run.data, made.split)

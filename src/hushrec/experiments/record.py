@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hushrec.data import Deal, OwnersSummary
+from hushrec.data import Deal, Measure, OwnersSummary
 from hushrec.errors import HushrecError
 from hushrec.runtime.checkpoint import write_private_file
 
@@ -68,6 +68,7 @@ class Provenance:
     num_owners: int = 0  # of items, where they are the parties
     owners: OwnersSummary | None = None
     passed_over: int = 0  # items drawn for each one that a user took
+    measure: Measure = "test"
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def open_run(folder: Path, planned: Run, resume: bool) -> Run:
     kept = read_run(folder)
     for name in ("system", "data", "seed", "config", "at", "relevant_from"):
         _check_same(folder, name, getattr(kept, name), getattr(planned, name))
-    for name in ("data_sha256", "rating_range", "split", "test_share", "deal", "owners", "passed_over"):
+    for name in ("data_sha256", "rating_range", "split", "test_share", "deal", "owners", "passed_over", "measure"):
         _check_same(folder, name, getattr(kept.provenance, name), getattr(planned.provenance, name))
     if any(fold.num_test == 0 for fold in kept.folds):
         raise HushrecError(f"{folder} holds a model that was fitted to all ratings; choose another --out")

@@ -18,6 +18,7 @@ import numpy as np
 from hushrec.data import (
     Deal,
     Interactions,
+    Measure,
     Split,
     alone,
     copies,
@@ -79,6 +80,7 @@ class RunSettings:
     deal: Deal = field(default_factory=Deal)  # for the splits partners and pooled
     owners: str = ""  # who holds the items, see `owned`; empty: as the data say
     passed_over: int = 0  # items drawn for each one that a user took, see `with_passed_over`
+    measure: Measure = "test"
 
     def __post_init__(self) -> None:
         most = NUM_FOLDS if self.split in ("folds", *_DEALT) else 1
@@ -99,6 +101,7 @@ def settings_for(
     deal: Deal | None = None,
     owners: str = "",
     passed_over: int = 0,
+    measure: Measure = "test",
     data: Interactions | None = None,
 ) -> RunSettings:
     """What to run, with the split and the length of lists that papers on this kind of feedback use.
@@ -114,10 +117,10 @@ def settings_for(
     if split is None:
         split = "partners" if system.parties == "partners" else usual[system.feedback]
         split = "random" if split == "latest" and data is not None and not _has_all_times(data) else split
-    lengths_of_lists = at or lengths[system.feedback]
     return RunSettings(
-        seed, num_folds, split, test_share, lengths_of_lists, relevant_from, deal or Deal(), owners, passed_over
-    )
+        seed, num_folds, split, test_share, at or lengths[system.feedback], relevant_from, deal or Deal(), owners,
+        passed_over, measure,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -138,12 +141,22 @@ RoundAttack = Callable[[list[Recorded], Interactions], float]  # what the server
 
 
 def splits_of(data: Interactions, settings: RunSettings) -> Iterator[Split]:
-    """The folds to run."""
+    """The folds to run; for validation the training part of each is split once more, its test part is not used."""
+    splits = _test_splits(data, settings)
+    if settings.measure == "test" or settings.split in _DEALT:
+        return splits
+    kind: SplitKind = "random" if settings.split == "folds" else settings.split
+    inner = replace(settings, split=kind, num_folds=1)
+    return (replace(next(_test_splits(split.train, inner)), fold=split.fold) for split in splits)
+
+
+def _test_splits(data: Interactions, settings: RunSettings) -> Iterator[Split]:
     if settings.split == "folds":
         return islice(k_folds(data, NUM_FOLDS, settings.seed), settings.num_folds)
     if settings.split in _DEALT:
         is_pooled = settings.split == "pooled"
-        return islice(copies(data, settings.deal, settings.seed, is_pooled), settings.num_folds)
+        dealt = copies(data, settings.deal, settings.seed, is_pooled, settings.measure)
+        return islice(dealt, settings.num_folds)
     if settings.split == "random":
         return iter([random_share(data, settings.test_share, settings.seed)])
     if settings.split == "latest":
@@ -412,6 +425,7 @@ def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         deal=settings.deal if settings.split in _DEALT else None,
         passed_over=settings.passed_over,
+        measure=settings.measure,
     )
 
 

@@ -224,4 +224,11 @@ def caveats(runs: Sequence[Run]) -> list[str]:
 def test_set(run: Run) -> tuple[object, ...]:
     """What decides which ratings a run was tested on; the folds come last."""
     kept = run.provenance
-    return kept.data_sha256, kept.split, kept.test_share, run.seed, tuple(fold.fold for fold in run.folds)
+    return (
+        kept.data_sha256,
+        kept.split,
+        kept.test_share,
+        kept.measure,
+        run.seed,
+        tuple(fold.fold for fold in run.folds),
+    )

@@ -83,16 +83,17 @@ def _rating_range(run: Run) -> str:
 
 
 def _split(run: Run) -> str:
-    share = f"{run.provenance.test_share:.0%} for the test"
+    kept = run.provenance
+    share = f"{kept.test_share:.0%} for the {kept.measure}"
     meanings: Mapping[str, str] = {
         "folds": f"random folds, {share}",
         "random": f"random, {share}",
         "latest": f"by time, the latest {share}",
-        "leave-one-out": "one rating per user for the test",
+        "leave-one-out": f"one rating per user for the {kept.measure}",
         "partners": f"dealt to partners, {share}",
         "pooled": f"dealt to partners and pooled again, {share}",
     }
-    return meanings[run.provenance.split]
+    return meanings[kept.split]
 
 
 def _each_fold(run: Run, text: Callable[[FoldResult], str]) -> str:
