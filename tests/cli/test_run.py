@@ -104,6 +104,21 @@ def test_bytes_per_client_and_round_by_hand(capsys: pytest.CaptureFixture[str]) 
     assert "3 test ratings have a user or item without training ratings\n" in out
 
 
+def test_a_deployed_run_without_a_measure_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    done = run_here("pmf")
+    print_run(replace(done, folds=[replace(done.folds[0], metrics={}, curve={})]))
+    out = capsys.readouterr().out
+    assert "accuracy was not measured: no node has both a model and test ratings\n" in out
+    assert "metric" not in out
+    assert "test ratings have" not in out
+
+
+def test_validation_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    done = run_here("pmf")
+    print_run(replace(done, provenance=replace(done.provenance, measure="validation")))
+    assert "1 fold(s), validation\n" in capsys.readouterr().out
+
+
 def test_published_numbers_stand_beside_ours(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -211,7 +211,13 @@ def _local(
     )
     deal = Deal(num_partners=nodes) if is_dealt else None
     settings = settings_for(
-        chosen, seed, at=parse_lengths(at), relevant_from=relevant_from, deal=deal, owners=owners
+        chosen,
+        seed,
+        at=parse_lengths(at),
+        relevant_from=relevant_from,
+        deal=deal,
+        owners=owners,
+        data=interactions,
     )
     interactions = data_for(chosen, owned(interactions, owners, seed) if owners else interactions)
     split = next(splits_of(interactions, settings))

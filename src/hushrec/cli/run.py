@@ -119,7 +119,10 @@ def print_run(done: Run) -> None:
     out.print(heading, markup=False)
     for line in _owner_lines(done):
         out.print(line, markup=False, soft_wrap=True)
-    out.print(_metric_table(done))
+    if fold.metrics:
+        out.print(_metric_table(done))
+    else:
+        out.print("accuracy was not measured: no node has both a model and test ratings")
     party, num_parties = done.party_name, done.num_parties
     out.print(f"sent in fold {fold.fold}, {fold.num_rounds} rounds, {num_parties} {party}s:")
     ways = Table(box=None, pad_edge=False, show_header=False)
@@ -139,7 +142,8 @@ def print_run(done: Run) -> None:
     cold = sum(result.num_cold for result in done.folds)
     each = 1000 * cpu / sum(result.num_rounds for result in done.folds) / num_parties
     out.print(f"{cpu:.1f} s of CPU, {each:.3g} ms per {party} and round")
-    out.print(f"{cold} test ratings have a user or item without training ratings")
+    if fold.metrics:
+        out.print(f"{cold} test ratings have a user or item without training ratings")
 
 
 def _metric_table(done: Run) -> Table:

@@ -79,7 +79,7 @@ class Config:
     """Settings of DRIFT. The report gives Theta only; the others were chosen on a part of ML-1M's training."""
 
     num_factors: int = setting(16, "length of vectors", "[1, inf)")
-    epochs: int = setting(6, "how often the stream is learned from", "[1, inf)")
+    epochs: int = setting(3, "how often the stream is learned from", "[1, inf)")
     theta: int = setting(2, "completed blocks of an owner for which it asks for vectors", "[1, inf)")
     threshold: Threshold = setting("blocks", "what theta counts: blocks, or users with a block each")
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")

@@ -22,10 +22,10 @@ from hushrec.systems.drift_plan import Plan
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of SAROS; the paper's limits on the number of blocks per user are not used."""
+    """Settings of SAROS, chosen as DRIFT's; the paper's limits on the number of blocks per user are not used."""
 
     num_factors: int = setting(16, "length of vectors", "[1, inf)")
-    epochs: int = setting(6, "how often the stream is learned from", "[1, inf)")
+    epochs: int = setting(7, "how often the stream is learned from", "[1, inf)")
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
     regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
     window: int = setting(256, "events that are sent at once; changes no more than roundings", "[1, inf)")
