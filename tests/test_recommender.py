@@ -8,7 +8,8 @@ import pytest
 import hushrec
 from hushrec.data import Deal, Interactions, Split, copies, owned
 from hushrec.experiments.record import read_run
-from hushrec.experiments.runs import RunSettings, run
+from hushrec.experiments.run_settings import RunSettings
+from hushrec.experiments.runs import run
 from hushrec.recommender import RECOMMENDERS, Recommendation, Recommender
 from hushrec.runtime.checkpoint import digest, model_arrays, private_arrays
 from hushrec.systems import SYSTEMS

@@ -11,7 +11,8 @@ import hushrec
 from hushrec.cli.compare import compare, comparison_table
 from hushrec.errors import HushrecError
 from hushrec.experiments.record import read_run, write_run
-from hushrec.experiments.runs import RunSettings, run
+from hushrec.experiments.run_settings import RunSettings
+from hushrec.experiments.runs import run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import system_named

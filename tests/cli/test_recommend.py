@@ -8,7 +8,8 @@ import hushrec
 from hushrec.cli.app import app
 from hushrec.cli.recommend import print_recommendations
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import RunSettings, run, settings_for
+from hushrec.experiments.run_settings import RunSettings, settings_for
+from hushrec.experiments.runs import run
 from hushrec.recommender import Recommendation
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build

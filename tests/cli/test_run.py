@@ -16,7 +16,8 @@ from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Published
 from hushrec.experiments.record import Run, SplitKind, read_run
-from hushrec.experiments.runs import run, settings_for
+from hushrec.experiments.run_settings import settings_for
+from hushrec.experiments.runs import run
 from hushrec.report.tables import shown_metrics
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.systems import SYSTEMS

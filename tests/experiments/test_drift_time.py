@@ -5,7 +5,8 @@ import pytest
 from hushrec.data import load
 from hushrec.experiments.drift_time import ALL, CIPHER, STEPS, Clock, preprocessing_seconds, timed, with_seconds
 from hushrec.experiments.record import Run
-from hushrec.experiments.runs import RunSettings, run
+from hushrec.experiments.run_settings import RunSettings
+from hushrec.experiments.runs import run
 from hushrec.models import ownership
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.systems import drift, drift_owners, system_named

@@ -18,7 +18,8 @@ from hushrec.experiments.probes import PROBES, all_of
 from hushrec.experiments.published import Row, Table, tables
 from hushrec.experiments.record import Run, read_run
 from hushrec.experiments.reproduction import reproduce_row
-from hushrec.experiments.runs import FoldProgress, load_fold, run, settings_for, splits_of
+from hushrec.experiments.run_settings import settings_for, splits_of
+from hushrec.experiments.runs import FoldProgress, load_fold, run
 from hushrec.models.partnership import Partnership
 from hushrec.protocol import Answer, Ask
 from hushrec.runtime.in_process import RuntimeOptions

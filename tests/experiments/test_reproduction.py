@@ -20,7 +20,8 @@ from hushrec.experiments.reproduction import (
     reproduce_row,
     verdicts,
 )
-from hushrec.experiments.runs import FoldProgress, RunSettings, run, settings_for, splits_of
+from hushrec.experiments.run_settings import RunSettings, settings_for, splits_of
+from hushrec.experiments.runs import FoldProgress, run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
 from hushrec.settings import build

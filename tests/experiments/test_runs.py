@@ -13,8 +13,10 @@ import hushrec
 from hushrec.data import Interactions, k_folds
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import published_for
+from hushrec.experiments.quality import evaluate
 from hushrec.experiments.record import Run, SplitKind, read_run, write_run
-from hushrec.experiments.runs import FoldProgress, RunSettings, evaluate, load_fold, run, splits_of
+from hushrec.experiments.run_settings import RunSettings, splits_of
+from hushrec.experiments.runs import FoldProgress, load_fold, run
 from hushrec.protocol import Scorer
 from hushrec.report import findings
 from hushrec.runtime.checkpoint import Progress, save_train

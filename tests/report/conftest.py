@@ -4,7 +4,8 @@ import pytest
 
 import hushrec
 from hushrec.experiments.record import Run
-from hushrec.experiments.runs import RunSettings, run
+from hushrec.experiments.run_settings import RunSettings
+from hushrec.experiments.runs import run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import system_named

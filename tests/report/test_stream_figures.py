@@ -8,7 +8,8 @@ from hushrec.errors import HushrecError
 from hushrec.experiments.published import Row, Table
 from hushrec.experiments.record import Run
 from hushrec.experiments.reproduction import Cell, Reproduced
-from hushrec.experiments.runs import RunSettings, run
+from hushrec.experiments.run_settings import RunSettings
+from hushrec.experiments.runs import run
 from hushrec.report.canvas import to_svg
 from hushrec.report.findings import summary
 from hushrec.report.page import page

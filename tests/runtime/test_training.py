@@ -16,7 +16,8 @@ import pytest
 import hushrec
 from hushrec.errors import HushrecError
 from hushrec.experiments.record import read_run
-from hushrec.experiments.runs import RunSettings, run
+from hushrec.experiments.run_settings import RunSettings
+from hushrec.experiments.runs import run
 from hushrec.runtime.checkpoint import Progress, digest, load_progress, model_arrays, private_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, announce_compilation, data_for, run_job

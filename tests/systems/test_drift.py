@@ -9,8 +9,8 @@ import pytest
 from hushrec.data import owned, random_share, synthetic
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.experiments.run_settings import settings_for
 from hushrec.experiments.runs import run as run_experiment
-from hushrec.experiments.runs import settings_for
 from hushrec.protocol import Cohort, Message, Ragged, Reply, Sealed, System, Transcript
 from hushrec.runtime.checkpoint import Progress, model_arrays, read_arrays
 from hushrec.runtime.in_process import InProcess, RuntimeOptions

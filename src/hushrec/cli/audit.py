@@ -25,7 +25,8 @@ from hushrec.errors import HushrecError
 from hushrec.experiments.owner_audit import ATTACKS, OwnerAudit, ThresholdRow, audit_threshold
 from hushrec.experiments.partner_audit import PartnerAudit
 from hushrec.experiments.record import SplitKind, read_run
-from hushrec.experiments.runs import FoldProgress, Watch, load_fold, settings_for, splits_of
+from hushrec.experiments.run_settings import settings_for, splits_of
+from hushrec.experiments.runs import FoldProgress, Watch, load_fold
 from hushrec.protocol import Role, System
 from hushrec.runtime.checkpoint import Progress, digest, model_arrays
 from hushrec.runtime.in_process import RuntimeOptions

@@ -12,7 +12,8 @@ from hushrec.cli.recommend import print_recommendations
 from hushrec.data import Interactions, load
 from hushrec.errors import HushrecError
 from hushrec.experiments.record import Run
-from hushrec.experiments.runs import RunSettings, run
+from hushrec.experiments.run_settings import RunSettings
+from hushrec.experiments.runs import run
 from hushrec.recommender import load_run
 from hushrec.report.page import write_report
 from hushrec.report.tables import format_bytes, up_and_down

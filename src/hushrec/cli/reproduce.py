@@ -22,7 +22,7 @@ from hushrec.experiments.reproduction import (
     reproduce_row,
     verdicts,
 )
-from hushrec.experiments.runs import settings_for
+from hushrec.experiments.run_settings import settings_for
 from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.reproduced import table_picture
 from hushrec.runtime.in_process import RuntimeOptions

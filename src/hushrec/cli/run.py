@@ -17,7 +17,8 @@ from hushrec.data import Deal, Measure, load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import published_for
 from hushrec.experiments.record import Run, SplitKind
-from hushrec.experiments.runs import run, settings_for
+from hushrec.experiments.run_settings import settings_for
+from hushrec.experiments.runs import run
 from hushrec.protocol import System
 from hushrec.report.tables import format_bytes, shown_metrics
 from hushrec.runtime.in_process import RuntimeOptions

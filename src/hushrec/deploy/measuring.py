@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from hushrec.data import Interactions
 from hushrec.deploy.enrolment import NodeSettings, own_test
 from hushrec.deploy.orders import Invitation, Measure, Measured
-from hushrec.evaluation import evaluated_users, rating_metrics
+from hushrec.evaluation import evaluated_users
+from hushrec.experiments.quality import evaluate, num_cold, rating_quality, relevance_limit
 from hushrec.experiments.record import FoldResult, Run, write_run
-from hushrec.experiments.runs import evaluate, num_cold, planned_run, relevance_limit, settings_for
-from hushrec.protocol import Scorer, System
+from hushrec.experiments.run_settings import settings_for
+from hushrec.experiments.runs import planned_run
+from hushrec.protocol import System
 from hushrec.runtime.training import data_for
 from hushrec.settings import shown_to_parties
 
@@ -48,9 +50,7 @@ def measure(
     found = evaluate(scorer, train, test, order.at, order.relevant_from, system.feedback)
     metrics = {prefix + name: value for name, value in found.items()}
     for group, is_in in _groups(train, test).items():
-        metrics |= {
-            f"{group} {name}": value for name, value in _rating_metrics(scorer, test.select(is_in)).items()
-        }
+        metrics |= {f"{group} {name}": value for name, value in rating_quality(scorer, test.select(is_in)).items()}
     limit = relevance_limit(test, order.relevant_from)
     num_users = len(evaluated_users(test.by_user(), limit))
     return Measured(metrics, len(test), num_users, num_cold(train, test), len(train))
@@ -64,11 +64,6 @@ def _groups(train: Interactions, test: Interactions) -> dict[str, NDArray[np.boo
     is_own = (np.bincount(train.users, minlength=train.num_users) > 0)[test.users]
     groups = {f"{name} own": is_own, f"{name} cold": ~is_own}
     return {group: is_in for group, is_in in groups.items() if is_in.any()}
-
-
-def _rating_metrics(scorer: Scorer, test: Interactions) -> dict[str, float]:
-    assert test.ratings is not None
-    return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
 
 
 def without_deal(plan: Run) -> Run:

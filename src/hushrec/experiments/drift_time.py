@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hushrec.data import load
 from hushrec.experiments.record import Run
-from hushrec.experiments.runs import RunSettings, prepared, run, settings_for, splits_of
+from hushrec.experiments.run_settings import RunSettings, prepared, settings_for, splits_of
+from hushrec.experiments.runs import run
 from hushrec.models import ownership
 from hushrec.privacy.interaction_cipher import KEY_BYTES, Form
 from hushrec.protocol import System

@@ -14,7 +14,8 @@ from hushrec.data.interactions import Ids, checked, without_duplicates
 from hushrec.data.row_order import count_starts
 from hushrec.errors import HushrecError
 from hushrec.experiments.record import FoldResult, MessageCount, read_run, write_run
-from hushrec.experiments.runs import RunSettings, planned_run
+from hushrec.experiments.run_settings import RunSettings
+from hushrec.experiments.runs import planned_run
 from hushrec.protocol import Numbers
 from hushrec.runtime.checkpoint import (
     Progress,

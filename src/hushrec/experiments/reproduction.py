@@ -12,7 +12,8 @@ from hushrec.experiments.drift_time import CIPHER, preprocessing_seconds, timed,
 from hushrec.experiments.probes import all_of
 from hushrec.experiments.published import Claim, Row, Table
 from hushrec.experiments.record import FoldResult, Run, write_run
-from hushrec.experiments.runs import RunSettings, Watch, run
+from hushrec.experiments.run_settings import RunSettings
+from hushrec.experiments.runs import Watch, run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.systems import system_named
 from hushrec.systems.drift import SYSTEM as DRIFT

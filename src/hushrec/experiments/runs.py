@@ -5,8 +5,8 @@ A run's folder holds `run.json`, which `Run` describes, and per fold `fold-N/sta
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import islice
@@ -16,34 +16,25 @@ from typing import Any, Literal
 import numpy as np
 
 from hushrec.data import (
-    Deal,
     Interactions,
-    Measure,
     Split,
     alone,
-    copies,
-    k_folds,
-    latest_share,
-    leave_one_out,
-    owned,
     owners_summary,
-    random_share,
-    with_passed_over,
 )
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.evaluation import evaluated_users, ranking_metrics, rating_metrics
+from hushrec.experiments.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
 from hushrec.experiments.record import (
     FoldResult,
     MessageCount,
     Provenance,
     Run,
-    SplitKind,
     open_run,
     read_run,
     write_run,
 )
-from hushrec.protocol import Feedback, Recorded, Role, Scorer, System, Transcript
+from hushrec.experiments.run_settings import NUM_FOLDS, RunSettings, prepared, splits_of
+from hushrec.protocol import Recorded, Role, System, Transcript
 from hushrec.runtime.checkpoint import (
     Progress,
     digest,
@@ -58,69 +49,11 @@ from hushrec.runtime.checkpoint import (
 )
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.rounds import diverged
-from hushrec.runtime.training import Job, data_for, run_job
+from hushrec.runtime.training import Job, run_job
 from hushrec.settings import to_dict
 from hushrec.systems import system_named
 
-NUM_FOLDS = 5
-_DEALT = ("partners", "pooled")
 Side = Literal["server", "client"]
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """What to run, apart from the system's own settings."""
-
-    seed: int = 0
-    num_folds: int = 1
-    split: SplitKind = "folds"
-    test_share: float = 0.2
-    at: tuple[int, ...] = (10,)
-    relevant_from: float | None = None
-    deal: Deal = field(default_factory=Deal)  # for the splits partners and pooled
-    owners: str = ""  # who holds the items, see `owned`; empty: as the data say
-    passed_over: int = 0  # items drawn for each one that a user took, see `with_passed_over`
-    measure: Measure = "test"
-
-    def __post_init__(self) -> None:
-        most = NUM_FOLDS if self.split in ("folds", *_DEALT) else 1
-        if not 1 <= self.num_folds <= most:
-            raise HushrecError(f"--folds {self.num_folds} with --split {self.split}: choose 1 to {most}")
-        if not self.at or min(self.at) < 1:
-            raise HushrecError("--at takes list lengths of at least 1, as in --at 5,10,20")
-
-
-def settings_for(
-    system: System[Any, Any, Any],
-    seed: int = 0,
-    num_folds: int = 1,
-    split: SplitKind | None = None,
-    test_share: float = 0.2,
-    at: tuple[int, ...] | None = None,
-    relevant_from: float | None = None,
-    deal: Deal | None = None,
-    owners: str = "",
-    passed_over: int = 0,
-    measure: Measure = "test",
-    data: Interactions | None = None,
-) -> RunSettings:
-    """What to run, with the split and the length of lists that papers on this kind of feedback use.
-
-    Data without times, where they are needed for that, is split at random.
-    """
-    usual: dict[Feedback, SplitKind] = {"explicit": "folds", "implicit": "random", "signed": "latest"}
-    lengths = {"explicit": (10,), "implicit": (20,), "signed": (1, 5, 10, 20)}
-    if owners and system.parties != "owners":
-        raise HushrecError(f"--owners {owners}: {system.name} knows no owners of items; leave it out")
-    if passed_over and system.feedback != "signed":
-        raise HushrecError(f"--passed-over {passed_over}: {system.name} takes no such items; leave it out")
-    if split is None:
-        split = "partners" if system.parties == "partners" else usual[system.feedback]
-        split = "random" if split == "latest" and data is not None and not _has_all_times(data) else split
-    return RunSettings(
-        seed, num_folds, split, test_share, at or lengths[system.feedback], relevant_from, deal or Deal(), owners,
-        passed_over, measure,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -138,38 +71,6 @@ class FoldProgress:
 Watch = Callable[[FoldProgress], None]
 Probe = Callable[[Job, Progress], dict[str, float]]  # what it measures after a round
 RoundAttack = Callable[[list[Recorded], Interactions], float]  # what the server saw in a round, and the truth
-
-
-def splits_of(data: Interactions, settings: RunSettings) -> Iterator[Split]:
-    """The folds to run; for validation the training part of each is split once more, its test part is not used."""
-    splits = _test_splits(data, settings)
-    if settings.measure == "test" or settings.split in _DEALT:
-        return splits
-    kind: SplitKind = "random" if settings.split == "folds" else settings.split
-    inner = replace(settings, split=kind, num_folds=1)
-    return (replace(next(_test_splits(split.train, inner)), fold=split.fold) for split in splits)
-
-
-def _test_splits(data: Interactions, settings: RunSettings) -> Iterator[Split]:
-    if settings.split == "folds":
-        return islice(k_folds(data, NUM_FOLDS, settings.seed), settings.num_folds)
-    if settings.split in _DEALT:
-        is_pooled = settings.split == "pooled"
-        dealt = copies(data, settings.deal, settings.seed, is_pooled, settings.measure)
-        return islice(dealt, settings.num_folds)
-    if settings.split == "random":
-        return iter([random_share(data, settings.test_share, settings.seed)])
-    if settings.split == "latest":
-        return iter([latest_share(data, settings.test_share)])
-    return iter([leave_one_out(data, "time" if _has_time(data) else "random", settings.seed)])
-
-
-def _has_time(data: Interactions) -> bool:
-    return data.timestamps is not None or data.order is not None
-
-
-def _has_all_times(data: Interactions) -> bool:
-    return data.order is not None or (data.timestamps is not None and bool((data.timestamps >= 0).all()))
 
 
 def run(
@@ -208,13 +109,6 @@ def run(
     return current
 
 
-def prepared(system: System[Any, Any, Any], data: Interactions, settings: RunSettings) -> Interactions:
-    """The data as the system takes it, before it is split."""
-    if settings.passed_over:
-        data = with_passed_over(data, settings.passed_over, settings.seed)
-    return data_for(system, owned(data, settings.owners, settings.seed) if settings.owners else data)
-
-
 def planned_run(system: System[Any, Any, Any], config: Any, data: Interactions, settings: RunSettings) -> Run:
     """A run before its first fold."""
     made = _provenance(data, settings)
@@ -251,7 +145,7 @@ def _run_fold(
             probed.update(probe(job, progress))
         if progress.round_number % measured_every == 0:
             try:
-                metrics.update(_round_metrics(job, progress, split.test, plan.at))
+                metrics.update(round_metrics(job, progress, split.test, plan.at))
                 metrics.update(_attacked(attacks, progress.transcript, split.train))
             except HushrecError as error:
                 raise diverged(job.config, progress.round_number, str(error)) from None
@@ -266,7 +160,7 @@ def _run_fold(
         (folder / "state.npz").unlink(missing_ok=True)
     progress = run_job(job, options, folder / "state.npz" if folder else None, on_round)
     result = _fold_result(split.fold, job, progress, split.test, plan, tuple(attacks))
-    return replace(result, metrics=result.metrics | _group_metrics(job, progress, split) | probed)
+    return replace(result, metrics=result.metrics | group_metrics(job, progress, split) | probed)
 
 
 def _attacked(attacks: Mapping[str, RoundAttack], transcript: Transcript, train: Interactions) -> dict[str, float]:
@@ -291,79 +185,6 @@ def _by_user(train: Interactions) -> tuple[np.ndarray[Any, Any] | None, ...]:
     return np.repeat(np.arange(train.num_users, dtype=np.int32), np.diff(rows.starts)), rows.items, rows.ratings
 
 
-def _rating_metrics(scorer: Scorer, test: Interactions) -> dict[str, float]:
-    assert test.ratings is not None
-    return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
-
-
-def _round_metrics(job: Job, progress: Progress, test: Interactions, at: tuple[int, ...]) -> dict[str, float]:
-    """What is measured after every round."""
-    scorer = job.scorer(progress)
-    if job.system.feedback == "explicit":
-        return _rating_metrics(scorer, test)
-    limit, lengths = relevance_limit(test, None), at if job.system.feedback == "signed" else (max(at),)
-    metrics = ranking_metrics(scorer.score, job.train.by_user(), test.by_user(), lengths, limit)
-    if job.system.loss is not None:
-        for name, rows in (("train loss", job.train), ("test loss", test)):
-            metrics[name] = job.system.loss(progress.state, data_for(job.system, rows).by_owner())
-    return {name: metrics[name] for name in curve_names(job.system, at)}
-
-
-def curve_names(system: System[Any, Any, Any], at: tuple[int, ...]) -> tuple[str, ...]:
-    """The metrics of a learning curve."""
-    if system.feedback == "signed":
-        ranked = tuple(f"{name}@{length}" for name in ("MAP", "NDCG") for length in sorted(at, reverse=True))
-        return (*ranked, "train loss", "test loss")
-    return ("MAE", "RMSE") if system.feedback == "explicit" else (f"Recall@{max(at)}", f"NDCG@{max(at)}")
-
-
-def evaluate(
-    scorer: Scorer,
-    train: Interactions,
-    test: Interactions,
-    at: tuple[int, ...],
-    relevant_from: float | None = None,
-    feedback: Feedback = "explicit",
-) -> dict[str, float]:
-    """Rating metrics, if ratings were learned, and ranking metrics, if some of them are relevant."""
-    has_ratings = test.ratings is not None and feedback == "explicit"
-    metrics = _rating_metrics(scorer, test) if has_ratings else {}
-    rows, limit = test.by_user(), relevance_limit(test, relevant_from)
-    if len(evaluated_users(rows, limit)):
-        metrics |= ranking_metrics(scorer.score, train.by_user(), rows, at, limit)
-    return metrics
-
-
-def relevance_limit(test: Interactions, relevant_from: float | None) -> float | None:
-    """From which rating on an item is relevant: as told, or the upper quarter of the range, or all."""
-    if relevant_from is not None or test.rating_range is None:
-        return relevant_from
-    low, high = test.rating_range
-    return low + 0.75 * (high - low)
-
-
-def _final_metrics(job: Job, progress: Progress, test: Interactions, plan: Run) -> dict[str, float]:
-    """Metrics of the model, and of what else there is, by its name."""
-    system, train = job.system, job.train
-    metrics = evaluate(job.scorer(progress), train, test, plan.at, plan.relevant_from, system.feedback)
-    more = {} if system.more_models is None else system.more_models(progress.state, progress.private, job.config)
-    for name, scorer in more.items():
-        found = evaluate(scorer, train, test, plan.at, plan.relevant_from, system.feedback)
-        metrics |= {f"{name} {metric}": value for metric, value in found.items()}
-    return metrics
-
-
-def _group_metrics(job: Job, progress: Progress, split: Split) -> dict[str, float]:
-    """Rating metrics of those test rows that a split wants measured by themselves."""
-    scorer = job.scorer(progress)
-    metrics: dict[str, float] = {}
-    for name, is_in in split.groups.items():
-        if is_in.any():
-            found = _rating_metrics(scorer, split.test.select(is_in))
-            metrics |= {f"{name} {metric}": value for metric, value in found.items()}
-    return metrics
-
-
 def _fold_result(
     fold: int,
     job: Job,
@@ -373,7 +194,7 @@ def _fold_result(
     attacks: tuple[str, ...] = (),
 ) -> FoldResult:
     train, transcript = job.train, progress.transcript
-    metrics = {} if test is None else _final_metrics(job, progress, test, plan)
+    metrics = {} if test is None else final_metrics(job, progress, test, plan)
     names = (*curve_names(job.system, plan.at), *attacks)
     curve = np.empty((0, len(names))) if progress.curve is None else progress.curve
     metrics |= {name: float(curve[-1, names.index(name)]) for name in attacks}
@@ -402,13 +223,6 @@ def _fold_result(
     )
 
 
-def num_cold(train: Interactions, test: Interactions) -> int:
-    """Test ratings whose user or item has no training rating."""
-    is_known_user = np.bincount(train.users, minlength=train.num_users) > 0
-    is_known_item = np.bincount(train.items, minlength=train.num_items) > 0
-    return int(np.count_nonzero(~(is_known_user[test.users] & is_known_item[test.items])))
-
-
 def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
     versions = {name: version(name) for name in ("hushrec", "numpy", "numba", "scipy", "pyarrow")}
     return Provenance(
@@ -419,11 +233,11 @@ def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
         num_ratings=len(data),
         rating_range=data.rating_range,
         split=settings.split,
-        test_share=1 / NUM_FOLDS if settings.split in ("folds", *_DEALT) else settings.test_share,
+        test_share=1 / NUM_FOLDS if settings.split == "folds" or settings.is_dealt else settings.test_share,
         versions={"python": platform.python_version(), **versions},
         machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        deal=settings.deal if settings.split in _DEALT else None,
+        deal=settings.deal if settings.is_dealt else None,
         passed_over=settings.passed_over,
         measure=settings.measure,
     )
