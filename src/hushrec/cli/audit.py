@@ -283,15 +283,16 @@ def _conclusion(rows: list[ThresholdRow]) -> str:
     if not some:
         return "No owner completed enough blocks to learn from them: nothing was asked for, and nothing learned."
     watched, fitted = ([scores[name] for scores in some] for name in ("request watching", "gradient direction"))
+    share = "all" if min(fitted) == 1 else f"at least {min(fitted):.1%}"
     said = (
         f"Who only watches requests is right for {min(watched):.1%} to {max(watched):.1%} of the guesses, who "
-        f"reads gradients for {min(fitted):.1%} or more: "
+        f"reads gradients for {share}: "
     )
     if min(fitted) < _CERTAIN:
         return said + "gradients alone do not name every user here, which is no proof that nothing else does."
     return said + (
-        "a higher threshold blurs requests, but hides almost no interaction from the orchestrator, which gets a "
-        "gradient for each item and knows every user's vector."
+        "a higher threshold blurs requests, but hides almost no interaction that is learned from: the orchestrator "
+        "gets a gradient for each item and knows every user's vector."
     )
 
 
