@@ -172,18 +172,30 @@ def test_a_round_begun_again_forgets_what_came_in_it(
     for blocks in (once, twice):
         add(blocks, before, stamp_of(1, 0))
         blocks.learn(theta, threshold, stamp_of(1, 0))
-        blocks.begin(2, is_again=False)
+        blocks.forget_learned()
     num_before = num_waiting(once)
     assert len(twice.kept().users) == num_before, "nothing that was learned from is kept"
     add(twice, lost, stamp_of(2, 0), 2)
     twice.learn(theta, threshold, stamp_of(2, 0))
-    twice.begin(2, is_again=True)
+    twice.undo(2)
     assert num_waiting(twice) == num_before
     for blocks in (once, twice):
         add(blocks, instead, stamp_of(2, 0), 2)
     assert_same(twice.learn(theta, threshold, stamp_of(2, 0)), once.learn(theta, threshold, stamp_of(2, 0)))
     for left, right in zip(once.kept(), twice.kept(), strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+def test_what_is_in_no_block_after_some_were_taken_away_is_forgotten() -> None:
+    """The negative before two positives is gone, then another negative comes: no pair, only that one waits."""
+    blocks = Blocks()
+    add(blocks, [(0, 1, False), (0, 2, True), (0, 3, True), (0, 4, False)], stamp_of(1, 0))
+    left = blocks.kept().take(blocks.kept().items != 1)
+    again = Blocks.restored(left, 1)
+    assert again.num_saved == 0
+    assert num_waiting(again) == 1
+    again.forget_learned()
+    assert again.kept().items.tolist() == [4]
 
 
 def test_many_interactions_find_room() -> None:

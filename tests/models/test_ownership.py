@@ -24,7 +24,7 @@ BLOCK: list[Event] = [(0, 0, False), (0, 2, True), (0, 5, False), (1, 2, False)]
 
 def some_owner() -> Owner:
     owner = Owner(3, np.array([0, 2, 5], np.int32), KEY)
-    owner.begin(1)
+    owner.begin(1, 0)
     return owner
 
 
@@ -143,7 +143,7 @@ def test_interactions_with_items_of_others_are_refused_and_counted(item: int) ->
 
 def test_an_owner_of_nothing_reads_nothing() -> None:
     owner = Owner(3, np.empty(0, np.int32), KEY)
-    owner.begin(1)
+    owner.begin(1, 0)
     take_in(owner, 0, letters(BLOCK))
     assert counts(owner) == {"foreign": 4}
 
@@ -161,9 +161,9 @@ def test_numbers_that_a_broken_round_used_are_not_missing(window: int) -> None:
     """The round begins again; its first mail, in any window, has the numbers 9 and on."""
     owner = some_owner()
     take_in(owner, 0, letters(BLOCK[:2]))
-    owner.begin(2)
+    owner.begin(2, 1)
     take_in(owner, 0, letters(BLOCK[2:], 3))
-    owner.begin(2)
+    owner.begin(2, 1)
     for quiet in range(window):
         take_in(owner, quiet)
     take_in(owner, window, letters(BLOCK[2:], 9))
@@ -174,15 +174,55 @@ def test_numbers_that_a_broken_round_used_are_not_missing(window: int) -> None:
 def test_a_round_begun_again_gives_the_same_groups() -> None:
     owner = some_owner()
     take_in(owner, 0, letters(BLOCK[:2]))
-    owner.begin(2)
+    owner.begin(2, 1)
     groups = take_in(owner, 0, letters(BLOCK[2:], 3))
     assert groups.num_blocks == 1
     for first in (5, 7):
-        owner.begin(2)
+        owner.begin(2, 1)
         assert owner.num_waiting == 2
         assert_same(take_in(owner, 0, letters(BLOCK[2:], first)), groups)
-    owner.begin(3)
+    owner.begin(3, 2)
     assert not take_in(owner, 0).num_blocks, "what was learned from is over"
+
+
+def test_a_round_that_did_not_count_is_undone_whatever_comes_next() -> None:
+    """Round 2 broke off and was repeated without the owner; it is back in round 4."""
+    owner = some_owner()
+    take_in(owner, 0, letters(BLOCK[:2]))
+    owner.begin(2, 1)
+    assert take_in(owner, 0, letters(BLOCK[2:], 3)).num_blocks == 1
+    owner.begin(4, 1)
+    assert (counts(owner), kept(owner)) == ({"accepted": 2}, BLOCK[:2])
+    assert take_in(owner, 0, letters(BLOCK[2:], 9)).num_blocks == 1
+
+
+def test_a_stream_that_begins_anew_goes_on_with_no_open_block() -> None:
+    """A completed block that waits is kept; begun again, the round finds the open one, and ends it again."""
+    owner = Owner(3, np.array([0, 2, 5], np.int32), KEY, parts=1)
+    owner.begin(1, 0)
+    owner.take_in(0, [letters(BLOCK)], FORM, 2, "blocks")  # one completed, but two are wanted
+    for _ in range(2):
+        owner.begin(2, 1)
+        assert owner.num_waiting == 2
+        again = letters([(0, 2, True), (0, 0, False), (0, 5, True), (0, 0, False)], int(owner.last[0]) + 1)
+        groups = owner.take_in(0, [again], FORM, 2, "blocks")
+        assert groups.num_blocks == 2
+        assert len(groups.row_of_entry) == 4, "bad 5, open before, is in no block"
+    owner.parts = 0  # goes on and on
+    owner.begin(3, 2)
+    assert kept(owner) == [(0, 0, False)]
+
+
+def test_a_number_beyond_all_users_is_foreign() -> None:
+    owner = some_owner()
+    take_in(owner, 0, letters([(2**31 - 1, 0, True), *BLOCK[:1]]))
+    assert counts(owner) == {"accepted": 1, "foreign": 1}
+
+
+def test_numbers_left_out_after_a_foreign_message_are_missing() -> None:
+    owner, mail = some_owner(), letters([(0, 1, True), *BLOCK])
+    take_in(owner, 0, take(mail, [0, 3]))
+    assert counts(owner) == {"accepted": 1, "foreign": 1, "missing": 2}
 
 
 # --- The users' side ---------------------------------------------------------------------------------------
@@ -205,7 +245,7 @@ def read(sent: dict[int, Letters], form: Form = FORM) -> dict[int, list[tuple[in
     found = {}
     for number, mail in sent.items():
         owner = Owner(number, np.arange(10, dtype=np.int32), KEYS[number])
-        owner.begin(1)
+        owner.begin(1, 0)
         take_in(owner, 0, mail, form=form)
         found[number] = [(user, item) for user, item, _ in kept(owner)]
     return found
@@ -301,9 +341,9 @@ def some_parties(num_events: int = 60) -> Parties:
         ("a", "b"), np.array([0, 2, 4]), np.array([0, 1, 1, 3], np.int32), True, users.astype(np.int32),
         items.astype(np.int32), draws.random(num_events) < 0.5, 4,
     )  # fmt: skip
-    parties = Parties.enrol(np.arange(3, dtype=np.int32), rows, Draws(0))
+    parties = Parties.enrol(np.arange(3, dtype=np.int32), rows, 1, Draws(0))
     for owner in parties.owners:
-        owner.begin(1)
+        owner.begin(1, 0)
     parties.only_gateway().begin(1, *TABLE)
     return parties
 
@@ -350,8 +390,8 @@ def test_nodes_have_some_of_the_parties() -> None:
     nothing, stream = np.empty(0, np.int32), np.array([0, 1], np.int32)
     of_owner = OwnerRows(("b",), np.array([0, 2]), np.array([1, 3], np.int32), False, nothing, nothing, nothing, 0)
     of_users = OwnerRows((), np.array([0]), nothing, True, stream, stream, stream > 0, 2)
-    owner = Parties.enrol(np.array([1], np.int32), of_owner, Draws(0))
-    users = Parties.enrol(np.array([2], np.int32), of_users, Draws(0))
+    owner = Parties.enrol(np.array([1], np.int32), of_owner, 1, Draws(0))
+    users = Parties.enrol(np.array([2], np.int32), of_users, 1, Draws(0))
     assert (owner.owners[0].number, owner.gateway) == (1, None)
     assert owner.owners[0].key == some_parties().owners[1].key
     assert (users.owners, users.only_gateway().number) == ([], 2)

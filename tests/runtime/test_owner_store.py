@@ -93,7 +93,7 @@ class Play:
     def round(self, round_number: int) -> None:
         """Register, then all windows."""
         for owner in self.parties.owners:
-            owner.begin(round_number)
+            owner.begin(round_number, round_number - 1)
         self.save(round_number)
         assert DATA.owners is not None
         self.gateway.begin(round_number, DATA.owners.starts, DATA.owners.owners)
@@ -334,7 +334,7 @@ def test_two_processes_do_not_write_to_one_file(tmp_path: Path) -> None:
     late.restore(parties)
     one.round(2)
     for owner in parties.owners:
-        owner.begin(2)
+        owner.begin(2, 1)
     with pytest.raises(HushrecError, match="was changed by another process; end it"):
         late.save(parties, Mark(99, 2, b""))
     found, store = no_one(), OwnerStore(one.path)
@@ -349,7 +349,7 @@ def test_a_full_disk_is_no_damage(tmp_path: Path, reference: Play) -> None:
     real = play.store._file
     play.store._file = Fragile(real.file, _full)  # type: ignore[assignment, attr-defined]
     for owner in play.parties.owners:
-        owner.begin(2)
+        owner.begin(2, 1)
     with pytest.raises(HushrecError, match=r"cannot be used \(database or disk is full\); see to its disk"):
         play.save(2)
     play.store._file = real

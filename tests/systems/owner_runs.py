@@ -83,14 +83,21 @@ def learned_slowly(
     rate: float,
     ridge: float,
     window: int,
+    epochs: int = 1,
 ) -> Vectors:
-    """Go through the stream in windows; with windows of one event it is the report's sequence."""
+    """Go through the stream in windows; with windows of one event it is the report's sequence.
+
+    Every epoch begins with new blocks; completed ones that wait for others are kept.
+    """
     table: dict[int, list[int]] = {}
     for number, items in enumerate(held):  # Algorithm 1
         for item in items:
             table.setdefault(item, []).append(number)
     owners = [SlowOwner() for _ in held]
-    for first in range(0, len(events), window):
+    for first in [first for _ in range(epochs) for first in range(0, len(events), window)]:
+        if first == 0:
+            for owner in owners:
+                owner.blocks.clear()
         for user, item, is_positive in events[first : first + window]:
             for number in table.get(item, []):
                 owners[number].update_block(user, item, is_positive)

@@ -31,7 +31,7 @@ from hushrec.systems.drift_messages import (
 from .owner_runs import learned_slowly, some_stream, stream
 from .runs import Finished, assert_same, digest, losing, run, some_events
 
-GOLDEN = "05edddc3e764bc81568f8b69c68bdf60ffb78470dccb17a289bdf2f7f0f0ff22"
+GOLDEN = "e0d17993ae5776e4599c75769706e22403d79f3417f7dad9e453f181cb03c663"
 DRIFT = SYSTEMS["drift"]
 BAD, GOOD = False, True
 HELD = [[0, 1, 2, 3, 4, 5, 6], [4, 5, 6, 7, 8, 9, 10]]
@@ -80,7 +80,7 @@ def test_hand_worked_round() -> None:
 @pytest.mark.parametrize("theta", [1, 2, 3])
 @pytest.mark.parametrize("window", [1, 7, 1000])
 def test_equals_the_report_in_plain_python(theta: int, window: int) -> None:
-    """Two epochs of a random stream; the second goes on with the blocks that the first left open."""
+    """Two epochs of a random stream."""
     events, rate, ridge = some_stream(), 0.2, 0.05
     finished = run(
         "drift", stream(events, HELD, 12), num_factors=3, num_rounds=2, theta=theta, window=window,
@@ -89,9 +89,7 @@ def test_equals_the_report_in_plain_python(theta: int, window: int) -> None:
     start = run("drift", stream(events, [[0], []], 12), num_factors=3, num_rounds=1, learning_rate=1e-30)
     vectors = {("user", number): row.astype(float) for number, row in enumerate(start.user_factors)}
     vectors |= {("item", number): row.astype(float) for number, row in enumerate(start.item_factors)}
-    # A window ends with the epoch.
-    padded = [*events, *[(0, 11, GOOD)] * (-len(events) % window)]
-    learned = learned_slowly([*padded, *padded], HELD, vectors, theta, rate, ridge, window)
+    learned = learned_slowly(events, HELD, vectors, theta, rate, ridge, window, epochs=2)
     for number, row in enumerate(finished.user_factors):
         np.testing.assert_allclose(row, learned["user", number], atol=2e-5)
     for number, row in enumerate(finished.item_factors):
@@ -248,6 +246,42 @@ def test_an_owner_that_is_lost_for_a_round_is_survived_and_comes_back() -> None:
         is_same = (finished.states[number].item_factors == undisturbed.states[number].item_factors).all()
         assert is_same == (number == 1)
     assert facts(finished).keys() == {"interactions accepted", "interactions waiting"}
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_owner_whose_round_did_not_count_and_that_missed_its_repetition_undoes_it(parts: int) -> None:
+    """It did most of round 2 when the round broke off and was repeated without it; it is back in round 3."""
+    ratings, values = some_events(), {"window": 10, "num_factors": 4, "learning_rate": 0.5}
+    config = DRIFT.configure({"epochs": 4 // parts, "parts": parts, **values})
+    numbers, draws = np.arange(ratings.num_parties, dtype=np.int32), Draws(0)
+
+    def play(is_broken: bool) -> tuple[Any, Any]:
+        private = DRIFT.enrol(numbers, ratings.rows, ratings.num_items, config, draws)
+        state, is_away, asked = DRIFT.init(len(numbers), ratings.num_items, config, draws), not is_broken, 0
+
+        def losses(round_number: int, request: type[Message], to: np.ndarray) -> np.ndarray:
+            nonlocal asked
+            if round_number == 2 and not is_away:
+                asked += request is Vectors
+                if asked == 2:
+                    raise ConnectionError
+            return (to == 1) & (round_number == 2) & is_away
+
+        options = RuntimeOptions(threads=1, losses=losses)
+        runtime = InProcess(DRIFT, config, draws, private, Transcript(), options)
+        for round_number in range(1, 5):
+            try:
+                state = runtime.run_round(state, round_number)
+            except ConnectionError:
+                is_away = True
+                state = runtime.run_round(state, round_number)
+        assert asked == (2 if is_broken else 0)
+        return state, DRIFT.facts(private, config)
+
+    (absent, told), (returned, told_again) = play(is_broken=False), play(is_broken=True)
+    np.testing.assert_array_equal(returned.item_factors, absent.item_factors)
+    np.testing.assert_array_equal(returned.user_factors, absent.user_factors)
+    assert told_again == told
 
 
 def test_mail_that_an_owner_never_took_in_is_counted_as_missing() -> None:
@@ -423,7 +457,7 @@ def test_a_threshold_of_users_has_as_many_users_in_each_group() -> None:
     """With blocks, some groups have two blocks of one user."""
     num_users = {}
     for threshold in ("users", "blocks"):
-        finished = run("drift", some_events(3, 6), threshold=threshold, theta=2, window=20, cohort_size=1)
+        finished = run("drift", some_events(3, 12), threshold=threshold, theta=2, window=20, cohort_size=1)
         found = [
             int((sent.message.groups.values[sent.message.is_item.values == 0] == group).sum())
             for sent in finished.sent(Wanted)
@@ -484,7 +518,7 @@ def test_what_was_withheld_is_ranked_better_than_by_chance() -> None:
     scores = scorer.predict(test.users, test.items)
     good, bad = np.nonzero((test.users[:, None] == test.users) & (test.ratings[:, None] > test.ratings))
     assert len(good) > 300
-    assert (scores[good] > scores[bad]).mean() > 0.65
+    assert (scores[good] > scores[bad]).mean() > 0.6
 
 
 def test_divergence_is_refused_in_one_line() -> None:

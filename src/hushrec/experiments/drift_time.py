@@ -85,12 +85,7 @@ def timed() -> Iterator[Clock]:
         (ownership, "seal_interactions", "encryption", lambda _, _key, owner, *rest: owner),
         (ownership, "open_interactions", "decryption", lambda _, _key, owner, *rest: owner),
         (ownership.Owner, "take_in", "block keeping", of_taking_in),
-        (
-            drift_owners,
-            "group_gradients",
-            "gradients",
-            lambda _, groups, *rest: owner_of_groups.get(id(groups), -1),
-        ),
+        (drift_owners, "group_gradients", "gradients", of_learning),
         (drift, "_moved", "update", lambda *_: -1),
     ]
     before = [getattr(place, name) for place, name, _, _ in places]

@@ -3,10 +3,12 @@
 
 Burashnikova et al. (JAIR 2021); Algorithm 2 of DRIFT. A block is a run of negative interactions of a user and the
 positive ones after them; the next negative one completes it and begins another. A block without a negative or
-without a positive one has no pair to learn from and is dropped.
+without a positive one has no pair to learn from and is dropped. So is what is open when the stream begins anew:
+its first events do not follow on its last ones.
 
 All that an owner holds are interactions: those not learned from yet, and, so that a round can begin again, those
 of the round that runs. Blocks follow from them: to read the interactions again, in order, rebuilds every block.
+Only those that were complete when the stream began anew are written down, since what completed them is dropped.
 """
 
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ from hushrec.protocol import Numbers
 Threshold = Literal["blocks", "users"]
 
 WAITING = 0  # the stamp of an interaction that was not learned from yet
+_FORGOTTEN = 1  # of one that is in no block; below the stamps of all rounds
 _NO_BLOCK = -1
 _NEGATIVE, _POSITIVE = 1, 2
 _LEAST_ROOM = 1024
@@ -34,7 +37,9 @@ class Entries(NamedTuple):
     users: NDArray[np.int32]
     items: NDArray[np.int32]
     is_positive: NDArray[np.bool_]
-    added: NDArray[np.int64]  # in which round
+    added: NDArray[
+        np.int64
+    ]  # in which round; below 0: in a block that was saved, as this, before the stream began anew
     stamps: NDArray[np.int64]  # WAITING, or the `stamp_of` when it was learned from
     blocks: NDArray[np.int32]  # its block among those that were learned from at once; -1: none
 
@@ -81,30 +86,25 @@ class Groups(NamedTuple):
 
 
 @numba.njit(nogil=True, cache=True)
-def _keep(first, last, users, is_positive, stamps, previous, heads, content, saved, num_saved, stamp):
+def _keep(first, last, users, is_positive, added, stamps, previous, heads, content, saved, num_saved, stamp):
     """Put interactions into blocks (Algorithm 2); saved blocks are known by their last interaction."""
     for entry in range(first, last):
-        if stamps[entry] != WAITING:  # learned from before
+        if stamps[entry] != WAITING or added[entry] < 0:  # learned from before, or saved before
             continue
-        user = users[entry]
-        if is_positive[entry]:
-            previous[entry] = heads[user]
-            content[user] |= _POSITIVE
-        elif content[user] & _POSITIVE == 0:
-            previous[entry] = heads[user]
-            content[user] |= _NEGATIVE
-        else:
+        user, kind = users[entry], _POSITIVE if is_positive[entry] else _NEGATIVE
+        if kind == _NEGATIVE and content[user] & _POSITIVE:
+            head = heads[user]
             if content[user] & _NEGATIVE:
-                saved[num_saved] = heads[user]
+                saved[num_saved] = head
                 num_saved += 1
             else:  # only positives: no pair
-                place = heads[user]
-                while place >= 0:
-                    stamps[place] = stamp
-                    place = previous[place]
-            previous[entry] = -1
-            content[user] = _NEGATIVE
+                while head >= 0:
+                    stamps[head] = stamp
+                    head = previous[head]
+            heads[user], content[user] = -1, 0
+        previous[entry] = heads[user]
         heads[user] = entry
+        content[user] |= kind
     return num_saved
 
 
@@ -120,7 +120,20 @@ def _add(
         items[entry], is_positive[entry] = new_items[place], new_is_positive[place]
         added[entry], stamps[entry], blocks[entry] = round_number, WAITING, _NO_BLOCK
     last = first + new_users.size
-    return _keep(first, last, users, is_positive, stamps, previous, heads, content, saved, num_saved, stamp)
+    return _keep(first, last, users, is_positive, added, stamps, previous, heads, content, saved, num_saved, stamp)
+
+
+@numba.njit(nogil=True, cache=True)
+def _end_open(size, added, stamps, previous, saved, num_saved, stamp):
+    """Write down which blocks are saved, -1, -2 and on; drop what waits in none."""
+    for block in range(num_saved):
+        place = saved[block]
+        while place >= 0:
+            added[place] = -1 - block
+            place = previous[place]
+    for entry in range(size):
+        if stamps[entry] == WAITING and added[entry] >= 0:
+            stamps[entry] = stamp
 
 
 @numba.njit(nogil=True, cache=True)
@@ -239,8 +252,20 @@ class Blocks:
         blocks.size = len(entries.users)
         for column, values in zip(blocks.entries, entries, strict=True):
             column[: blocks.size] = values
-        blocks._put(0, WAITING)
+        blocks._find_saved()
+        blocks._put(0, _FORGOTTEN)
         return blocks
+
+    def _find_saved(self) -> None:
+        """Blocks that were saved before the stream began anew."""
+        added, stamps = self.entries.added[: self.size], self.entries.stamps[: self.size]
+        places = np.flatnonzero((added < 0) & (stamps == WAITING))
+        places = places[np.argsort(-added[places], kind="stable")]
+        is_last = np.diff(added[places], append=0) != 0
+        self.previous[places[1:]] = np.where(is_last[:-1], -1, places[:-1])
+        self.previous[places[:1]] = -1
+        self.num_saved = int(np.count_nonzero(is_last))
+        self.saved[: self.num_saved] = places[is_last]
 
     def kept(self) -> Entries:
         """All interactions, as a copy."""
@@ -249,7 +274,7 @@ class Blocks:
     def make_room(self, num_more: int, num_users: int) -> None:
         """Have room for more interactions, and for all users."""
         if len(self.heads) < num_users:
-            num_new = num_users - len(self.heads)
+            num_new = max(num_users - len(self.heads), len(self.heads) // 2)
             self.heads = np.concatenate([self.heads, np.full(num_new, -1, np.int64)])
             self.content = np.concatenate([self.content, np.zeros(num_new, np.uint8)])
         if self.size + num_more > len(self.previous):
@@ -263,17 +288,30 @@ class Blocks:
                 column[: self.size] = getattr(self, name)[: self.size]
                 setattr(self, name, column)
 
-    def begin(self, round_number: int, is_again: bool) -> None:
-        """Begin a round: forget what was learned before. Again: what came in the round itself did not come."""
-        if not is_again and not self.entries.stamps[: self.size].any():
-            return  # nothing was learned
+    def undo(self, round_number: int) -> None:
+        """A round did not count: what came in it did not come, what was learned in it waits again."""
         entries = self.kept()
-        if is_again:
-            entries = entries.take(entries.added < round_number)
-            is_undone = entries.stamps >= stamp_of(round_number, 0)
-            entries.stamps[is_undone], entries.blocks[is_undone] = WAITING, _NO_BLOCK
+        entries = entries.take(entries.added < round_number)
+        is_undone = entries.stamps >= stamp_of(round_number, 0)
+        entries.stamps[is_undone], entries.blocks[is_undone] = WAITING, _NO_BLOCK
+        self._become(entries)
+
+    def forget_learned(self) -> None:
+        """Keep only what waits; there is no way back behind this."""
+        if self.entries.stamps[: self.size].any():
+            self._become(self.kept())
+
+    def _become(self, entries: Entries) -> None:
         fresh = Blocks.restored(entries.take(entries.stamps == WAITING), len(self.heads))
         self.__dict__.update(fresh.__dict__)
+
+    def end_open(self, stamp: int) -> None:
+        """The stream begins anew: no open block goes on. Completed ones that wait do so on."""
+        _end_open(
+            self.size, self.entries.added, self.entries.stamps, self.previous, self.saved, self.num_saved, stamp
+        )
+        self.heads[:] = -1
+        self.content[:] = 0
 
     def add(
         self,
@@ -295,8 +333,8 @@ class Blocks:
 
     def _put(self, first: int, stamp: int) -> None:
         self.num_saved = _keep(
-            first, self.size, self.entries.users, self.entries.is_positive, self.entries.stamps, self.previous,
-            self.heads, self.content, self.saved, self.num_saved, stamp,
+            first, self.size, self.entries.users, self.entries.is_positive, self.entries.added,
+            self.entries.stamps, self.previous, self.heads, self.content, self.saved, self.num_saved, stamp,
         )  # fmt: skip
 
     def learn(self, theta: int, threshold: Threshold, stamp: int) -> Groups:

@@ -33,6 +33,7 @@ class Counts(NamedTuple):
 
 
 COUNTS = Counts()
+MOST = 1 << 26  # users or items
 
 
 @dataclass
@@ -42,6 +43,7 @@ class Owner:
     number: int
     held: Numbers
     key: bytes
+    parts: int = 0  # rounds of an epoch, which begins the stream anew; 0: the stream goes on and on
     blocks: Blocks = field(default_factory=Blocks)
     clock: NDArray[np.int64] = field(default_factory=lambda: np.array([0, -1]))  # round, window
     last: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))  # number of the newest message
@@ -49,6 +51,7 @@ class Owner:
     counts_before: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(COUNTS), np.int64))
     groups: Groups | None = None  # that are learned from in this window
     _holds: NDArray[np.bool_] = field(init=False)  # of each item
+    _last_before: int = 0  # `last` as the round began
 
     def __post_init__(self) -> None:
         self._note_held()
@@ -57,14 +60,18 @@ class Owner:
         self._holds = np.zeros(1 + int(self.held.max(initial=-1)), np.bool_)
         self._holds[self.held] = True
 
-    def begin(self, round_number: int) -> None:
-        """Begin a round, or begin it again."""
-        is_again = self.clock[0] == round_number
-        self.blocks.begin(round_number, bool(is_again))
-        if is_again:
+    def begin(self, round_number: int, counted_round: int) -> None:
+        """Begin a round, or begin it again; what was done behind the last round that counted is undone."""
+        if self.clock[0] > counted_round:
+            self.blocks.undo(int(self.clock[0]))
             self.counts[:] = self.counts_before
+        else:
+            self.blocks.forget_learned()
+        if self.parts and (counted_round - 1) // self.parts < (round_number - 1) // self.parts:
+            self.blocks.end_open(stamp_of(round_number, 0))
         self.counts_before[:] = self.counts
         self.clock[:] = round_number, -1
+        self._last_before = int(self.last[0])
         self.groups = None
         self._note_held()
 
@@ -96,8 +103,7 @@ class Owner:
 
     def _read(self, mail: Letters, form: Form, stamp: int) -> None:
         opened, round_number = open_interactions(self.key, self.number, form, mail), int(self.clock[0])
-        # Numbers may be left out between rounds, so before the first message of one.
-        may_skip = not self.blocks.size or self.blocks.entries.added[self.blocks.size - 1] < round_number
+        may_skip = self.last[0] == self._last_before  # numbers may be left out between rounds, not within one
         is_read = _count(mail.sequences, opened.is_sound, self.last, self.counts, may_skip)
         users, items, is_positive, message_of = opened.users, opened.items, opened.is_positive, opened.message_of
         is_own, num_users = _is_own(users, items, message_of, is_read, self._holds, self.counts)
@@ -134,7 +140,7 @@ def _is_own(users, items, message_of, is_read, holds, counts):
     for place in range(items.size):
         if not is_read[message_of[place]]:
             continue
-        is_own[place] = users[place] >= 0 and 0 <= items[place] < holds.size and holds[items[place]]
+        is_own[place] = 0 <= users[place] < MOST and 0 <= items[place] < holds.size and holds[items[place]]
         counts[COUNTS.accepted if is_own[place] else COUNTS.foreign] += 1
         if is_own[place]:
             num_users = max(num_users, users[place] + 1)
@@ -226,11 +232,11 @@ class Parties:
         self.numbers, self.owners, self.gateway = numbers, owners, gateway
 
     @classmethod
-    def enrol(cls, numbers: Numbers, rows: OwnerRows, draws: Draws) -> "Parties":
+    def enrol(cls, numbers: Numbers, rows: OwnerRows, parts: int, draws: Draws) -> "Parties":
         """Owners with their items, and the users' side with its events."""
         held = np.split(rows.held, rows.held_starts[1:-1]) if rows.names else []
         owners = [
-            Owner(int(number), items, owner_key(draws, int(number)))
+            Owner(int(number), items, owner_key(draws, int(number)), parts)
             for number, items in zip(numbers[: len(held)].tolist(), held, strict=True)
         ]
         gateway = None

@@ -33,7 +33,7 @@ class RankingFactors:
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """A newcomer's vector minimises the pairwise loss of one block: all it likes (1) over all it does not (0).
 
-        Without anything that it does not like, all other items take that place.
+        Without anything that it does not like, the mean of all items takes that place.
         """
         if not np.isin(ratings, (0, 1)).all():
             raise HushrecError("a newcomer's ratings are 1 (liked) or 0 (not) with this model; give these")

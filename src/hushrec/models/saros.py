@@ -18,12 +18,11 @@ Rows = NDArray[np.float32]
 
 @numba.njit(nogil=True, cache=True)
 def _block(vectors, user, rows, is_positive, gradients, user_row, entry_rows, ridge):
-    """Add the gradient of one block's loss; returns the loss without the ridge."""
+    """Add the gradient of one block's loss; an item that is in it twice counts twice, with its ridge."""
     num_factors, num_positive = vectors.shape[1], 0
     for entry in range(rows.size):
         num_positive += is_positive[entry]
     share = 1.0 / (num_positive * (rows.size - num_positive))
-    loss = 0.0
     for positive in range(rows.size):
         if not is_positive[positive]:
             continue
@@ -36,10 +35,8 @@ def _block(vectors, user, rows, is_positive, gradients, user_row, entry_rows, ri
                 margin += vectors[user, factor] * (vectors[first, factor] - vectors[second, factor])
             # DEVIATION: the report prints +(1 - sigma(w)) (Sec. 4.2); the derivative of -log sigma(w) has a minus.
             if margin > 0:
-                loss += share * np.log1p(np.exp(-margin))
                 slope = -share * np.exp(-margin) / (1.0 + np.exp(-margin))
             else:
-                loss += share * (np.log1p(np.exp(margin)) - margin)
                 slope = -share / (1.0 + np.exp(margin))
             for factor in range(num_factors):
                 of_user = vectors[user, factor]
@@ -50,7 +47,6 @@ def _block(vectors, user, rows, is_positive, gradients, user_row, entry_rows, ri
         gradients[user_row, factor] += ridge * vectors[user, factor]
         for entry in range(rows.size):
             gradients[entry_rows[entry], factor] += ridge * vectors[rows[entry], factor]
-    return loss
 
 
 @numba.njit(nogil=True, cache=True)
@@ -64,13 +60,13 @@ def _group_gradients(
         local[vector_of_row[row]] = vectors[row]
     gradients = np.zeros((num_rows, num_factors), np.float64)
     result = np.empty((num_rows, num_factors), np.float32)
-    row, loss = 0, 0.0
+    row = 0
     for first in range(0, user_rows.size, theta):
         group = first // theta
         for block in range(first, first + theta):
             entries = row_of_entry[block_starts[block] : block_starts[block + 1]]
             signs = is_positive[block_starts[block] : block_starts[block + 1]]
-            loss += _block(
+            _block(
                 local, vector_of_row[user_rows[block]], vector_of_row[entries], signs, gradients,
                 user_rows[block], entries, ridge,
             )  # fmt: skip
@@ -79,15 +75,14 @@ def _group_gradients(
                 result[row, factor] = gradients[row, factor]
                 local[vector_of_row[row], factor] -= rate * result[row, factor]
             row += 1
-    return result, loss
+    return result
 
 
 def group_gradients(groups: Groups, vectors: Rows, learning_rate: float, regularization: float) -> Rows:
     """A gradient for every row of the groups."""
     if not groups.num_blocks:
         return np.empty((0, vectors.shape[1]), np.float32)
-    gradients: Rows
-    gradients, _ = _group_gradients(
+    gradients: Rows = _group_gradients(
         vectors, groups.vector_of_row, groups.group_of_row, groups.block_starts, groups.row_of_entry,
         groups.is_positive, groups.user_rows, groups.theta, learning_rate, regularization,
     )  # fmt: skip

@@ -189,6 +189,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     try:
         file.execute("PRAGMA journal_mode = WAL")
         file.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+        file.execute("PRAGMA secure_delete = ON")  # what was learned from is gone
     except sqlite3.Error:
         file.close()
         raise

@@ -41,7 +41,7 @@ from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import HushrecError
 from hushrec.evaluation.top_k import top_k
 from hushrec.models.blocks import Threshold
-from hushrec.models.ownership import COUNTS, Parties
+from hushrec.models.ownership import COUNTS, MOST, Parties
 from hushrec.models.ranking_factors import RankingFactors
 from hushrec.models.saros import block_loss
 from hushrec.privacy.exact_sum import ExactSum
@@ -70,7 +70,6 @@ from hushrec.systems.drift_users import users_begin, users_send, users_show
 
 # Uniform numbers within this have a standard deviation of 0.1.
 _START_RANGE = 0.1 * 3**0.5
-_MOST = 1 << 26  # users or items
 _KNOWN = 200  # how many of the best items a user may know already
 
 
@@ -121,14 +120,15 @@ class OrchestratorState:
     item_factors: NDArray[np.float32]
     is_held: NDArray[np.bool_]  # whether some owner holds the item
     num_owners: NDArray[np.int64]
+    counted_round: Numbers  # of each owner: the last round that it was there for
 
 
 def init(num_parties: int, num_items: int, config: Planned, draws: Draws) -> OrchestratorState:
-    """Before the first round: vectors at random (Sec. 3.1). Users come with the first window."""
+    """Before the first round: vectors at random (Sec. 3.1). Users come with the first round."""
     plan = config.plan
     none = OrchestratorState(
         np.empty((0, plan.num_factors), np.float32), np.empty((0, plan.num_factors), np.float32),
-        np.zeros(0, np.bool_), np.array(num_parties - 1),
+        np.zeros(0, np.bool_), np.array(num_parties - 1), np.zeros(num_parties - 1, np.int32),
     )  # fmt: skip
     return _grown(none, 0, num_items, draws)
 
@@ -143,7 +143,7 @@ def _grown(state: OrchestratorState, num_users: int, num_items: int, draws: Draw
 
 
 def _longer(factors: NDArray[np.float32], size: int, purpose: str, draws: Draws) -> NDArray[np.float32]:
-    if size > _MOST:
+    if size > MOST:
         raise HushrecError(f"{size:,} vectors are too many; number users and items from 0, without gaps")
     numbers = np.arange(len(factors), max(size, len(factors)), dtype=np.int32)
     more = uniform_rows(draws.key(purpose), numbers, factors.shape[1], -_START_RANGE, _START_RANGE)
@@ -156,16 +156,20 @@ def orchestrator_round(
     """One stretch of the stream."""
     plan = config.plan
     owners, users_side = np.arange(int(state.num_owners), dtype=np.int32), np.array([state.num_owners], np.int32)
+    counted_round, num_known = np.zeros(len(owners), np.int32), len(state.counted_round)
+    counted_round[:num_known] = state.counted_round
     holdings = Collect()
-    answer = yield Ask(owners, Register(users_side[0]), holdings)
+    answer = yield Ask(owners, Register(users_side[0], counted_round), holdings)
     owners = answer.came(owners)
+    counted_round = counted_round.copy()
+    counted_round[owners] = round_number
     starts, held_by = _table(holdings, len(state.item_factors))
     began = Collect()
     answer = yield Ask(users_side, Begin(starts, held_by), began)
     if len(answer.lost):
         raise HushrecError("the users' side is lost: no event comes; bring it back and use --resume")
     state = _grown(state, int(began.batches[0][1].num_users[0]), len(starts) - 1, draws)
-    state = replace(state, is_held=np.diff(starts) > 0)
+    state = replace(state, is_held=np.diff(starts) > 0, counted_round=counted_round)
     delays, late = draws.generator("delays", round_number), list[tuple[int, _Moves]]()
     for window in range(int(began.batches[0][1].num_windows[0])):
         sent = Collect()
@@ -188,7 +192,7 @@ def _table(holdings: Collect, num_items: int) -> tuple[NDArray[np.int64], Number
     if not len(items):
         raise HushrecError("no owner holds an item; bring owners with items")
     order = np.lexsort((owners, items))
-    if items.max() >= _MOST:
+    if items.max() >= MOST:
         raise HushrecError(f"an owner holds an item numbered {items.max():,}; number items from 0, without gaps")
     counts = np.bincount(items, minlength=num_items)
     return np.concatenate([[0], np.cumsum(counts)]), owners[order].astype(np.int32)
@@ -325,9 +329,9 @@ def _recommendation(state: OrchestratorState, users: Ragged, config: Planned) ->
 # --- The other parties, and results ------------------------------------------------------------------------
 
 
-def enrol(numbers: Numbers, rows: OwnerRows, _num_items: int, _config: Planned, draws: Draws) -> Parties:
+def enrol(numbers: Numbers, rows: OwnerRows, _num_items: int, config: Planned, draws: Draws) -> Parties:
     """Owners with their items, the users' side with its events."""
-    return Parties.enrol(numbers, rows, draws)
+    return Parties.enrol(numbers, rows, config.plan.parts, draws)
 
 
 def model(

@@ -10,10 +10,11 @@ from hushrec.protocol import Message, Numbers, Ragged, Role, each, ragged, share
 
 @dataclass(frozen=True)
 class Register(Message):
-    """Reveals: nothing."""
+    """Reveals: whether the owner's last round counted."""
 
     sender, receiver = Role.ORCHESTRATOR, Role.OWNER
     users_side: NDArray[np.int32] = shared(np.int32, 0, low=0)  # its number
+    counted_round: Numbers = each(np.int32, low=0)  # the owner's last one
 
 
 @dataclass(frozen=True)

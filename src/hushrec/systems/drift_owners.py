@@ -37,8 +37,8 @@ def _owners(cohort: Cohort[Parties]) -> list[Owner]:
 def owner_register(cohort: Cohort[Parties], request: Register, config: Planned, _draws: Draws) -> Reply:
     """Tell what is held; give the users' side the key."""
     owners = _owners(cohort)
-    for owner in owners:
-        owner.begin(cohort.round_number)
+    for owner, counted_round in zip(owners, request.counted_round.tolist(), strict=True):
+        owner.begin(cohort.round_number, counted_round)
     held = Holdings(slices([owner.held for owner in owners], np.int32))
     if not config.plan.form.is_encrypted:
         return Reply(held)
