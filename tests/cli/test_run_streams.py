@@ -62,3 +62,57 @@ def test_another_deal_is_not_gone_on_with(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["run", "drift", "--data", DATA, "--owners", "4", *more])
     assert result.exception is not None
     assert "holds a run with owners" in str(result.exception)
+
+
+def test_a_test_part_without_a_completed_block_has_no_loss_and_the_run_can_be_read(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    lines = printed(
+        "drift", "--data", "synthetic:users=40,items=30,ratings=200", "--owners", "3", "--out", str(run)
+    )
+    assert any(line.startswith("train loss") for line in lines)
+    assert not any(line.startswith("test loss") for line in lines)
+    assert "test loss" not in read_run(run).folds[0].curve
+    page = tmp_path / "report.html"
+    result = CliRunner().invoke(app, ["report", str(run), "--out", str(page)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "Mean loss of blocks" in page.read_text()
+
+
+def test_means_and_deviations_are_of_all_folds(tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    lines = printed("drift", "--data", DATA, "--owners", "3", "--split", "folds", "--folds", "2", "--out", run)
+    done = read_run(Path(run))
+    rows = {
+        line.rsplit(maxsplit=3)[0]: line.split()[-3:] for line in lines if line.startswith(("NDCG", "test loss"))
+    }
+    for name, (mean, std, first) in rows.items():
+        one, other = (fold.curve[name] for fold in done.folds)
+        expected = (one[-1] + other[-1]) / 2, abs(one[-1] - other[-1]) / 2, (one[0] + other[0]) / 2
+        assert (mean, std, first) == tuple(f"{value:.4f}" for value in expected)
+
+
+def test_nothing_to_measure_is_said_before_training(tmp_path: Path) -> None:
+    path = tmp_path / "two.csv"
+    path.write_text("user,item,rating,timestamp\na,x,5,1\na,y,1,2\n")
+    result = CliRunner().invoke(app, ["run", "drift", "--data", str(path), "--owners", "1"])
+    assert str(result.exception).startswith("no user has a relevant item in the test part; bring more data")
+
+
+def test_items_that_changed_hands_are_not_gone_on_with(tmp_path: Path) -> None:
+    """As many owners with as many items each, and as many events: only the table tells."""
+    ratings, owners = tmp_path / "ratings.csv", tmp_path / "owners.tsv"
+    rows = [f"u{user},i{item},{1 + 4 * ((user + item) % 2)},{time}" for time, (user, item) in enumerate(PAIRS)]
+    ratings.write_text("\n".join(["user,item,rating,timestamp", *rows]) + "\n")
+    arguments = ["drift", "--data", str(ratings), "--owners", str(owners), "--out", str(tmp_path / "run")]
+    held = {f"i{item}": "a" if item < 5 else "b" for item in range(10)}
+    owners.write_text("".join(f"{item}\t{owner}\n" for item, owner in held.items()))
+    printed(*arguments)
+    held["i0"], held["i5"] = held["i5"], held["i0"]
+    owners.write_text("".join(f"{item}\t{owner}\n" for item, owner in held.items()))
+    record = tmp_path / "run" / "run.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"folds": []}))  # as if it were not finished
+    result = CliRunner().invoke(app, ["run", *arguments, "--epochs", "2", "--parts", "2", "--resume"])
+    assert "was trained on other rows or owners of" in str(result.exception)
+
+
+PAIRS = [(user, item) for item in range(10) for user in range(8)]

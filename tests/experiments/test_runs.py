@@ -302,7 +302,9 @@ def test_other_training_rows_of_the_same_data_are_refused(data: Interactions, tm
     other = next(k_folds(data, 5, 1)).train
     save_train(tmp_path / "run" / "fold-1" / "train.npz", other)
     write_run(tmp_path / "run", replace(read_run(tmp_path / "run"), folds=[]))
-    with pytest.raises(HushrecError, match="was trained on other rows of synthetic; choose another --out"):
+    with pytest.raises(
+        HushrecError, match="was trained on other rows or owners of synthetic; choose another --out"
+    ):
         go(data, folder=tmp_path / "run", resume=True)
 
 

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from statistics import fmean, pstdev
 from typing import Annotated, Any, get_type_hints
 
 import msgspec
@@ -150,18 +151,22 @@ def print_run(done: Run) -> None:
 def _metric_table(done: Run) -> Table:
     """The metrics; of systems that learn from a stream, also as they were after the first epoch, and the loss."""
     published, is_stream = published_for(done), system_named(done.system).feedback == "signed"
-    curve = done.folds[0].curve if is_stream else {}
-    means = done.mean | {name: values[-1] for name, values in curve.items()}
+    curves = [fold.curve for fold in done.folds] if is_stream else []
+    measured = {name: [curve[name] for curve in curves if name in curve] for name in (curves[0] if curves else ())}
+    firsts = {name: fmean(values[0] for values in found) for name, found in measured.items()}
+    lasts = {name: [values[-1] for values in found] for name, found in measured.items() if "loss" in name}
+    means = done.mean | {name: fmean(values) for name, values in lasts.items()}
+    deviations = done.std | {name: pstdev(values) for name, values in lasts.items()}
     table = Table(box=None, pad_edge=False)
-    more = (*(("published", "std") if published else ()), *(("epoch 1",) if curve else ()))
+    more = (*(("published", "std") if published else ()), *(("epoch 1",) if firsts else ()))
     for heading in ("metric", "mean", "std", *more):
         table.add_column(heading, justify="left" if heading == "metric" else "right")
-    for name in dict.fromkeys((*shown_metrics([done]), *(name for name in curve if "loss" in name))):
-        cells = [name, f"{means[name]:.4f}", f"{done.std[name]:.4f}" if len(done.folds) > 1 else "–"]
+    for name in (*shown_metrics([done]), *lasts):
+        cells = [name, f"{means[name]:.4f}", f"{deviations[name]:.4f}" if len(done.folds) > 1 else "–"]
         if published and name in published.values:
             cells += [f"{number:.4f}" for number in published.values[name]]
-        if name in curve:
-            cells.append(f"{curve[name][0]:.4f}")
+        if name in firsts:
+            cells.append(f"{firsts[name]:.4f}")
         table.add_row(*cells)
     return table
 

@@ -50,7 +50,7 @@ from hushrec.runtime.node import Node
 from hushrec.runtime.owner_store import NO_MARK, Mark, OwnerStore, StoreError
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
 from hushrec.runtime.post import BadLetter, Host, Post
-from hushrec.runtime.training import data_for, enrolled, num_parties
+from hushrec.runtime.training import check_signs, data_for, enrolled, num_parties
 from hushrec.runtime.wire import WireError
 from hushrec.systems import system_named
 
@@ -222,6 +222,7 @@ class _NodeRun:
     def enrolled(self) -> Enrolled:
         """How many clients are here; a partner is alone. Owners tell their names."""
         train = self._train()
+        check_signs(self.system, train)
         num_clients = num_parties(self.system, train)
         agreed = read_arrays(self._folder / "numbers.npz").get("agreed")
         numbers = None if agreed is None else agreed.tolist()

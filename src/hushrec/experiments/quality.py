@@ -5,11 +5,20 @@ from typing import Any
 import numpy as np
 
 from hushrec.data import Interactions, Split
+from hushrec.errors import HushrecError
 from hushrec.evaluation import evaluated_users, ranking_metrics, rating_metrics
 from hushrec.experiments.record import Run
 from hushrec.protocol import Feedback, Scorer, System
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.training import Job, data_for
+
+
+def check_measurable(system: System[Any, Any, Any], test: Interactions) -> None:
+    """Refuse, before training, a test part on which nothing can be measured after a round."""
+    if system.feedback != "explicit" and not len(evaluated_users(test.by_user(), relevance_limit(test, None))):
+        raise HushrecError(
+            "no user has a relevant item in the test part; bring more data, or choose another --split"
+        )
 
 
 def round_metrics(job: Job, progress: Progress, test: Interactions, at: tuple[int, ...]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hushrec.attacks.top_guess import top_guess_f1
 from hushrec.data import Interactions
+from hushrec.errors import HushrecError
 from hushrec.experiments.drift_time import CIPHER, preprocessing_seconds, timed, warm_up, with_seconds
 from hushrec.experiments.probes import all_of
 from hushrec.experiments.published import Claim, Row, Table
@@ -112,6 +113,8 @@ def _timed_run(
         done = with_seconds(done, clock, preprocessing, config.plan.form)
         if folder:
             write_run(folder, done)
+    elif not done.folds[0].seconds:
+        raise HushrecError(f"{folder} has a run without its times, as its end was interrupted; delete the folder")
     return done
 
 

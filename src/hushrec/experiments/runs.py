@@ -23,7 +23,14 @@ from hushrec.data import (
 )
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.experiments.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
+from hushrec.experiments.quality import (
+    check_measurable,
+    curve_names,
+    final_metrics,
+    group_metrics,
+    num_cold,
+    round_metrics,
+)
 from hushrec.experiments.record import (
     FoldResult,
     MessageCount,
@@ -132,6 +139,7 @@ def _run_fold(
     attacks: Mapping[str, RoundAttack],
     probe: Probe | None,
 ) -> FoldResult:
+    check_measurable(job.system, split.test)
     if folder and (folder / "train.npz").exists():
         _check_same_train(folder, split.train)
     elif folder:
@@ -153,7 +161,8 @@ def _run_fold(
             progress.curve = row if progress.curve is None else np.concatenate([progress.curve, row])
         if watch:
             sent = sum(progress.transcript.sent_bytes().values())
-            watch(FoldProgress(split.fold, plan.num_folds, progress.round_number, num_rounds, metrics, sent))
+            told = {name: value for name, value in metrics.items() if np.isfinite(value)}
+            watch(FoldProgress(split.fold, plan.num_folds, progress.round_number, num_rounds, told, sent))
 
     options = replace(options, keep_payloads=options.keep_payloads or bool(attacks))
     if probe is not None and folder:  # what it found is not in checkpoints: an interrupted fold begins again
@@ -175,9 +184,16 @@ def _attacked(attacks: Mapping[str, RoundAttack], transcript: Transcript, train:
 def _check_same_train(folder: Path, train: Interactions) -> None:
     """Refuse to go on with other ratings than a fold began with: some of its test could be among them."""
     kept = load_train(folder / "train.npz", train.name, train.sha256, train.is_synthetic)
-    columns = zip((kept.users, kept.items, kept.ratings), _by_user(train), strict=True)
+    columns = zip(
+        (kept.users, kept.items, kept.ratings, *_table(kept)), (*_by_user(train), *_table(train)), strict=True
+    )
     if not all(np.array_equal(one, other) for one, other in columns if one is not None and other is not None):
-        raise HushrecError(f"{folder} was trained on other rows of {train.name}; choose another --out")
+        raise HushrecError(f"{folder} was trained on other rows or owners of {train.name}; choose another --out")
+
+
+def _table(train: Interactions) -> tuple[np.ndarray[Any, Any] | None, ...]:
+    """Who holds which item."""
+    return (None, None) if train.owners is None else (train.owners.starts, train.owners.owners)
 
 
 def _by_user(train: Interactions) -> tuple[np.ndarray[Any, Any] | None, ...]:
@@ -218,7 +234,10 @@ def _fold_result(
             )
             for kind, tally in totals
         ],
-        curve={name: curve[:, place].tolist() for place, name in enumerate(names)},
+        # A part without a completed block has no loss.
+        curve={
+            name: values.tolist() for name, values in zip(names, curve.T, strict=True) if np.isfinite(values).all()
+        },
         facts=dict(job.system.facts(progress.private, job.config)) if job.system.facts else {},
     )
 

@@ -30,7 +30,9 @@ def stream_figures(runs: Sequence[Run]) -> dict[str, "Figure"]:
     figures = {}
     if curved:
         names, lengths = labels(curved), set.intersection(*(set(run.at) for run in curved))
-        figures["Mean loss of blocks after every epoch"] = curve_panels(curved, ("train loss", "test loss"), names)
+        losses = [name for name in ("train loss", "test loss") if curves_of(curved, name)]
+        if losses:  # small data has no completed block
+            figures["Mean loss of blocks after every epoch"] = curve_panels(curved, losses, names)
         if lengths:
             ranked = (f"MAP@{max(lengths)}", f"NDCG@{max(lengths)}")
             figures["Quality of recommendations after every epoch"] = curve_panels(curved, ranked, names)

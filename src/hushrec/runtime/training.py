@@ -92,12 +92,13 @@ def announce_compilation(tell: Callable[[str], None]) -> None:
         tell("compiling the kernels; this takes half a minute once, then they are cached")
 
 
-def _check_signs(job: Job) -> None:
-    ratings = data_for(job.system, job.train).ratings
-    if job.system.feedback == "signed" and ratings is not None and len(np.unique(ratings)) == 1:
+def check_signs(system: System[Any, Any, Any], data: Interactions) -> None:
+    """Refuse to learn from what was only liked, or only not, where both are needed."""
+    ratings = data_for(system, data).ratings
+    if system.feedback == "signed" and ratings is not None and len(np.unique(ratings)) == 1:
         raise HushrecError(
-            f"{job.train.name} does not tell what users liked from what they did not, and {job.system.name} needs "
-            "both; choose data with ratings, or draw what users passed over (--passed-over 1)"
+            f"{data.name} does not tell what users liked from what they did not, and {system.name} needs both; "
+            "choose data with ratings, or draw what users passed over (--passed-over 1)"
         )
 
 
@@ -111,7 +112,7 @@ def run_job(
     on_round: OnRound | None = None,
 ) -> Progress:
     """Train to the end. With a checkpoint: go on from it if it is there, and write it after every round."""
-    _check_signs(job)
+    check_signs(job.system, job.train)
     progress = job.start(options.keep_payloads)
     if checkpoint is not None and checkpoint.exists():
         progress = load_progress(checkpoint, job.system, progress)
