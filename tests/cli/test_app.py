@@ -173,7 +173,7 @@ BAD_VALUES = {
     ),
     "resume without out": (["run", "fedrec", "--data", DATA, "--resume"], "--resume needs --out"),
     "no list length": (["run", "fedrec", "--data", DATA, "--at", "x"], "--at 'x' is not a list of lengths"),
-    "list of no length": (["run", "fedrec", "--data", DATA, "--at", "0"], "--at takes list lengths of at least 1"),
+    "list of no length": (["run", "fedrec", "--data", DATA, "--at", "0"], "--at takes different list lengths"),
     "too many folds": (["run", "fedrec", "--data", DATA, "--folds", "6"], "--folds 6 with --split folds: choose"),
     "too many denoisers": (
         ["run", "fedrec++", "--data", DATA, "--denoisers", "41"],

@@ -155,6 +155,15 @@ def test_a_kept_run_with_owners_is_made_again(tmp_path: Path) -> None:
     assert "other numbers" not in again.stderr
 
 
+def test_a_live_run_cannot_be_made_again(tmp_path: Path) -> None:
+    events, folder = tmp_path / "events", str(tmp_path / "one")
+    events.write_text('{"user": 1, "item": 2, "positive": true}\n' * 3)
+    live = ["run", "drift", "--live", str(events), "--until-end", "--out", folder]
+    assert CliRunner().invoke(whole_app, live).exit_code == 0
+    with pytest.raises(HushrecError, match=r"one is of a live run, which cannot be made again .* --data$"):
+        invoke(folder)
+
+
 def test_no_attack_that_applies_is_no_proof() -> None:
     metamf = ["metamf", "--data", DATA, "--rounds", "1"]
     assert attacks(*metamf) == {}

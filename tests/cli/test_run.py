@@ -107,7 +107,7 @@ def test_bytes_per_client_and_round_by_hand(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_deployed_run_without_a_measure_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     done = run_here("pmf")
-    print_run(replace(done, folds=[replace(done.folds[0], metrics={}, curve={})]))
+    print_run(replace(done, party="server", folds=[replace(done.folds[0], metrics={}, curve={})]))
     out = capsys.readouterr().out
     assert "accuracy was not measured: no node has both a model and test ratings\n" in out
     assert "metric" not in out

@@ -101,22 +101,48 @@ def test_a_bad_line_ends_a_strict_run_which_keeps_what_was_before(tmp_path: Path
     assert model_of(result.stderr) == model_of(invoke("--live", path, "--until-end").stderr)
 
 
+@pytest.mark.parametrize(("is_kept", "num_left"), [(True, 2), (False, 0)])
+def test_at_the_end_a_window_that_is_not_full_waits_if_it_can(
+    tmp_path: Path, is_kept: bool, num_left: int
+) -> None:
+    path = write(tmp_path / "events", [*OWNERS, *events(10)])
+    out = ["--out", tmp_path / "run"] if is_kept else []
+    result = invoke("--live", path, "--until-end", "--window", "4", *out)
+    assert len(shown(result)) == 10 - num_left
+    assert ("events not learned from yet: 2; they are taken in with --resume" in result.stderr) == is_kept
+    assert f"lines taken in: {12 - num_left}" in result.stderr
+
+
+def test_half_a_line_at_the_end_of_a_file_is_left_for_later(tmp_path: Path) -> None:
+    whole = write(tmp_path / "whole", [*OWNERS, *events(20)])
+    path, folder, text = tmp_path / "part", tmp_path / "run", whole.read_text()
+    last = text.rindex("{")
+    path.write_text(text[: last + 20])
+    result = invoke("--live", path, "--until-end", "--strict", "--out", folder)
+    assert "line 22, the last one, is not whole; it is left for later" in result.stderr
+    assert "lines taken in: 21" in result.stderr
+    assert "left out" not in result.stderr
+    path.write_text(text)
+    result = invoke("--live", path, "--until-end", "--strict", "--out", folder, "--resume")
+    assert len(shown(result)) == 1
+    assert model_of(result.stderr) == model_of(invoke("--live", whole, "--until-end").stderr)
+
+
 @pytest.mark.parametrize("window", ["1", "4"])
 def test_a_file_that_grew_is_gone_on_with(tmp_path: Path, window: str) -> None:
     lines = [*OWNERS, *events(30), {"owner": "c", "adds": ["i9", "i1"]}, *events(30, 4)]
-    whole = invoke("--live", write(tmp_path / "whole", lines), "--until-end", "--window", window)
+    arguments = ["--until-end", "--window", window, "--out"]
+    whole = invoke("--live", write(tmp_path / "whole", lines), *arguments, tmp_path / "at-once")
     path, folder = tmp_path / "part", tmp_path / "run"
     answers = []
-    for number, size in enumerate((14, 33, len(lines))):
+    for number, size in enumerate((17, 33, 36, len(lines))):
         more = ["--resume"] if number else []
         write(path, lines[:size])
-        result = invoke("--live", path, "--until-end", "--window", window, "--out", folder, *more)
+        result = invoke("--live", path, *arguments, folder, *more)
         answers += shown(result)
-    assert len(answers) == 60
-    if window == "1":  # else the windows at the ends are shorter
-        assert answers == shown(whole)
-        assert model_of(result.stderr) == model_of(whole.stderr)
-    assert "going on; lines taken in before: 33" in result.stderr
+    assert answers == shown(whole)
+    assert model_of(result.stderr) == model_of(whole.stderr)
+    assert f"going on; lines taken in before: {36 if window == '1' else 33}" in result.stderr
     assert read_run(folder).folds[0].num_train == len(load_fold(folder)[0].train)
 
 
@@ -145,6 +171,30 @@ def test_a_folder_is_gone_on_with_only_if_asked_to_and_with_its_settings(tmp_pat
 def test_what_a_live_run_cannot_do_is_refused(tmp_path: Path, arguments: tuple[str, ...], text: str) -> None:
     path = write(tmp_path / "events", events(1))
     assert text in str(invoke("--live", path, "--until-end", *arguments, code=2).exception)
+
+
+def test_no_owner_is_called_as_the_one_of_what_nobody_holds(tmp_path: Path) -> None:
+    path, owners = write(tmp_path / "events", events(1)), tmp_path / "owners.tsv"
+    owners.write_text("i0\tall\ni1\ta\n")
+    data = tmp_path / "ratings.csv"
+    data.write_text("user,item,rating,timestamp\nx,i0,5,1\nx,i1,5,2\n")
+    for more in ([], ["--data", data]):
+        result = invoke("--live", path, "--until-end", "--owners", owners, *more, code=2)
+        assert f"--owners {owners}: 'all' is the owner of what nobody else holds" in str(result.exception)
+    result = invoke("--live", path, "--until-end", "--owners", "1", "--data", data)
+    assert "owners: 1" in result.stderr
+
+
+def test_other_owners_than_at_the_start_are_refused(tmp_path: Path) -> None:
+    path, owners, other = write(tmp_path / "events", events(20)), tmp_path / "owners.tsv", tmp_path / "other.tsv"
+    owners.write_text("i0\ta\ni1\ta\n")
+    other.write_text("i0\ta\ni1\tb\n")
+    arguments = ["--live", path, "--until-end", "--out", tmp_path / "run"]
+    invoke(*arguments, "--owners", owners)
+    refused = invoke(*arguments, "--resume", "--owners", other, code=2)
+    assert "began with other owners or items; give the same --owners and --data" in str(refused.exception)
+    for more in (["--owners", owners], []):
+        assert "items: 2; owners: 1" in invoke(*arguments, "--resume", *more).stderr
 
 
 def test_without_data_and_without_live_one_is_told_what_to_give() -> None:
@@ -186,10 +236,28 @@ def test_standard_input_is_answered_at_once_and_ctrl_c_keeps_all(tmp_path: Path)
     assert live.returncode == 0
     assert b"events: 5" in said
     rest = write(tmp_path / "rest", events(12)[5:])
-    again = invoke("--live", rest, "--until-end", "--out", tmp_path / "run", "--resume")
-    assert len(shown(again)) == 7
+    refused = invoke("--live", rest, "--until-end", "--out", tmp_path / "run", "--resume", code=2)
+    assert f"{len(OWNERS) + 5} lines came through a pipe before; send the others so, too" in str(refused.exception)
+    again = start("-", "--out", str(tmp_path / "run"), "--resume", stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    answers, said = again.communicate(rest.read_bytes(), timeout=60)
+    assert len(answers.splitlines()) == 7
     whole = invoke("--live", write(tmp_path / "whole", [*OWNERS, *events(12)]), "--until-end")
-    assert model_of(again.stderr) == model_of(whole.stderr)
+    assert model_of(said.decode()) == model_of(whole.stderr)
+
+
+def test_a_second_process_on_one_folder_is_refused_in_one_line(tmp_path: Path) -> None:
+    path, folder = write(tmp_path / "events", [*OWNERS, *events(3)]), tmp_path / "run"
+    first = start(str(path), "--out", str(folder), stderr=subprocess.DEVNULL)
+    assert first.stdout is not None
+    first.stdout.readline()
+    try:
+        result = invoke("--live", path, "--until-end", "--out", folder, "--resume", code=2)
+        assert f"another process works on {folder}; stop it" in str(result.exception)
+    finally:
+        first.kill()
+        first.communicate()
+    again = invoke("--live", path, "--until-end", "--out", folder, "--resume")  # who was killed let go of it
+    assert model_of(again.stderr) == model_of(invoke("--live", path, "--until-end").stderr)
 
 
 @pytest.mark.slow
@@ -227,4 +295,9 @@ def test_a_reader_that_goes_away_ends_the_run_and_what_was_learned_is_kept(tmp_p
     live.stderr.close()
     assert live.wait(timeout=60) == 141
     assert "Traceback" not in said
-    assert (tmp_path / "run" / "live.npz").exists()
+    assert "Exception" not in said
+    assert "nobody reads standard output any more; the run ends\nevents: " in said
+    assert "events not learned from yet: 2" in said
+    result = invoke("--live", path, "--until-end", "--out", tmp_path / "run", "--resume")
+    whole = invoke("--live", path, "--until-end")
+    assert model_of(result.stderr) == model_of(whole.stderr)

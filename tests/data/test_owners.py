@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hushrec.data import Deal, Interactions, alone, copies, latest_share, load, owned, owners_summary
+from hushrec.data.owners import read_holdings
 from hushrec.errors import HushrecError
 
 Make = Callable[..., Interactions]
@@ -101,7 +102,7 @@ def test_owners_from_a_file(films: Interactions, tmp_path: Path) -> None:
         ("10\ta\n\n11\n", r"owners\.tsv, line 3: expected an item and an owner with a tab"),
         ("10\t\n", r"owners\.tsv, line 1: expected an item and an owner"),
         ("10\ta\tb\n", r"owners\.tsv, line 1: expected an item and an owner"),
-        ("\n", r"owners\.tsv: 0 owners; give genre, a number"),
+        ("\n", r"owners\.tsv names no item; write lines of item, tab, owner"),
     ],
 )
 def test_a_faulty_file_is_told_with_its_line(
@@ -110,6 +111,16 @@ def test_a_faulty_file_is_told_with_its_line(
     (tmp_path / "owners.tsv").write_text(content)
     with pytest.raises(HushrecError, match=message):
         owned(films, str(tmp_path / "owners.tsv"), 0)
+
+
+def test_lines_of_who_holds_what(tmp_path: Path) -> None:
+    path = tmp_path / "owners.tsv"
+    path.write_bytes("\ufeff12\tZebra Film\r\n\n \t\n10 \t Arte\t\n".encode())
+    assert read_holdings(path, "") == [(1, "12", "Zebra Film"), (4, "10", "Arte")]
+    path.write_bytes(b"\xff")
+    for unreadable in (path, tmp_path / "none"):
+        with pytest.raises(HushrecError, match=r"^bring a file$"):
+            read_holdings(unreadable, "bring a file")
 
 
 @pytest.mark.parametrize("deal", ["genres", "-1", "", "no/such.tsv"])

@@ -1,17 +1,18 @@
 """The folder of a live run: whole at any moment, also while it is written."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hushrec.errors import HushrecError
 from hushrec.experiments import live_folder as module
-from hushrec.experiments.live_folder import keep, open_folder
+from hushrec.experiments.live_folder import is_live, keep, open_folder
 from hushrec.experiments.record import read_run
 from hushrec.experiments.runs import load_fold
 from hushrec.runtime.live import Live
-from hushrec.runtime.live_lines import Event
+from hushrec.runtime.live_lines import Change, Event
 from hushrec.systems import SYSTEMS
 
 
@@ -76,7 +77,8 @@ def test_a_stop_while_it_is_written_leaves_a_model_and_a_state(
         load_fold(tmp_path)
         assert read_run(tmp_path).folds[0].model_sha256 == before
         again = new()
-        open_folder(tmp_path, again, 0, resume=True)
+        with open_folder(tmp_path, again, 0, resume=True):
+            pass
         assert again.history.size == live.history.size - 20 * (written == "write_arrays")
     keep(tmp_path, live, 0)
     assert read_run(tmp_path).folds[0].model_sha256 != before
@@ -85,6 +87,70 @@ def test_a_stop_while_it_is_written_leaves_a_model_and_a_state(
 
 def test_before_the_first_event_there_is_a_state_and_no_model(tmp_path: Path) -> None:
     keep(tmp_path, new(), 0)
-    open_folder(tmp_path, new(), 0, resume=True)
-    with pytest.raises(HushrecError, match="is not a run"):
+    with open_folder(tmp_path, new(), 0, resume=True), pytest.raises(HushrecError, match="is not a run"):
         load_fold(tmp_path)
+
+
+def test_what_came_while_nobody_held_anything_is_kept_without_a_vector(tmp_path: Path) -> None:
+    live = new()
+    learn(live, 0, 30)
+    for owner in ("a", "b"):
+        live.change(Change(owner, leaves=True))
+    live.learn([Event("newcomer", "z", True)], lambda user, items: None)
+    live.change(Change("a", adds=("z", "y")))
+    keep(tmp_path, live, 0)
+    assert "newcomer" not in load_fold(tmp_path)[0].train.user_ids.tolist()
+    live.learn([Event("u1", "z", True)], lambda user, items: None)
+    keep(tmp_path, live, 0)
+    job, progress = load_fold(tmp_path)
+    assert "newcomer" in job.train.user_ids.tolist()
+    assert len(progress.state.user_factors) == job.train.num_users
+
+
+def test_a_folder_is_of_one_process_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "some" / "run"
+    with open_folder(folder, new(), 0, resume=False):
+        assert folder.stat().st_mode & 0o077 == 0
+        for resume in (False, True):
+            with (
+                pytest.raises(HushrecError, match=f"^another process works on {folder}; stop it"),
+                open_folder(folder, new(), 0, resume=resume),
+            ):
+                pass
+        assert not is_live(folder)
+        keep(folder, new(), 0)
+        assert is_live(folder)
+    with open_folder(folder, new(), 0, resume=True):
+        pass
+    with pytest.raises(HushrecError, match="add --resume"), open_folder(folder, new(), 0, resume=False):
+        pass
+
+
+def test_a_folder_that_cannot_be_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder, text in ((tmp_path / "file", "is a file"), (tmp_path, "not a live run")):
+        with pytest.raises(HushrecError, match=text), open_folder(folder, new(), 0, resume=False):
+            pass
+    with (
+        pytest.raises(HushrecError, match="cannot be written"),
+        open_folder(tmp_path / "file" / "x", new(), 0, True),
+    ):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_other_owners_or_items_than_at_the_start_are_refused(tmp_path: Path) -> None:
+    keep(tmp_path, new(), 0)
+
+    def go_on(*start: Any) -> None:
+        live = Live(SYSTEMS["drift"], new().config, 0, *start)
+        for _ in range(2):
+            with open_folder(tmp_path, live, 0, resume=True):
+                keep(tmp_path, live, 0)
+
+    owners, titles = {"a": ["y", "z"], "b": ["é", "z"]}, {"y": "", "z": "Zed", "é": "E"}
+    go_on()
+    go_on(owners, titles)
+    for start in ((owners,), (owners | {"c": ["z"]}, titles), (None, titles), (owners, titles | {"y": "Why"})):
+        with pytest.raises(HushrecError, match="began with other owners or items; give the same --owners"):
+            go_on(*start)

@@ -418,7 +418,7 @@ def test_data_without_times_is_split_at_random_and_without_dislikes_refused(data
     assert settings_for(drift, data=replace(data, timestamps=unknown)).split == "random"
     clicks = data.as_implicit()
     config = drift.configure({"epochs": 1})
-    with pytest.raises(HushrecError, match=r"draw what users passed over \(--passed-over 1\)"):
+    with pytest.raises(HushrecError, match=r"draw what users passed over \(hushrec run ... --passed-over 1\)"):
         run(drift, config, clicks, settings_for(drift, data=clicks), ONE_THREAD)
     few = clicks.select(clicks.items < 15)
     done = run(drift, config, few, settings_for(drift, data=few, passed_over=1), ONE_THREAD)

@@ -14,7 +14,7 @@ from hushrec.data import Interactions, k_folds
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import published_for
 from hushrec.experiments.quality import evaluate
-from hushrec.experiments.record import Run, SplitKind, read_run, write_run
+from hushrec.experiments.record import Run, SplitKind, alone_in, read_run, write_run
 from hushrec.experiments.run_settings import RunSettings, splits_of
 from hushrec.experiments.runs import FoldProgress, load_fold, run
 from hushrec.protocol import Scorer
@@ -219,9 +219,9 @@ def test_folds_out_of_range_are_refused(num_folds: int) -> None:
         RunSettings(num_folds=num_folds)
 
 
-@pytest.mark.parametrize("at", [(), (0,), (5, -1)])
+@pytest.mark.parametrize("at", [(), (0,), (5, -1), (5, 5)])
 def test_lists_of_no_length_are_refused(at: tuple[int, ...]) -> None:
-    with pytest.raises(HushrecError, match="--at takes list lengths of at least 1"):
+    with pytest.raises(HushrecError, match="--at takes different list lengths"):
         RunSettings(at=at)
 
 
@@ -324,7 +324,7 @@ def test_a_run_is_kept_as_it_came_out(data: Interactions, tmp_path: Path) -> Non
     assert done.is_done
     files = sorted(str(path.relative_to(tmp_path / "new")) for path in tmp_path.rglob("*.*"))
     kept = [f"run/fold-{fold}/{part}.npz" for fold in (1, 2) for part in ("state", "train")]
-    assert files == [*kept, "run/run.json"]
+    assert files == ["run/.lock", *kept, "run/run.json"]
 
 
 def test_more_folds_are_added_to_a_kept_run(data: Interactions, tmp_path: Path) -> None:
@@ -591,3 +591,13 @@ def test_relevance_by_rating_is_refused_before_training_where_there_are_none(dat
     with pytest.raises(HushrecError, match=r"^fcf takes no ratings: .*; leave --relevant-from out$"):
         go(data, name="fcf", relevant_from=3.0, watch=told.append)
     assert not told
+
+
+def test_two_processes_do_not_write_to_one_folder(data: Interactions, tmp_path: Path) -> None:
+    go(data, tmp_path / "run")
+    with (
+        alone_in(tmp_path / "run"),
+        pytest.raises(HushrecError, match=r"another process works on .*; stop it, or choose another --out"),
+    ):
+        go(data, tmp_path / "run", resume=True, num_folds=2)
+    assert len(go(data, tmp_path / "run", resume=True, num_folds=2).folds) == 2

@@ -1,6 +1,7 @@
 """Live learning: the same numbers as a run over the same events, however many wait; owners come and go."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,10 +142,28 @@ def test_an_owner_that_leaves_takes_its_items_along_and_can_come_back() -> None:
     assert not counts[[COUNTS.replayed, COUNTS.altered, COUNTS.foreign, COUNTS.missing]].any()
 
 
-def test_without_any_item_nothing_is_recommended() -> None:
-    live = new(holdings={"a": ITEMS})
+@pytest.mark.parametrize("at_once", [1, 5])
+def test_while_nobody_holds_anything_events_are_counted_and_remembered(at_once: int) -> None:
+    live = new(holdings={"a": ITEMS[:4]})
+    learned(live, [Event("u0", ITEMS[0], True)], 1)
     live.change(Change("a", leaves=True))
-    assert learned(live, events()[:5], 5) == [(event.user, []) for event in events()[:5]]
+    had = [Event("u0", ITEMS[1], True), Event("u0", ITEMS[2], False), Event("new", ITEMS[1], True)]
+    assert learned(live, had, at_once) == [("u0", []), ("u0", []), ("new", [])]
+    assert (live.num_unheld, live.history.size) == (3, 4)
+    again = new(holdings={"a": ITEMS[:4]})
+    again.restore(live.arrays())
+    for kept in (live, again):
+        kept.change(Change("a", adds=tuple(ITEMS[:4])))
+        assert learned(kept, [Event("u0", ITEMS[0], True)], 1) == [("u0", [ITEMS[3]])]
+        ((_, items),) = learned(kept, [Event("new", ITEMS[0], True)], 1)
+        assert set(items) == set(ITEMS[2:4])
+
+
+def test_while_nobody_holds_anything_no_list_is_told_where_none_is_asked_for() -> None:
+    live = new(holdings={"a": ITEMS}, recommended=0)
+    live.change(Change("a", leaves=True))
+    assert learned(live, events()[:5], 5) == []
+    assert (live.num_unheld, live.history.size) == (5, 5)
 
 
 def test_without_owners_one_holds_what_nobody_else_does() -> None:
@@ -247,6 +266,40 @@ def test_saros_has_one_owner_and_equals_drift_with_one() -> None:
 def test_a_model_that_is_not_finite_is_refused() -> None:
     with pytest.raises(DivergedError, match="--learning-rate"):
         learned(new(holdings=HOLDINGS, learning_rate=1e30), events(), 10)
+
+
+def test_another_error_of_a_round_passes_as_it_is() -> None:
+    def broken_round(*_: object) -> Iterator[None]:
+        raise HushrecError("an owner's key has not come; begin the round again")
+        yield
+
+    live = new(holdings=HOLDINGS)
+    learned(live, events()[:30], 10)
+    live._runtime.system = replace(live.system, round=broken_round)
+    with pytest.raises(HushrecError, match=r"^an owner's key has not come; begin the round again$"):
+        learned(live, events()[30:], 10)
+
+
+def test_scores_of_vectors_that_are_not_finite_are_told_as_such() -> None:
+    live = new(holdings=HOLDINGS)
+    learned(live, events()[:30], 10)
+    live.state.item_factors[-1] = np.nan  # of an item without an event
+    with pytest.raises(DivergedError, match="the training diverges"):
+        learned(live, [Event("u0", ITEMS[0], True)], 1)
+
+
+def test_what_was_given_at_the_start_is_told_apart_whatever_its_order() -> None:
+    config = SYSTEMS["drift"].configure({"window": 1, "parts": 1})
+
+    def given(*start: Any) -> bytes:
+        return Live(SYSTEMS["drift"], config, 0, *start).given
+
+    assert given() == given({}, {}) == b""
+    same = [{"a": ["1", "2"], "b": ["2"]}, {"b": ["2"], "a": ["2", "1", "1"]}]
+    assert len({given(holdings) for holdings in same}) == 1
+    others = [{"a": ["1", "2"]}, {"a": ["1"], "b": ["2"]}, {"a": ["1", "2"], "c": ["2"]}]
+    assert len({given(holdings) for holdings in [same[0], *others]}) == 4
+    assert given(same[0], {"1": ""}) != given(same[0]) != given(same[0], {"1": "One"}) != given(same[0], {"1": ""})
 
 
 def test_delays_are_refused() -> None:

@@ -10,9 +10,15 @@ import pytest
 from hushrec.errors import HushrecError
 from hushrec.runtime.live_lines import Change, Event, Lines, Place, followed, parse, standard_input
 
+EVENT = b'{"user": "u", "item": "i", "positive": true}'
+
 
 def never() -> bool:
     return False
+
+
+def no_half(number: int) -> None:
+    pytest.fail(f"line {number} is said not to be whole")
 
 
 def next_of(lines: Iterator[Lines]) -> Lines:
@@ -63,21 +69,34 @@ def test_a_bad_line_is_refused_in_one_line_that_does_not_repeat_it(line: bytes) 
 
 def test_a_file_is_read_from_a_place_on(tmp_path: Path) -> None:
     path = tmp_path / "events"
-    path.write_bytes(b"one\n\ntwo\r\nthree")
-    whole = list(followed(path, Place(), True, never))
-    assert texts(whole) == [b"one", b"", b"two\r", b"three"]
+    path.write_bytes(b"one\n\ntwo\r\n" + EVENT)
+    whole = list(followed(path, Place(), True, never, no_half))
+    assert texts(whole) == [b"one", b"", b"two\r", EVENT]
     places = [place for found in whole for place, _ in found]
-    assert places == [Place(1, 4), Place(2, 5), Place(3, 10), Place(4, 15)]
+    assert places == [Place(1, 4), Place(2, 5), Place(3, 10), Place(4, 10 + len(EVENT))]
     for number, place in enumerate(places):
-        rest = list(followed(path, place, True, never))
+        rest = list(followed(path, place, True, never, no_half))
         assert texts(rest) == texts(whole)[number + 1 :]
         assert [last for found in rest for last, _ in found] == places[number + 1 :]
+
+
+def test_the_last_line_of_a_file_is_left_until_it_is_whole(tmp_path: Path) -> None:
+    path, halves = tmp_path / "events", list[int]()
+    for size in range(1, len(EVENT)):
+        path.write_bytes(b"one\n" + EVENT[:size])
+        found = [entry for lines in followed(path, Place(), True, never, halves.append) for entry in lines]
+        assert found == [(Place(1, 4), b"one")]
+    assert halves == [2] * (len(EVENT) - 1)
+    path.write_bytes(b"one\n" + EVENT + b"\n")
+    assert texts(list(followed(path, Place(1, 4), True, never, no_half))) == [EVENT]
+    path.write_bytes(b"one\n \t")
+    assert texts(list(followed(path, Place(), True, never, no_half))) == [b"one"]
 
 
 def test_a_file_is_followed_as_it_grows_and_half_a_line_waits(tmp_path: Path) -> None:
     path, is_stopped = tmp_path / "events", threading.Event()
     path.write_bytes(b"one\ntw")
-    lines = followed(path, Place(), False, is_stopped.is_set)
+    lines = followed(path, Place(), False, is_stopped.is_set, no_half)
     assert texts([next_of(lines)]) == [b"one"]
 
     def append() -> None:
@@ -95,15 +114,15 @@ def test_a_file_is_followed_as_it_grows_and_half_a_line_waits(tmp_path: Path) ->
 def test_a_file_that_became_shorter_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_bytes(b"one\ntwo\n")
-    lines = followed(path, Place(), False, never)
+    lines = followed(path, Place(), False, never, no_half)
     next_of(lines)
     path.write_bytes(b"one\n")
     with pytest.raises(HushrecError, match="append to it only"):
         next_of(lines)
     with pytest.raises(HushrecError, match="the same file"):
-        list(followed(path, Place(2, 8), True, never))
+        list(followed(path, Place(2, 8), True, never, no_half))
     with pytest.raises(HushrecError, match="cannot be read"):
-        list(followed(tmp_path / "none", Place(), True, never))
+        list(followed(tmp_path / "none", Place(), True, never, no_half))
 
 
 def test_standard_input_gives_what_waits_and_ends() -> None:
@@ -132,4 +151,10 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path
     path = tmp_path / "events"
     path.write_bytes(b"one\n" + b"x" * 20)
     with pytest.raises(HushrecError, match="line 2 does not end"):
-        list(followed(path, Place(), True, never))
+        list(followed(path, Place(), True, never, no_half))
+
+
+def test_a_line_that_is_nested_too_deep_is_bad() -> None:
+    deep = b'{"user": "u", "item": "i", "positive": true, "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    with pytest.raises(HushrecError, match="not as expected; write"):
+        parse(deep)

@@ -84,10 +84,11 @@ def learned_slowly(
     ridge: float,
     window: int,
     epochs: int = 1,
+    ends_blocks: bool = False,
 ) -> Vectors:
     """Go through the stream in windows; with windows of one event it is the report's sequence.
 
-    Every epoch begins with new blocks; completed ones that wait for others are kept.
+    Open blocks go on in the next epoch or end before it; completed ones that wait for others are kept.
     """
     table: dict[int, list[int]] = {}
     for number, items in enumerate(held):  # Algorithm 1
@@ -95,7 +96,7 @@ def learned_slowly(
             table.setdefault(item, []).append(number)
     owners = [SlowOwner() for _ in held]
     for first in [first for _ in range(epochs) for first in range(0, len(events), window)]:
-        if first == 0:
+        if first == 0 and ends_blocks:
             for owner in owners:
                 owner.blocks.clear()
         for user, item, is_positive in events[first : first + window]:

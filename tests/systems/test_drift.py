@@ -79,17 +79,19 @@ def test_hand_worked_round() -> None:
 
 @pytest.mark.parametrize("theta", [1, 2, 3])
 @pytest.mark.parametrize("window", [1, 7, 1000])
-def test_equals_the_report_in_plain_python(theta: int, window: int) -> None:
+@pytest.mark.parametrize("open_blocks", ["go-on", "end"])
+def test_equals_the_report_in_plain_python(theta: int, window: int, open_blocks: str) -> None:
     """Two epochs of a random stream."""
     events, rate, ridge = some_stream(), 0.2, 0.05
     finished = run(
         "drift", stream(events, HELD, 12), num_factors=3, num_rounds=2, theta=theta, window=window,
-        learning_rate=rate, regularization=ridge,
+        learning_rate=rate, regularization=ridge, open_blocks=open_blocks,
     )  # fmt: skip
     start = run("drift", stream(events, [[0], []], 12), num_factors=3, num_rounds=1, learning_rate=1e-30)
     vectors = {("user", number): row.astype(float) for number, row in enumerate(start.user_factors)}
     vectors |= {("item", number): row.astype(float) for number, row in enumerate(start.item_factors)}
-    learned = learned_slowly(events, HELD, vectors, theta, rate, ridge, window, epochs=2)
+    ends = open_blocks == "end"
+    learned = learned_slowly(events, HELD, vectors, theta, rate, ridge, window, epochs=2, ends_blocks=ends)
     for number, row in enumerate(finished.user_factors):
         np.testing.assert_allclose(row, learned["user", number], atol=2e-5)
     for number, row in enumerate(finished.item_factors):
@@ -129,9 +131,10 @@ def test_newcomers_get_vectors_that_depend_on_their_number_only() -> None:
     ],
     ids=str,
 )
-def test_what_changes_no_bit_of_the_model(values: dict[str, Any]) -> None:
+@pytest.mark.parametrize("open_blocks", ["go-on", "end"])
+def test_what_changes_no_bit_of_the_model(values: dict[str, Any], open_blocks: str) -> None:
     """How interactions travel, how an epoch is cut, who waits for whom."""
-    usual = {"window": 20, "learning_rate": 0.5}
+    usual = {"window": 20, "learning_rate": 0.5, "theta": 3, "open_blocks": open_blocks}
     ratings = some_events()
     assert_same(
         run("drift", ratings, num_rounds=2, **usual, **values), run("drift", ratings, num_rounds=2, **usual)
@@ -189,11 +192,13 @@ def test_a_resumed_run_equals_one_without_interruption(stop_after: int, tmp_path
 
 @pytest.mark.parametrize("request_type", [Register, Begin, NextWindow, TakeIn, Vectors, Recommend])
 @pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("open_blocks", ["go-on", "end"])
 def test_a_round_that_broke_off_and_begins_again_equals_one_that_did_not(
-    request_type: type[Message], moment: str
+    request_type: type[Message], moment: str, open_blocks: str
 ) -> None:
     """It breaks off before or after some party did what it was asked to, in the third ask of that type, if any."""
     ratings, values = some_events(), {"window": 20, "num_factors": 4, "learning_rate": 0.5, "recommended": 2}
+    values["open_blocks"] = open_blocks
     config = DRIFT.configure({"epochs": 3, "parts": 1, **values})
     undisturbed = run("drift", ratings, num_rounds=3, **values)
     draws, numbers, asked = Draws(0), np.arange(ratings.num_parties, dtype=np.int32), 0
@@ -249,10 +254,13 @@ def test_an_owner_that_is_lost_for_a_round_is_survived_and_comes_back() -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_an_owner_whose_round_did_not_count_and_that_missed_its_repetition_undoes_it(parts: int) -> None:
+@pytest.mark.parametrize("open_blocks", ["go-on", "end"])
+def test_an_owner_whose_round_did_not_count_and_that_missed_its_repetition_undoes_it(
+    parts: int, open_blocks: str
+) -> None:
     """It did most of round 2 when the round broke off and was repeated without it; it is back in round 3."""
     ratings, values = some_events(), {"window": 10, "num_factors": 4, "learning_rate": 0.5}
-    config = DRIFT.configure({"epochs": 4 // parts, "parts": parts, **values})
+    config = DRIFT.configure({"epochs": 4 // parts, "parts": parts, "open_blocks": open_blocks, **values})
     numbers, draws = np.arange(ratings.num_parties, dtype=np.int32), Draws(0)
 
     def play(is_broken: bool) -> tuple[Any, Any]:

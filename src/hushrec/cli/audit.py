@@ -22,6 +22,7 @@ from hushrec.cli.run import Go, command_for, length_of
 from hushrec.data import load, owned
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.experiments.live_folder import is_live
 from hushrec.experiments.owner_audit import ATTACKS, OwnerAudit, ThresholdRow, audit_threshold
 from hushrec.experiments.partner_audit import PartnerAudit
 from hushrec.experiments.record import SplitKind, read_run
@@ -170,6 +171,10 @@ def of_folder(
     """Make a run again from its settings and its training data, and attack it."""
     if not run.exists():
         raise HushrecError(f"{run} is neither a system ({', '.join(SYSTEMS)}) nor the folder of a run")
+    if is_live(run):
+        raise HushrecError(
+            f"{run} is of a live run, which cannot be made again from what is kept; audit a system with --data"
+        )
     kept = read_run(run)
     if kept.party != "all":
         raise HushrecError(f"{run} is the folder of a {kept.party}, without all clients' data; audit a simulation")
@@ -291,8 +296,8 @@ def _conclusion(rows: list[ThresholdRow]) -> str:
     if min(fitted) < _CERTAIN:
         return said + "gradients alone do not name every user here, which is no proof that nothing else does."
     return said + (
-        "a higher threshold blurs requests, but hides almost no interaction that is learned from: the orchestrator "
-        "gets a gradient for each item and knows every user's vector."
+        "a higher threshold blurs requests, but hides almost no interaction that is learned from: the "
+        "orchestrator gets a gradient for each item and knows every user's vector."
     )
 
 

@@ -229,7 +229,7 @@ def _local(
         timeout_seconds=timeout,
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="hushrec-") as temporary:
-        folder = keep or Path(temporary) / "federation"
+        folder = (keep or Path(temporary) / "federation").absolute()  # nodes have other working directories
         federation, names = prepare(folder, engine, nodes, split, seed)
         with running(folder, federation, note):
             run = _supervised(folder, order, catalogue_of(split.train), names, engine, terms, resume=False)

@@ -4,7 +4,8 @@ import inspect
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -15,11 +16,12 @@ import typer
 from hushrec.cli.console import note
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
 from hushrec.data import load, owned
+from hushrec.data.owners import read_holdings
 from hushrec.errors import HushrecError
 from hushrec.experiments.live_folder import keep, open_folder
 from hushrec.protocol import System
 from hushrec.runtime.checkpoint import digest, model_arrays
-from hushrec.runtime.live import Live
+from hushrec.runtime.live import EVERYTHING, Live
 from hushrec.runtime.live_lines import Event, Lines, Place, followed, parse, standard_input
 from hushrec.runtime.training import announce_compilation
 
@@ -50,6 +52,9 @@ def with_live(common: Callable[..., Go]) -> Callable[..., Go]:
                     raise HushrecError(f"--{name.replace('_', '-')} means nothing with --live; leave it out")
             common(**{**values, "data": values["data"] or "-"})  # for what it refuses
             return lambda system, settings: _go(system, settings, live, until_end, strict, keep_every, values)
+        for name, value in (("until_end", until_end), ("strict", strict), ("keep_every", keep_every)):
+            if value != own[name].default:
+                raise HushrecError(f"--{name.replace('_', '-')} is for --live; leave it out")
         if not values["data"]:
             raise HushrecError("say what to learn from: --data NAME-or-FILE, or --live with events as they come")
         return common(**values)
@@ -89,20 +94,22 @@ def _go(
     live = _start(system, system.configure({**usual, **settings}), values)
     announce_compilation(note)
     out, seed = values["out"], values["seed"]
-    if out:
-        open_folder(out, live, seed, values["resume"])
-    if live.place.num_lines:
-        note(f"going on; lines taken in before: {live.place.num_lines:,}")
-    with _Stop() as stop:
+    with open_folder(out, live, seed, values["resume"]) if out else nullcontext(), _Stop() as stop:
+        if live.place.num_lines:
+            note(f"going on; lines taken in before: {live.place.num_lines:,}")
         if source == _STANDARD_INPUT:
             lines = standard_input(sys.stdin.buffer, live.place, stop.is_asked)
         else:
-            lines = followed(Path(source).expanduser(), live.place, until_end, stop.is_asked)
-        feed = _Feed(live, stop, strict, keep_every, lambda: keep(out, live, seed) if out else None)
+            lines = followed(Path(source).expanduser(), live.place, until_end, stop.is_asked, _note_half)
+        feed = _Feed(live, stop, strict, keep_every, (lambda: keep(out, live, seed)) if out else None)
         feed.take(lines)
         feed.end()
         if stop.has_no_reader:
             raise BrokenPipeError
+
+
+def _note_half(number: int) -> None:
+    note(f"line {number}, the last one, is not whole; it is left for later")
 
 
 def _start(system: System[Any, Any, Any], config: Any, values: dict[str, Any]) -> Live:
@@ -119,25 +126,28 @@ def _start(system: System[Any, Any, Any], config: Any, values: dict[str, Any]) -
         rating_range=parse_rating_range(values["rating_range"]),
         notify=note,
     )
-    return Live.of(system, config, seed, owned(data, deal, seed) if deal else data)
+    if deal:
+        data = owned(data, deal, seed)
+        if data.owners is not None and not deal.isdigit():  # a single owner dealt by number does hold everything
+            _check_names(deal, data.owners.names)
+    return Live.of(system, config, seed, data)
 
 
 def _holdings(deal: str) -> dict[str, list[str]]:
     """The items of each owner in a file with lines of item, tab, owner."""
-    try:
-        lines = Path(deal).expanduser().read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError):
-        raise HushrecError(
-            f"--owners {deal}: no readable file; without --data give a file with lines of item, tab, owner"
-        ) from None
+    ways = "without --data give a file with lines of item, tab, owner"
     found: dict[str, list[str]] = {}
-    for number, line in enumerate(lines, start=1):
-        fields = [field.strip() for field in line.split("\t")]
-        if line.strip() and (len(fields) != 2 or not all(fields)):
-            raise HushrecError(f"{deal}, line {number}: expected an item and an owner with a tab between them")
-        if line.strip():
-            found.setdefault(fields[1], []).append(fields[0])
+    for _, item, owner in read_holdings(Path(deal).expanduser(), f"--owners {deal}: no readable file; {ways}"):
+        found.setdefault(owner, []).append(item)
+    _check_names(deal, found)
     return dict(sorted(found.items()))
+
+
+def _check_names(deal: str, names: Collection[str]) -> None:
+    if EVERYTHING in names:
+        raise HushrecError(
+            f"--owners {deal}: {EVERYTHING!r} is the owner of what nobody else holds; give the owner another name"
+        )
 
 
 class _Stop:
@@ -171,8 +181,9 @@ class _Feed:
     """Brings lines to a live system, in whole windows, and tells what comes of it."""
 
     def __init__(
-        self, live: Live, stop: _Stop, strict: bool, keep_every: int, keep_now: Callable[[], None]
+        self, live: Live, stop: _Stop, strict: bool, keep_every: int, keep_now: Callable[[], None] | None
     ) -> None:
+        """`keep_now`: writes where the run is; None if nothing is kept."""
         self._live, self._stop, self._strict, self._keep = live, stop, strict, keep_now
         self._window = live.config.plan.window
         self._keep_every, self._kept, self._kept_at, self._keep_takes = keep_every, live.place, 0.0, 0.0
@@ -190,7 +201,7 @@ class _Feed:
                 self._live.place = found[-1][0]
             self._keep_if_due()
             self._note_progress()
-        if not self._stop.is_asked():
+        if self._keep is None:  # else a window that is not full waits for more lines, after --resume
             self._learn(len(self._waiting))
 
     def _take_line(self, place: Place, line: bytes) -> None:
@@ -221,6 +232,8 @@ class _Feed:
         self._num_bad += 1
         if self._num_bad <= _MOST_TOLD:
             note(f"line {place.num_lines} is left out: {error}")
+        if self._num_bad == _MOST_TOLD:
+            note("more lines that are left out are only counted")
 
     def _learn(self, num_events: int) -> None:
         """From the first events that wait; in steps, between which it can be stopped and kept."""
@@ -237,6 +250,8 @@ class _Feed:
 
     def _keep_if_due(self) -> None:
         """After so many events, or after a while; but not if to keep it would take a tenth of the time."""
+        if self._keep is None:
+            return
         num_new, now = self._live.place.num_lines - self._kept.num_lines, time.monotonic()
         is_due = num_new >= self._keep_every or (num_new and now - self._kept_at >= _KEEP_SECONDS)
         if is_due and now - self._kept_at >= 10 * self._keep_takes:
@@ -268,13 +283,17 @@ class _Feed:
 
     def end(self) -> None:
         """Keep the last state; say what came of it all."""
-        self._keep()
+        if self._keep is not None:
+            self._keep()
         live = self._live
+        if self._stop.has_no_reader:
+            note("nobody reads standard output any more; the run ends")
         note(f"{self._so_far()}; lines taken in: {live.place.num_lines:,}")
         if self._num_bad:
             note(f"lines left out: {self._num_bad:,}")
         if live.num_unheld:
             note(f"events about items that nobody held, so that nobody learned from them: {live.num_unheld:,}")
         if self._waiting:
-            note(f"events whose window is not full, to be sent again with --resume: {len(self._waiting):,}")
+            more = "" if self._keep is None else "; they are taken in with --resume (a pipe sends them again)"
+            note(f"events not learned from yet: {len(self._waiting):,}{more}")
         note(f"model {digest(model_arrays(live.system, live.state))[:16]}")

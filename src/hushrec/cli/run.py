@@ -121,12 +121,13 @@ def print_run(done: Run) -> None:
     out.print(heading, markup=False)
     for line in _owner_lines(done):
         out.print(line, markup=False, soft_wrap=True)
-    if fold.metrics:
+    if fold.metrics or fold.curve:
         out.print(_metric_table(done))
-    else:
+    elif done.party == "server":
         out.print("accuracy was not measured: no node has both a model and test ratings")
     party, num_parties = done.party_name, done.num_parties
-    out.print(f"sent in fold {fold.fold}, {fold.num_rounds} rounds, {num_parties} {party}s:")
+    parties = f"{num_parties} {party}{'s' if num_parties > 1 else ''}"
+    out.print(f"sent in fold {fold.fold}, {fold.num_rounds} rounds, {parties}:")
     ways = Table(box=None, pad_edge=False, show_header=False)
     for way, num_bytes in fold.sent_bytes.items():
         per_round = num_bytes / fold.num_rounds / num_parties
@@ -174,7 +175,7 @@ def _metric_table(done: Run) -> Table:
 def _owner_lines(done: Run) -> list[str]:
     """Who holds the items, and what was drawn."""
     owners, lines = done.provenance.owners, []
-    if owners is not None and owners.num_owners > 1:
+    if owners is not None and (owners.num_owners > 1 or owners.num_items_without):
         per_item, per_event = owners.owners_per_item, owners.owners_per_interaction
         without = f", {owners.num_items_without} items have none" if owners.num_items_without else ""
         lines.append(

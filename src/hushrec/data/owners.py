@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,22 +96,40 @@ def _at_random(data: Interactions, num_owners: int, seed: int) -> Dealt:
 
 
 def _from_file(data: Interactions, path: Path) -> Dealt:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError):
-        raise HushrecError(f"--owners {path}: no readable file; {_WAYS}") from None
     held = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        fields = [field.strip() for field in line.split("\t")]
-        if len(fields) != 2 or not all(fields):
-            raise HushrecError(f"{path}, line {number}: expected an item and an owner with a tab between them")
+    for number, item, owner in read_holdings(path, f"--owners {path}: no readable file; {_WAYS}"):
         try:
-            held.append((data.item_number(fields[0]), fields[1]))
+            held.append((data.item_number(item), owner))
         except HushrecError as error:
             raise HushrecError(f"{path}, line {number}: {error}") from None
     return _numbered(held)
+
+
+class Holding(NamedTuple):
+    """A line of a file of who holds what."""
+
+    line: int
+    item: str
+    owner: str
+
+
+def read_holdings(path: Path, if_unreadable: str) -> list[Holding]:
+    """Lines of `item<TAB>owner`: who holds what. An item may have several owners, in a line each."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise HushrecError(if_unreadable) from None
+    held = []
+    for number, line in enumerate(lines, start=1):
+        fields = [field.strip() for field in line.strip().split("\t")]
+        if fields == [""]:
+            continue
+        if len(fields) != 2 or not all(fields):
+            raise HushrecError(f"{path}, line {number}: expected an item and an owner with a tab between them")
+        held.append(Holding(number, *fields))
+    if not held:
+        raise HushrecError(f"{path} names no item; write lines of item, tab, owner")
+    return held
 
 
 def _numbered(held: list[tuple[int, str]]) -> Dealt:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from hushrec.data import Interactions
-from hushrec.data.owners import MOST_OWNERS
+from hushrec.data.owners import MOST_OWNERS, read_holdings
 from hushrec.deploy.orders import Catalogue
 from hushrec.errors import HushrecError
 
@@ -35,21 +35,9 @@ def read_catalogue(path: Path, as_texts: bool = False) -> Catalogue:
 
 
 def read_owned(path: Path) -> list[tuple[str, str]]:
-    """Lines of `item<TAB>owner`: who holds what. An item may have several owners, in a line each."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError):
-        raise HushrecError(f"cannot read the owned items in {path}; write lines of item, tab, owner") from None
-    held = []
-    for number, line in enumerate(lines, start=1):
-        item, _, owner = (part.strip() for part in line.partition("\t"))
-        if not line.strip():
-            continue
-        if not item or not owner or "\t" in owner:
-            raise HushrecError(f"{path}, line {number}: expected an item and an owner with a tab between them")
-        held.append((item, owner))
-    if not held:
-        raise HushrecError(f"{path} names no item; write lines of item, tab, owner")
+    """Who holds what, as items and owners."""
+    lines = read_holdings(path, f"cannot read the owned items in {path}; write lines of item, tab, owner")
+    held = [(item, owner) for _, item, owner in lines]
     num_owners = len({owner for _, owner in held})
     if num_owners > MOST_OWNERS:  # perhaps a list of titles
         raise HushrecError(

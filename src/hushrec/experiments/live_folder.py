@@ -1,9 +1,11 @@
 """The folder of a live run: what is needed to go on, and its model as a run, for `recommend` and `serve`.
 
-`live.npz` is all that is needed to go on. The model is written to `fold-1` and `fold-2` in turns; `run.json`,
-written last, says which of them is whole.
+`live.npz` is all that is needed to go on; no other run has it. The model is written to `fold-1` and `fold-2` in
+turns; `run.json`, written last, says which of them is whole. One process at a time works on a folder.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from hushrec.data import Interactions, Owners
 from hushrec.data.interactions import Ids, checked, without_duplicates
 from hushrec.data.row_order import count_starts
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import FoldResult, MessageCount, read_run, write_run
+from hushrec.experiments.record import FoldResult, MessageCount, alone_in, read_run, write_run
 from hushrec.experiments.run_settings import RunSettings
 from hushrec.experiments.runs import planned_run
 from hushrec.protocol import Numbers
@@ -33,25 +35,50 @@ from hushrec.settings import to_dict
 _STATE = "live.npz"
 
 
-def open_folder(folder: Path, live: Live, seed: int, resume: bool) -> None:
-    """Begin in a new folder, or go on from one with the same settings."""
+def is_live(folder: Path) -> bool:
+    """Whether it is the folder of a live run."""
+    return (folder / _STATE).exists()
+
+
+@contextmanager
+def open_folder(folder: Path, live: Live, seed: int, resume: bool) -> Iterator[None]:
+    """Begin in a new folder, or go on from one with the same settings; no other process can until the end."""
     if folder.exists() and not folder.is_dir():
         raise HushrecError(f"{folder} is a file; choose a folder for --out")
-    has_state = (folder / _STATE).exists()
-    if not has_state and folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
+    is_other = not is_live(folder) and folder.exists()
+    if is_other and any(not path.name.startswith(".") for path in folder.iterdir()):
         raise HushrecError(f"{folder} holds something that is not a live run; choose an empty or new --out")
-    if has_state and not resume:
-        raise HushrecError(f"{folder} holds a live run; add --resume to go on with it, or choose another --out")
-    if has_state:
-        arrays = read_arrays(folder / _STATE)
-        try:
-            if arrays["settings"].tobytes() != _settings(live, seed):
-                raise HushrecError(
-                    f"{folder} holds a live run with other settings; give the same, or another --out"
-                )
-            live.restore(arrays)
-        except (KeyError, ValueError, IndexError):
-            raise HushrecError(f"{folder / _STATE} is damaged; delete its folder and run again") from None
+    _make(folder)
+    with alone_in(folder):
+        if is_live(folder) and not resume:
+            raise HushrecError(
+                f"{folder} holds a live run; add --resume to go on with it, or choose another --out"
+            )
+        if is_live(folder):
+            _go_on(folder, live, seed)
+        yield
+
+
+def _make(folder: Path) -> None:
+    try:
+        for path in reversed([folder, *folder.parents]):
+            path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise HushrecError(f"{folder} cannot be written ({error.strerror}); choose another --out") from None
+
+
+def _go_on(folder: Path, live: Live, seed: int) -> None:
+    arrays, given = read_arrays(folder / _STATE), live.given
+    try:
+        if arrays["settings"].tobytes() != _settings(live, seed):
+            raise HushrecError(f"{folder} holds a live run with other settings; give the same, or another --out")
+        live.restore(arrays)
+    except (KeyError, ValueError, IndexError):
+        raise HushrecError(f"{folder / _STATE} is damaged; delete its folder and run again") from None
+    if given not in (b"", live.given):
+        raise HushrecError(
+            f"{folder} began with other owners or items; give the same --owners and --data, or leave both out"
+        )
 
 
 def _settings(live: Live, seed: int) -> bytes:
@@ -70,8 +97,9 @@ def keep(folder: Path, live: Live, seed: int) -> None:
 def _learned_from(live: Live) -> tuple[Interactions, Numbers, Numbers]:
     """The events about items that somebody holds, the last of each pair; and users and items in order of ids."""
     users, items, is_positive = live.history.columns()
-    held = live.held[live.held < len(live.state.item_factors)]  # others came after the last event
-    is_held = np.isin(items, held)
+    # Others came after the last round.
+    held = live.held[live.held < len(live.state.item_factors)]
+    is_held = np.isin(items, held) & (users < len(live.state.user_factors))
     users, items, is_positive = users[is_held], items[is_held], is_positive[is_held]
     user_ids, user_order = _sorted_ids(live.users.texts, np.unique(users))
     item_ids, item_order = _sorted_ids(live.items.texts, held)

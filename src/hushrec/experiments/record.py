@@ -1,11 +1,18 @@
 """What a run is on disk: `run.json`, which `Run` describes, written at once or not at all."""
 
 import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 from hushrec.data import Deal, Measure, OwnersSummary
 from hushrec.errors import HushrecError
@@ -140,6 +147,27 @@ class Run:
             "mean": self.mean,
             "std": self.std,
         }
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a run's folder: each would write over what the other did.
+
+    A process that is killed lets go. Where there are no such locks (Windows), nothing is kept out.
+    """
+    if fcntl is None:
+        yield
+        return
+    try:
+        file = (folder / ".lock").open("w")
+    except OSError as error:
+        raise HushrecError(f"{folder} cannot be written ({error.strerror}); choose another --out") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HushrecError(f"another process works on {folder}; stop it, or choose another --out") from None
+        yield
 
 
 def open_run(folder: Path, planned: Run, resume: bool) -> Run:

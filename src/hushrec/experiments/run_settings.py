@@ -46,8 +46,8 @@ class RunSettings:
         most = NUM_FOLDS if self.split == "folds" or self.is_dealt else 1
         if not 1 <= self.num_folds <= most:
             raise HushrecError(f"--folds {self.num_folds} with --split {self.split}: choose 1 to {most}")
-        if not self.at or min(self.at) < 1:
-            raise HushrecError("--at takes list lengths of at least 1, as in --at 5,10,20")
+        if not self.at or min(self.at) < 1 or len(set(self.at)) < len(self.at):
+            raise HushrecError("--at takes different list lengths of at least 1, as in --at 5,10,20")
 
     @property
     def is_dealt(self) -> bool:

@@ -6,6 +6,7 @@ A run's folder holds `run.json`, which `Run` describes, and per fold `fold-N/sta
 import os
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -36,6 +37,7 @@ from hushrec.experiments.record import (
     MessageCount,
     Provenance,
     Run,
+    alone_in,
     open_run,
     read_run,
     write_run,
@@ -104,15 +106,16 @@ def run(
     if system.parties == "owners":
         planned = replace(planned, provenance=replace(planned.provenance, owners=owners_summary(data)))
     current = open_run(folder, planned, resume) if folder else planned
-    for split in islice(splits_of(data, settings), len(current.folds), None):
-        if system.parties == "partners" and split.train.partners is None:
-            split = replace(split, train=alone(split.train), test=alone(split.test))
-        fold_folder = folder / f"fold-{split.fold}" if folder else None
-        job = Job(system, config, settings.seed, split.train)
-        result = _run_fold(job, split, current, options, fold_folder, watch, attacks or {}, probe)
-        current = replace(current, folds=[*current.folds, result])
-        if folder:
-            write_run(folder, current)
+    with alone_in(folder) if folder else nullcontext():
+        for split in islice(splits_of(data, settings), len(current.folds), None):
+            if system.parties == "partners" and split.train.partners is None:
+                split = replace(split, train=alone(split.train), test=alone(split.test))
+            fold_folder = folder / f"fold-{split.fold}" if folder else None
+            job = Job(system, config, settings.seed, split.train)
+            result = _run_fold(job, split, current, options, fold_folder, watch, attacks or {}, probe)
+            current = replace(current, folds=[*current.folds, result])
+            if folder:
+                write_run(folder, current)
     return current
 
 

@@ -3,8 +3,8 @@
 
 Burashnikova et al. (JAIR 2021); Algorithm 2 of DRIFT. A block is a run of negative interactions of a user and the
 positive ones after them; the next negative one completes it and begins another. A block without a negative or
-without a positive one has no pair to learn from and is dropped. So is what is open when the stream begins anew:
-its first events do not follow on its last ones.
+without a positive one has no pair to learn from and is dropped. So may be what is open when an epoch begins the
+stream anew, since its first events do not follow on its last ones.
 
 All that an owner holds are interactions: those not learned from yet, and, so that a round can begin again, those
 of the round that runs. Blocks follow from them: to read the interactions again, in order, rebuilds every block.
@@ -250,7 +250,8 @@ class Blocks:
         blocks = cls()
         blocks.make_room(len(entries.users), num_users)
         blocks.size = len(entries.users)
-        for column, values in zip(blocks.entries, entries, strict=True):
+        columns: tuple[NDArray[Any], ...] = blocks.entries
+        for column, values in zip(columns, entries, strict=True):
             column[: blocks.size] = values
         blocks._find_saved()
         blocks._put(0, _FORGOTTEN)
@@ -280,7 +281,9 @@ class Blocks:
         if self.size + num_more > len(self.previous):
             room = 2 * (self.size + num_more)
             larger = Entries.room_for(room)
-            for column, values in zip(larger, self.entries, strict=True):
+            columns: tuple[NDArray[Any], ...] = larger
+            before: tuple[NDArray[Any], ...] = self.entries
+            for column, values in zip(columns, before, strict=True):
                 column[: self.size] = values[: self.size]
             self.entries = larger
             for name in ("previous", "saved"):

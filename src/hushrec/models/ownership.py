@@ -43,7 +43,7 @@ class Owner:
     number: int
     held: Numbers
     key: bytes
-    parts: int = 0  # rounds of an epoch, which begins the stream anew; 0: the stream goes on and on
+    parts: int = 0  # rounds of an epoch, with which open blocks end; 0: they go on
     blocks: Blocks = field(default_factory=Blocks)
     clock: NDArray[np.int64] = field(default_factory=lambda: np.array([0, -1]))  # round, window
     last: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))  # number of the newest message

@@ -8,6 +8,7 @@ the order of events and changes only, not on how many of them waited.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from hushrec.models.blocks import Blocks
 from hushrec.models.ownership import Gateway, Owner, Parties, owner_key
 from hushrec.privacy.exact_sum import DivergedError
 from hushrec.protocol import Numbers, System, Tally, Transcript
-from hushrec.runtime.checkpoint import Arrays, restore_private
+from hushrec.runtime.checkpoint import Arrays, model_arrays, restore_private
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.live_lines import Change, Event, Place
 from hushrec.runtime.rounds import diverged
@@ -93,6 +94,14 @@ class Ids:
         return np.array([self.number(text) for text in texts], np.int32)
 
 
+def _digest(holdings: Mapping[str, Sequence[str]], titles: Mapping[str, str]) -> bytes:
+    """Of what is there before the first event, in whatever order it was given; empty if there is nothing."""
+    if not holdings and not titles:
+        return b""
+    held = sorted((owner, sorted(set(items))) for owner, items in holdings.items())
+    return sha256(msgspec.json.encode((held, sorted(titles.items())))).digest()
+
+
 class Live:
     """A system that learns from a live source: DRIFT, or SAROS with one owner of everything."""
 
@@ -118,6 +127,7 @@ class Live:
         self.gateway = _UsersSide(0, nothing, nothing, np.empty(0, np.bool_), 0, window_size=config.plan.window)
         self.parties = Parties(np.zeros(1, np.int32), [], self.gateway)
         self.state = system.init(1, len(self.titles), config, self.draws)
+        self.given = _digest(holdings or {}, self.titles)
         self._num_owners_of: dict[int, int] = {}
         self._runtime = self._new_runtime()
         for owner, held in (holdings or {}).items():
@@ -154,16 +164,27 @@ class Live:
     def _learn(self, events: Sequence[Event], tell: Tell) -> None:
         if not events:
             return
-        if not self._num_owners_of:
-            for event in events:  # nobody holds anything: there is nothing to learn or to recommend
-                tell(event.user, [])
-            return
         users = self.users.number_all(event.user for event in events)
         items = self.items.number_all(event.item for event in events)
         is_positive = np.array([event.is_positive for event in events], np.bool_)
-        gateway, ids, item_ids = self.gateway, self.users.texts, self.items.texts
+        gateway, start = self.gateway, time.process_time()
         gateway.users, gateway.items, gateway.is_positive = users, items, is_positive
-        gateway.num_users = len(ids)
+        gateway.num_users = len(self.users.texts)
+        if self._num_owners_of:
+            self._run_round(tell)
+            self._check_finite(users, items)
+        elif self.config.plan.recommended:  # nobody holds anything: there is nothing to learn or to recommend
+            gateway.note_seen(0, len(users))
+            for event in events:
+                tell(event.user, [])
+        self.num_unheld += sum(item not in self._num_owners_of for item in items.tolist())
+        self.history.add(users, items, is_positive)
+        self._sum_tallies()
+        self.cpu_seconds += time.process_time() - start
+
+    def _run_round(self, tell: Tell) -> None:
+        """A round over the events that the users' side has now."""
+        gateway, ids, item_ids = self.gateway, self.users.texts, self.items.texts
 
         def on_shown(users: Numbers) -> None:
             for user in users.tolist():
@@ -171,19 +192,19 @@ class Live:
 
         gateway.on_shown = on_shown
         self.round_number += 1
-        start = time.process_time()
+        lost: list[str] = []  # overflows
         try:
-            with np.errstate(all="ignore"):  # what overflows is not finite, and refused below
+            with np.errstate(all="ignore", over="call", invalid="call", call=lambda kind, _: lost.append(kind)):
                 self.state = self._runtime.run_round(self.state, self.round_number)
         except DivergedError:
             raise
-        except HushrecError as error:  # scores overflow before vectors do
-            raise diverged(self.config, self.round_number, str(error)) from None
-        self._check_finite(users, items)
-        self.num_unheld += sum(item not in self._num_owners_of for item in items.tolist())
-        self.history.add(users, items, is_positive)
-        self._sum_tallies()
-        self.cpu_seconds += time.process_time() - start
+        except HushrecError as error:
+            if lost or not self._is_finite():  # scores overflow before vectors do
+                raise diverged(self.config, self.round_number, str(error)) from None
+            raise
+
+    def _is_finite(self) -> bool:
+        return all(np.isfinite(array).all() for array in model_arrays(self.system, self.state).values())
 
     def _check_finite(self, users: Numbers, items: Numbers) -> None:
         for factors, numbers in ((self.state.user_factors, users), (self.state.item_factors, items)):
@@ -276,7 +297,7 @@ class Live:
         arrays |= {f"private.{name}": getattr(self.parties, name) for name in self.system.learned}
         arrays |= {"history.users": users, "history.items": items, "history.is_positive": is_positive}
         arrays |= {"place": np.array(self.place), "round_number": np.array(self.round_number)}
-        arrays["num_unheld"] = np.array(self.num_unheld)
+        arrays["num_unheld"], arrays["given"] = np.array(self.num_unheld), np.frombuffer(self.given, np.uint8)
         arrays["seconds"] = np.array(self.cpu_seconds)
         arrays["held"] = np.concatenate([np.empty(0, np.int32), *(owner.held for owner in owners)])
         arrays["num_held"] = np.array([len(owner.held) for owner in owners], np.int64)
@@ -309,9 +330,11 @@ class Live:
         self.state = replace(self.state, **server)
         self.history.add(*(arrays[f"history.{name}"] for name in ("users", "items", "is_positive")))
         self.gateway.users, self.gateway.items, self.gateway.is_positive = self.history.columns()
-        self.gateway.note_seen(0, self.history.size)
+        if self.config.plan.recommended:
+            self.gateway.note_seen(0, self.history.size)
         self.place, self.round_number = Place(*arrays["place"].tolist()), int(arrays["round_number"])
         self.cpu_seconds, self.num_unheld = float(arrays["seconds"]), int(arrays["num_unheld"])
         self.titles = msgspec.json.decode(arrays["titles"].tobytes(), type=dict[str, str])
+        self.given = arrays["given"].tobytes()
         for kind, *counts in arrays["tallies"].tolist():
             self.transcript.tallies[0, self.system.messages[kind]] = Tally(*counts)

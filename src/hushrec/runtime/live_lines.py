@@ -69,7 +69,7 @@ def parse(line: bytes) -> Event | Change:
     """What a line says. Errors do not repeat it: it may be private."""
     try:
         said = _decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise HushrecError(f"not as expected; write {_EVENT} or {_CHANGE}") from None
     if said.owner is None:
         if said.user is None or said.item is None or said.positive is None or "" in (said.user, said.item):
@@ -93,16 +93,36 @@ def standard_input(file: IO[bytes], start: Place, is_stopped: Callable[[], bool]
             return b""
         return os.read(file.fileno(), _CHUNK_BYTES) or None
 
-    for lines in _lines(more, start, is_stopped):
+    for lines in _lines(more, start, is_stopped, lambda _number, _rest: True):
         yield [(Place(place.num_lines, start.num_bytes), line) for place, line in lines]
 
 
-def followed(path: Path, start: Place, until_end: bool, is_stopped: Callable[[], bool]) -> Iterator[Lines]:
-    """The lines of a file from a place on; at its end wait for more, or end."""
+def followed(
+    path: Path, start: Place, until_end: bool, is_stopped: Callable[[], bool], on_half: Callable[[int], None]
+) -> Iterator[Lines]:
+    """The lines of a file from a place on; at its end wait for more, or end.
+
+    `on_half` gets the number of a last line that somebody is still writing: it is not taken.
+    """
+
+    def is_whole(number: int, rest: bytes) -> bool:
+        try:
+            parse(rest)
+        except HushrecError:
+            if rest.strip():
+                on_half(number)
+            return False
+        return True
+
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < start.num_bytes:
                 raise HushrecError(f"{path} is shorter than what was read of it before; give the same file")
+            if start.num_lines and not start.num_bytes:
+                raise HushrecError(
+                    f"{start.num_lines:,} lines came through a pipe before; send the others so, too: "
+                    f"tail -n +{start.num_lines + 1} {path} | hushrec run ... --live -"
+                )
             file.seek(start.num_bytes)
 
             def more() -> bytes | None:
@@ -114,13 +134,21 @@ def followed(path: Path, start: Place, until_end: bool, is_stopped: Callable[[],
                 time.sleep(_PAUSE_SECONDS)
                 return b""
 
-            yield from _lines(more, start, is_stopped)
+            yield from _lines(more, start, is_stopped, is_whole)
     except OSError as error:
         raise HushrecError(f"{path} cannot be read ({error.strerror}); give --live a file, or -") from None
 
 
-def _lines(more: Callable[[], bytes | None], place: Place, is_stopped: Callable[[], bool]) -> Iterator[Lines]:
-    """The whole lines of each chunk; `more` gives b"" while nothing comes, and None at the end."""
+def _lines(
+    more: Callable[[], bytes | None],
+    place: Place,
+    is_stopped: Callable[[], bool],
+    is_whole: Callable[[int, bytes], bool],
+) -> Iterator[Lines]:
+    """The whole lines of each chunk; `more` gives b"" while nothing comes, and None at the end.
+
+    `is_whole`: whether to take the last line, with this number, although it has no end.
+    """
     rest = b""
     while not is_stopped():
         chunk = more()
@@ -134,5 +162,5 @@ def _lines(more: Callable[[], bytes | None], place: Place, is_stopped: Callable[
             place = Place(place.num_lines + 1, place.num_bytes + len(line) + 1)
             found.append((place, line))
         yield found
-    if rest and not is_stopped():  # the last line, without an end
+    if rest and not is_stopped() and is_whole(place.num_lines + 1, rest):
         yield [(Place(place.num_lines + 1, place.num_bytes + len(rest)), rest)]

@@ -32,7 +32,9 @@ def _with_owners(system: System[Any, Any, Any], data: Interactions) -> Interacti
     """Data whose items are owned: by one, or as they are already, or by genre, or by five owners at random."""
     if system.parties == "owner" and (data.owners is None or len(data.owners.names) > 1):
         return owned(data, "1", 0)
-    return data if data.owners is not None else owned(data, "5" if data.genres is None else "genre", 0)
+    if data.owners is not None:
+        return data
+    return owned(data, str(min(5, data.num_items)) if data.genres is None else "genre", 0)
 
 
 def enrolled(
@@ -98,7 +100,7 @@ def check_signs(system: System[Any, Any, Any], data: Interactions) -> None:
     if system.feedback == "signed" and ratings is not None and len(np.unique(ratings)) == 1:
         raise HushrecError(
             f"{data.name} does not tell what users liked from what they did not, and {system.name} needs both; "
-            "choose data with ratings, or draw what users passed over (--passed-over 1)"
+            "choose data with ratings, or draw what users passed over (hushrec run ... --passed-over 1)"
         )
 
 

@@ -84,6 +84,7 @@ class Config:
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
     regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
     window: int = setting(256, "events after which owners see what others learned", "[1, inf)")
+    open_blocks: Literal["go-on", "end"] = setting("go-on", "where an epoch begins the stream again: open blocks")
     max_delay: int = setting(0, "windows that gradients may be late, at random; 0: in fixed order", "[0, inf)")
     encryption: Literal["aes-gcm", "none"] = setting("aes-gcm", "of interactions on their way to owners")
     flag: Literal["outside", "inside"] = setting("outside", "where it says whether an interaction is positive")
@@ -104,7 +105,7 @@ class Config:
         """What the parties agree on."""
         return Plan(
             self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
-            self.theta, self.threshold, self.max_delay,
+            self.open_blocks == "end", self.theta, self.threshold, self.max_delay,
             Form(self.batch, self.flag == "inside", self.encryption == "aes-gcm"),
         )  # fmt: skip
 
@@ -331,7 +332,7 @@ def _recommendation(state: OrchestratorState, users: Ragged, config: Planned) ->
 
 def enrol(numbers: Numbers, rows: OwnerRows, _num_items: int, config: Planned, draws: Draws) -> Parties:
     """Owners with their items, the users' side with its events."""
-    return Parties.enrol(numbers, rows, config.plan.parts, draws)
+    return Parties.enrol(numbers, rows, config.plan.parts if config.plan.ends_blocks else 0, draws)
 
 
 def model(

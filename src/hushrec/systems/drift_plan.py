@@ -15,6 +15,7 @@ class Plan(NamedTuple):
     window: int
     parts: int
     recommended: int
+    ends_blocks: bool  # whether open ones end with an epoch
     theta: int
     threshold: Threshold
     max_delay: int

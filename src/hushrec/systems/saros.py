@@ -11,6 +11,7 @@ Symbols: as in `drift.py`.
 """
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from hushrec.privacy.interaction_cipher import Form
 from hushrec.protocol import Paper
@@ -29,6 +30,7 @@ class Config:
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
     regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
     window: int = setting(256, "events that are sent at once; changes no more than roundings", "[1, inf)")
+    open_blocks: Literal["go-on", "end"] = setting("go-on", "where an epoch begins the stream again: open blocks")
     parts: int = setting(8, "rounds that an epoch is cut into, to go on from after a stop", "[1, inf)")
     recommended: int = setting(0, "items recommended to each user of a window while learning", "[0, inf)")
 
@@ -45,7 +47,7 @@ class Config:
         """DRIFT with Theta = 1 and no encryption."""
         return Plan(
             self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
-            theta=1, threshold="blocks", max_delay=0, form=Form(is_encrypted=False),
+            self.open_blocks == "end", theta=1, threshold="blocks", max_delay=0, form=Form(is_encrypted=False),
         )  # fmt: skip
 
 
