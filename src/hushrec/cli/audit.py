@@ -108,7 +108,7 @@ def common(
     data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")],
     seed: Annotated[int, typer.Option(help="Of everything random: split, start, draws.")] = 0,
     split: Annotated[
-        SplitKind | None, typer.Option(help="How test ratings are chosen; default: folds, or random if implicit.")
+        SplitKind | None, typer.Option(help="How test ratings are chosen; default: as with `hushrec run`.")
     ] = None,
     test_share: Annotated[float, typer.Option(help="For the splits random and latest.")] = 0.2,
     owners: Annotated[

@@ -117,8 +117,10 @@ def read_holdings(path: Path, if_unreadable: str) -> list[Holding]:
     """Lines of `item<TAB>owner`: who holds what. An item may have several owners, in a line each."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError):
+    except OSError:
         raise HushrecError(if_unreadable) from None
+    except UnicodeDecodeError:
+        raise HushrecError(f"{path} is not text in UTF-8; save it as that") from None
     held = []
     for number, line in enumerate(lines, start=1):
         fields = [field.strip() for field in line.strip().split("\t")]
@@ -126,6 +128,8 @@ def read_holdings(path: Path, if_unreadable: str) -> list[Holding]:
             continue
         if len(fields) != 2 or not all(fields):
             raise HushrecError(f"{path}, line {number}: expected an item and an owner with a tab between them")
+        if not fields[1].isprintable():
+            raise HushrecError(f"{path}, line {number}: the owner's name cannot be printed; write it with letters")
         held.append(Holding(number, *fields))
     if not held:
         raise HushrecError(f"{path} names no item; write lines of item, tab, owner")
