@@ -206,8 +206,9 @@ def test_damaged_ciphertexts_are_refused() -> None:
 
 
 def test_flipped_bits_never_give_scores() -> None:
+    """But for those behind the end of a ciphertext: its compressed size varies, and the rest of a row is not read."""
     requests, answers = exchanged()
-    for place in (30, 120, 200, 5_000, 60_000, 112_000):
+    for place in (30, 120, 200, 5_000, 60_000, 108_000):
         flipped = requests[:1].copy()
         flipped[0, place] ^= 4
         with pytest.raises(HushrecError, match=r"damaged|another kind"):
