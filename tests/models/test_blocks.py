@@ -42,7 +42,9 @@ class SlowBlocks:
 
     @property
     def num_waiting(self) -> int:
-        return sum(map(len, self.open.values())) + sum(len(block) for _, block in self.saved)
+        """Of what is open, only what begins with a negative can ever give a pair."""
+        with_pairs = [block for block in self.open.values() if not all(positive for _, positive in block)]
+        return sum(map(len, with_pairs)) + sum(len(block) for _, block in self.saved)
 
 
 def read(groups: Groups) -> list[list[Block]]:

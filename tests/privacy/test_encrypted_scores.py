@@ -206,7 +206,7 @@ def test_damaged_ciphertexts_are_refused() -> None:
 
 
 def test_flipped_bits_never_give_scores() -> None:
-    """But for those behind the end of a ciphertext: its compressed size varies, and the rest of a row is not read."""
+    """But for those behind its end: a ciphertext's compressed size varies, and the rest of a row is not read."""
     requests, answers = exchanged()
     for place in (30, 120, 200, 5_000, 60_000, 108_000):
         flipped = requests[:1].copy()

@@ -2,9 +2,9 @@
 """Blocks of interactions: what a data owner keeps until it has learned from it.
 
 Burashnikova et al. (JAIR 2021); Algorithm 2 of DRIFT. A block is a run of negative interactions of a user and the
-positive ones after them; the next negative one completes it and begins another. A block without a negative or
-without a positive one has no pair to learn from and is dropped. So may be what is open when an epoch begins the
-stream anew, since its first events do not follow on its last ones.
+positive ones after them; the next negative one completes it and begins another. A positive one without a negative
+before it is in no pair and is dropped at once. So may be what is open when an epoch begins the stream anew, since
+its first events do not follow on its last ones.
 
 All that an owner holds are interactions: those not learned from yet, and, so that a round can begin again, those
 of the round that runs. Blocks follow from them: to read the interactions again, in order, rebuilds every block.
@@ -26,7 +26,7 @@ Threshold = Literal["blocks", "users"]
 WAITING = 0  # the stamp of an interaction that was not learned from yet
 _FORGOTTEN = 1  # of one that is in no block; below the stamps of all rounds
 _NO_BLOCK = -1
-_NEGATIVE, _POSITIVE = 1, 2
+_NOTHING, _NEGATIVE, _BOTH = 0, 1, 2  # in the open block of a user
 _LEAST_ROOM = 1024
 
 
@@ -91,20 +91,20 @@ def _keep(first, last, users, is_positive, added, stamps, previous, heads, conte
     for entry in range(first, last):
         if stamps[entry] != WAITING or added[entry] < 0:  # learned from before, or saved before
             continue
-        user, kind = users[entry], _POSITIVE if is_positive[entry] else _NEGATIVE
-        if kind == _NEGATIVE and content[user] & _POSITIVE:
-            head = heads[user]
-            if content[user] & _NEGATIVE:
-                saved[num_saved] = head
+        user = users[entry]
+        if is_positive[entry]:
+            if content[user] == _NOTHING:  # without a negative before it there is no pair
+                stamps[entry] = stamp
+                continue
+            content[user] = _BOTH
+        else:
+            if content[user] == _BOTH:
+                saved[num_saved] = heads[user]
                 num_saved += 1
-            else:  # only positives: no pair
-                while head >= 0:
-                    stamps[head] = stamp
-                    head = previous[head]
-            heads[user], content[user] = -1, 0
+                heads[user] = -1
+            content[user] = _NEGATIVE
         previous[entry] = heads[user]
         heads[user] = entry
-        content[user] |= kind
     return num_saved
 
 
@@ -240,7 +240,7 @@ class Blocks:
     size: int = 0
     previous: NDArray[np.int64] = field(default_factory=lambda: np.empty(_LEAST_ROOM, np.int64))
     heads: NDArray[np.int64] = field(default_factory=lambda: np.full(0, -1, np.int64))  # last one of each user
-    content: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))  # kinds in the open block
+    content: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))  # of the open block
     saved: NDArray[np.int64] = field(default_factory=lambda: np.empty(_LEAST_ROOM, np.int64))
     num_saved: int = 0
 
@@ -314,7 +314,7 @@ class Blocks:
             self.size, self.entries.added, self.entries.stamps, self.previous, self.saved, self.num_saved, stamp
         )
         self.heads[:] = -1
-        self.content[:] = 0
+        self.content[:] = _NOTHING
 
     def add(
         self,
