@@ -35,6 +35,7 @@ from hushrec.runtime.training import Job, announce_compilation, data_for, run_jo
 from hushrec.systems import SYSTEMS
 
 _FOLDER = "RUN"
+_ALL = 0.9995  # as printed: 100.0%
 _CERTAIN = 0.95  # of guesses that are right, to say that nothing is hidden
 
 
@@ -288,7 +289,7 @@ def _conclusion(rows: list[ThresholdRow]) -> str:
     if not some:
         return "No owner completed enough blocks to learn from them: nothing was asked for, and nothing learned."
     watched, fitted = ([scores[name] for scores in some] for name in ("request watching", "gradient direction"))
-    share = "all" if min(fitted) == 1 else f"at least {min(fitted):.1%}"
+    share = "all" if min(fitted) > _ALL else f"at least {min(fitted):.1%}"
     said = (
         f"Who only watches requests is right for {min(watched):.1%} to {max(watched):.1%} of the guesses, who "
         f"reads gradients for {share}: "
