@@ -17,7 +17,7 @@ from hushrec.privacy.encrypted_scores import (
     KeyHolder,
     Layout,
 )
-from hushrec.privacy.seal_bytes import Scratch, padded
+from hushrec.privacy.seal_bytes import padded
 
 pytest.importorskip("tenseal")
 
@@ -219,15 +219,10 @@ def test_flipped_bits_never_give_scores() -> None:
             holder().decrypt(flipped)
 
 
-def saved(ciphertext: object, size: int) -> np.ndarray:
-    data = Scratch().bytes_of(ciphertext)
-    return padded(data, size)[None]
-
-
 def test_other_kinds_of_ciphertexts_are_refused() -> None:
     ckks, key = holder()._ckks, holder()
     plain = ckks.encoded(np.ones(4096), 2.0**40)
-    other_scale = saved(key._encryptor.encrypt_symmetric(plain), REQUEST_BYTES)
+    other_scale = ckks.row_of(lambda: key._encryptor.encrypt_symmetric(plain), REQUEST_BYTES)[None]
     with pytest.raises(HushrecError, match="a ciphertext is of another kind than the one asked for"):
         scorer().score(other_scale)
     wide = np.zeros((1, ANSWER_BYTES), np.uint8)
