@@ -37,9 +37,7 @@ class Entries(NamedTuple):
     users: NDArray[np.int32]
     items: NDArray[np.int32]
     is_positive: NDArray[np.bool_]
-    added: NDArray[
-        np.int64
-    ]  # in which round; below 0: in a block that was saved, as this, before the stream began anew
+    added: NDArray[np.int64]  # in which round; below 0: the saved block it is in, see `end_open`
     stamps: NDArray[np.int64]  # WAITING, or the `stamp_of` when it was learned from
     blocks: NDArray[np.int32]  # its block among those that were learned from at once; -1: none
 

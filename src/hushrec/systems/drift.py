@@ -84,7 +84,7 @@ class Config:
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
     regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
     window: int = setting(256, "events after which owners see what others learned", "[1, inf)")
-    open_blocks: Literal["go-on", "end"] = setting("go-on", "where an epoch begins the stream again: open blocks")
+    open_blocks: Literal["go-on", "end"] = setting("go-on", "what open blocks do between two epochs")
     max_delay: int = setting(0, "windows that gradients may be late, at random; 0: in fixed order", "[0, inf)")
     encryption: Literal["aes-gcm", "none"] = setting("aes-gcm", "of interactions on their way to owners")
     flag: Literal["outside", "inside"] = setting("outside", "where it says whether an interaction is positive")

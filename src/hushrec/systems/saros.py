@@ -30,7 +30,7 @@ class Config:
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
     regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
     window: int = setting(256, "events that are sent at once; changes no more than roundings", "[1, inf)")
-    open_blocks: Literal["go-on", "end"] = setting("go-on", "where an epoch begins the stream again: open blocks")
+    open_blocks: Literal["go-on", "end"] = setting("go-on", "what open blocks do between two epochs")
     parts: int = setting(8, "rounds that an epoch is cut into, to go on from after a stop", "[1, inf)")
     recommended: int = setting(0, "items recommended to each user of a window while learning", "[0, inf)")
 
