@@ -85,3 +85,28 @@ def test_progress_counts_folds_that_were_finished_before() -> None:
     with watching("fedrec", 3, 2) as watch:
         watch(progress_of(2, 3))
         assert bar_of(watch).tasks[0].completed == 6
+
+
+def test_time_left_is_told_of_rounds_that_take_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """50 seconds a round, 4 of 6 left."""
+    now = [0.0]
+    terminal = Console(file=io.StringIO(), force_terminal=True, get_time=lambda: now[0])
+    monkeypatch.setattr(console, "notes", lambda: terminal)
+    with watching("fedrec", 3, 2) as watch:
+        for round_number in (1, 2):
+            now[0] = 50.0 * round_number
+            watch(progress_of(1, round_number))
+        assert bar_of(watch).tasks[0].time_remaining == 200
+
+
+def test_without_a_terminal_a_line_is_written_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    with watching("fedrec", 3, 2) as watch:
+        for seconds in (59.0, 60.0, 119.0):
+            now[0] = seconds
+            watch(progress_of(1, 2))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("fedrec fold 1/2: round 2/3, RMSE 0.9877, 2.50 MB sent")

@@ -220,6 +220,24 @@ def test_parts_of_a_table_can_be_asked_for(tmp_path: Path) -> None:
         assert str(refused.exception) == message
 
 
+@pytest.mark.usefixtures("_with_presets")
+def test_several_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
+    arguments = ("--row", "FCF", "--seeds", "2", "--seed", "3", "--out", str(tmp_path))
+    lines = [line.split() for line in reproduced(*arguments).stdout.splitlines()]
+    kept = [read_run(tmp_path / name) for name in ("ml-100k-fcf", "ml-100k-fcf-seed-4")]
+    assert [run.seed for run in kept] == [3, 4]
+    one, other = (run.mean["NDCG@20"] for run in kept)
+    ours = [f"{(one + other) / 2:.4f}", "±", f"{abs(one - other) / 2:.4f}"]
+    assert lines[3] == ["ml-100k", "FCF", "0.1000", *ours, *ours]
+    (row, _) = json.loads(reproduced(*arguments, "--json").stdout)["rows"]
+    assert row["seeds"] == [3, 4]
+
+
+def test_seeds_out_of_range_are_refused() -> None:
+    with pytest.raises(HushrecError, match="--seeds 0: choose at least 1"):
+        invoke("--seeds", "0")
+
+
 # --- Tables of partners ------------------------------------------------------------------------------------
 
 

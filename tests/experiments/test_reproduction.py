@@ -1,7 +1,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hushrec.data import Interactions
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_time import CIPHER, STEPS
 from hushrec.experiments.published import Claim, Row, Table, table_named
-from hushrec.experiments.record import Run, read_run
+from hushrec.experiments.record import read_run
 from hushrec.experiments.reproduction import (
     Cell,
     Reproduced,
@@ -190,7 +190,8 @@ def test_one_bit_in_one_fold_of_one_side_is_a_loss(data: Interactions) -> None:
     plain, denoised = reproduced(table, data)
     for key in ("model_sha256", "clients_sha256"):
         first, last = denoised.run.folds
-        spoilt = replace(denoised, run=replace(denoised.run, folds=[first, replace(last, **{key: "0" * 64})]))
+        changed = replace(denoised.run, folds=[first, replace(last, **{key: "0" * 64})])
+        spoilt = replace(denoised, runs=[changed])
         assert [is_equal for _, _, is_equal in lossless_pairs([plain, spoilt])] == [False]
     elsewhere = replace(denoised, row=replace(denoised.row, data="ml-1m"))
     assert lossless_pairs([plain, elsewhere]) == []
@@ -248,7 +249,7 @@ def test_changes_of_order_by_hand() -> None:
 
     def entry(label: str, ours: float, published: float | None, data: str = "one") -> Reproduced:
         row = Row(label, "fcf", data, {})
-        return Reproduced(row, [Cell("NDCG@20", ours, 0.0, published, None)], cast(Run, None))
+        return Reproduced(row, [Cell("NDCG@20", ours, 0.0, published, None)], [])
 
     done = [entry("a", 0.5, 0.9), entry("b", 0.4, 0.8), entry("c", 0.6, 0.7), entry("d", 0.9, 0.1, "two")]
     done.append(entry("e", 0.95, None))
@@ -350,7 +351,7 @@ def test_points_of_curves_and_costs_per_epoch(data: Interactions) -> None:
 
 def with_curve(done: Reproduced, label: str, curve: list[float]) -> Reproduced:
     fold = replace(done.run.folds[0], curve={"NDCG@5": curve})
-    return replace(done, row=replace(done.row, label=label), run=replace(done.run, folds=[fold]))
+    return replace(done, row=replace(done.row, label=label), runs=[replace(done.run, folds=[fold])])
 
 
 def test_claims_are_held_against_ours_measure_by_measure(data: Interactions) -> None:
@@ -382,7 +383,7 @@ def test_shares_of_time_by_hand(data: Interactions) -> None:
     entries = [
         replace(
             done,
-            run=measured,
+            runs=[measured],
             row=replace(done.row, label=label),
             cells=[Cell(step, own, 0, None, None) for step, own in zip(STEPS, seconds, strict=True)],
         )

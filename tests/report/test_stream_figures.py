@@ -78,7 +78,7 @@ def test_costs_are_bars_by_dataset_and_measure(streams: list[Run]) -> None:
     rows = [Row(label, "drift", data, {}) for data in ("here", "there") for label in ("one", "two")]
     names = ["NDCG@10", "deliveries", "MB"]
     done = [
-        Reproduced(row, [Cell(name, place + 1.0, 0, None, None) for name in names], streams[0])
+        Reproduced(row, [Cell(name, place + 1.0, 0, None, None) for name in names], [streams[0]])
         for place, row in enumerate(rows)
     ]
     table = Table("costs", "Costs", "Nobody (2026)", "cost", "none", names, rows)

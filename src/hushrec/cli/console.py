@@ -1,13 +1,20 @@
 """Where the command line writes: results to standard output, everything else to standard error."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hushrec.experiments.runs import FoldProgress, Watch
 from hushrec.report.tables import format_bytes
+
+# The time left follows the pace of the last ten minutes: a round may take one of them.
+PACE_SECONDS = 600.0
+# Without a terminal there is no line to overwrite; now and then a new one is written.
+SECONDS_BETWEEN_LINES = 60.0
 
 
 def results() -> Console:
@@ -28,7 +35,7 @@ def note(text: str) -> None:
 
 @contextmanager
 def watching(label: str, num_rounds: int, num_folds: int) -> Iterator[Watch]:
-    """A progress line: fold, round, metric, bytes, time left."""
+    """A progress line: fold, round, metric, bytes, time left; without a terminal a line a minute."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -40,20 +47,42 @@ def watching(label: str, num_rounds: int, num_folds: int) -> Iterator[Watch]:
         TimeRemainingColumn(),
     )
     console = notes()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(
+    shown = Progress(
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        speed_estimate_period=PACE_SECONDS,
+    )
+    with shown as progress:
+        number = progress.add_task(
             label, total=num_rounds * num_folds, round_number=0, num_rounds=num_rounds, metric="", sent="0 B"
         )
+        (task,) = progress.tasks
+        last_line = time.monotonic()
 
         def watch(now: FoldProgress) -> None:
+            nonlocal last_line
             name = "RMSE" if "RMSE" in now.metrics else next(iter(now.metrics), "")
             progress.update(
-                task,
+                number,
                 completed=(now.fold - 1) * num_rounds + now.round_number,
                 description=f"{label} fold {now.fold}/{now.num_folds}" if now.num_folds > 1 else label,
                 round_number=now.round_number,
                 metric=f"{name} {now.metrics[name]:.4f}" if name else "",
                 sent=format_bytes(now.sent_bytes),
             )
+            if not console.is_terminal and time.monotonic() - last_line >= SECONDS_BETWEEN_LINES:
+                last_line = time.monotonic()
+                note(_line(task))
 
         yield watch
+
+
+def _line(task: Task) -> str:
+    """The progress line as plain text."""
+    told = task.fields
+    parts = [f"round {told['round_number']}/{told['num_rounds']}", told["metric"], f"{told['sent']} sent"]
+    if task.time_remaining is not None:
+        parts.append(f"left {timedelta(seconds=int(task.time_remaining))}")
+    return f"{task.description}: {', '.join(part for part in parts if part)}"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,10 @@ def reproduce(
     preset: Annotated[str | None, typer.Option(help="Only this preset, where a table has several.")] = None,
     seed: Annotated[int, typer.Option(help="Of the folds and everything else.")] = 0,
     folds: Annotated[int, typer.Option(help="How many of the five folds.")] = 5,
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="Average over so many, from --seed on, and tell the spread. Default: 1 for most."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder to keep the runs in; an interrupted table goes on from it.")
     ] = None,
@@ -50,7 +55,7 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Run a published table's experiments and print ours beside the paper's, with spread and verdict."""
-    chosen = table_named(system_named(system).name, table)
+    chosen = _with_seeds(table_named(system_named(system).name, table), seeds)
     tasks = _tasks(chosen, data, row, preset)
     check_picture(picture)
     announce_compilation(note)
@@ -61,11 +66,22 @@ def reproduce(
     ]
     if picture:
         write_picture(table_picture(chosen, done), picture)
-        note(f"picture: {picture}")
+        of_one = f", of seed {seed}" if chosen.kind == "curve" and chosen.num_seeds > 1 else ""
+        note(f"picture: {picture}{of_one}")
     if as_json:
         print(msgspec.json.encode(_as_json(chosen, done)).decode())
     else:
         _print(chosen, done)
+
+
+def _with_seeds(table: Table, seeds: int | None) -> Table:
+    if seeds is None:
+        return table
+    if seeds < 1:
+        raise HushrecError(f"--seeds {seeds}: choose at least 1")
+    if table.kind == "time":
+        raise HushrecError(f"--seeds {seeds}: the times of {table.name} are of one run; leave it out")
+    return replace(table, num_seeds=seeds)
 
 
 def _tasks(table: Table, data: str | None, row: str | None, preset: str | None) -> list[tuple[Row, str]]:
@@ -104,9 +120,9 @@ def _reproduced(
     name = " ".join(part for part in (row.data, row.label, preset) if part)
     folder = out / re.sub(r"[^a-z0-9.+]+", "-", name.lower()) if out else None
     num_rounds = table.num_rounds or system.configure(row.settings(interactions.num_users)).num_rounds
-    with watching(f"{place} {name}", num_rounds, settings.num_folds) as watch:
+    with watching(f"{place} {name}", num_rounds, settings.num_folds * table.num_seeds) as watch:
         done = reproduce_row(table, row, preset, interactions, settings, options, folder, watch)
-    cpu_seconds = sum(fold.cpu_seconds for fold in done.run.folds)
+    cpu_seconds = sum(fold.cpu_seconds for run in done.runs for fold in run.folds)
     note(f"{place} {name}: done, {cpu_seconds:.0f} s of CPU")
     return done
 
@@ -175,8 +191,8 @@ def _order_grid(table: Table, done: list[Reproduced]) -> RichTable:
         entries = [entry for entry in done if (entry.row.data, entry.row.label) == row]
         texts = []
         for metric in table.metrics:
-            by_preset = {entry.preset: _number(table, entry.cell(metric).ours) for entry in entries}
-            texts.append(_number(table, entries[0].cell(metric).published))
+            by_preset = {entry.preset: _ours(table, entry.cell(metric)) for entry in entries}
+            texts.append(_spread(entries[0].cell(metric).published, None, _digits(table, metric)))
             texts += [by_preset.get(name, by_preset.get("", "")) for name in names]
         grid.add_row(*row, *texts)
     return grid
@@ -190,22 +206,32 @@ def _print_order(table: Table, done: list[Reproduced]) -> None:
         changes: dict[str, list[str]] = {}
         for above, below in order_changes(done, metric):
             where = ", ".join(part for part in (above.row.data, metric, above.preset or below.preset) if part)
-            changes.setdefault(where, []).append(f"{above.row.label} above {below.row.label}")
+            one, other = above.cell(metric), below.cell(metric)
+            is_near = one.ours - other.ours <= one.ours_std + other.ours_std
+            pair = f"{above.row.label} above {below.row.label}"
+            changes.setdefault(where, []).append(pair + (" (within the spread)" if is_near else ""))
         for where, pairs in changes.items():
             out.print(f"order differs ({where}): {'; '.join(pairs)}", markup=False, soft_wrap=True)
         if not changes:
             out.print(f"order of {metric} as published", markup=False)
 
 
-def _number(table: Table, value: float | None) -> str:
-    return "" if value is None else f"{value:,.2f}" if table.kind == "bytes" else f"{value:.4f}"
+def _ours(table: Table, cell: Cell) -> str:
+    """Ours, with the spread if there are several seeds."""
+    return _spread(cell.ours, cell.ours_std if table.num_seeds > 1 else None, _digits(table, cell.metric))
 
 
 def _texts(table: Table, cell: Cell) -> list[str]:
-    digits = {"communication": 0, "counts": 1}.get(table.kind, 4)
+    digits = _digits(table, cell.metric)
     within = {True: "yes", False: f"{cell.difference or 0:+.{digits}f}", None: ""}[cell.is_within]
     ours = _spread(cell.ours, cell.ours_std, digits)
     return [ours, _spread(cell.published, cell.published_std, digits), within]
+
+
+def _digits(table: Table, metric: str) -> int:
+    if table.kind == "cost":
+        return 4 if "@" in metric else 1 if metric in ("MB", "CPU s") else 0
+    return {"communication": 0, "counts": 1, "bytes": 2}.get(table.kind, 4)
 
 
 def _spread(value: float | None, std: float | None, digits: int) -> str:
@@ -245,7 +271,7 @@ def _curve_grid(table: Table, data: str, entries: list[Reproduced]) -> RichTable
     grid = _grid([data], (f"{one}\n{entry.row.label}" for one in across for entry in entries))
     for line in down:
         metrics = [f"{one}, {line}" if is_times_down else f"{line}, {one}" for one in across]
-        grid.add_row(line, *(f"{entry.cell(metric).ours:.4f}" for metric in metrics for entry in entries))
+        grid.add_row(line, *(_ours(table, entry.cell(metric)) for metric in metrics for entry in entries))
     return grid
 
 
@@ -277,9 +303,7 @@ def _cost_grid(table: Table, done: list[Reproduced]) -> RichTable:
     """A line per row."""
     grid = _grid(["data", "row"], table.metrics)
     for entry in done:
-        digits = (4 if "@" in cell.metric else 1 if cell.metric in ("MB", "CPU s") else 0 for cell in entry.cells)
-        numbers = (f"{cell.ours:,.{count}f}" for cell, count in zip(entry.cells, digits, strict=True))
-        grid.add_row(entry.row.data, entry.row.label, *numbers)
+        grid.add_row(entry.row.data, entry.row.label, *(_ours(table, cell) for cell in entry.cells))
     return grid
 
 
@@ -329,6 +353,7 @@ def _as_json(table: Table, done: list[Reproduced]) -> dict[str, Any]:
                     for cell in entry.cells
                 ],
                 "run": entry.run.summary(),
+                "seeds": [run.seed for run in entry.runs],
             }
             for entry in done
         ],

@@ -14,7 +14,7 @@ from hushrec.experiments.probes import all_of
 from hushrec.experiments.published import Claim, Row, Table
 from hushrec.experiments.record import FoldResult, Run, write_run
 from hushrec.experiments.run_settings import RunSettings
-from hushrec.experiments.runs import Watch, run
+from hushrec.experiments.runs import FoldProgress, Watch, run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.systems import system_named
 from hushrec.systems.drift import SYSTEM as DRIFT
@@ -45,12 +45,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Reproduced:
-    """One row of a table, with our run (the first one, where several seeds are averaged)."""
+    """One row of a table, with our runs, one per seed."""
 
     row: Row
     cells: list[Cell]
-    run: Run
+    runs: list[Run]
     preset: str = ""
+
+    @property
+    def run(self) -> Run:
+        """The one of the first seed."""
+        return self.runs[0]
 
     @property
     def name(self) -> str:
@@ -81,24 +86,34 @@ def reproduce_row(
     attacks = {"top guess F1": top_guess_f1} if "top guess F1" in table.metrics else {}
     if table.kind == "time":
         only = _timed_run(row.data, config, data, settings, folder, watch)
-        return Reproduced(row, [_cell(table, row, metric, [only]) for metric in table.metrics], only, preset)
+        return Reproduced(row, [_cell(table, row, metric, [only]) for metric in table.metrics], [only], preset)
     done = [
         run(
             system,
             config,
             data,
-            replace(settings, seed=seed),
+            replace(settings, seed=settings.seed + place),
             options,
-            _of_seed(folder, seed, settings),
+            folder.with_name(f"{folder.name}-seed-{settings.seed + place}") if folder and place else folder,
             True,
-            watch,
+            _watch_seed(watch, place, table.num_seeds) if watch else None,
             attacks,
             all_of(row.probes) if row.probes else None,
         )
-        for seed in range(settings.seed, settings.seed + table.num_seeds)
+        for place in range(table.num_seeds)
     ]
     cells = [_cell(table, row, metric, done) for metric in table.metrics]
-    return Reproduced(row, cells, done[0], preset)
+    return Reproduced(row, cells, done, preset)
+
+
+def _watch_seed(watch: Watch, place: int, num_seeds: int) -> Watch:
+    """Tell of the runs of all seeds as of one."""
+
+    def told(now: FoldProgress) -> None:
+        fold, num_folds = place * now.num_folds + now.fold, num_seeds * now.num_folds
+        watch(replace(now, fold=fold, num_folds=num_folds))
+
+    return told
 
 
 def _timed_run(
@@ -116,10 +131,6 @@ def _timed_run(
     elif not done.folds[0].seconds:
         raise HushrecError(f"{folder} has a run without its times, as its end was interrupted; delete the folder")
     return done
-
-
-def _of_seed(folder: Path | None, seed: int, settings: RunSettings) -> Path | None:
-    return folder if folder is None or seed == settings.seed else folder.with_name(f"{folder.name}-seed-{seed}")
 
 
 def _cell(table: Table, row: Row, metric: str, done: Sequence[Run]) -> Cell:
@@ -203,7 +214,7 @@ def _held(claim: Claim, metric: str, rows: Sequence[Reproduced]) -> tuple[list[f
         share = seconds[metric] / seconds["all"]
         is_right = share <= claim.limit if claim.relation == "at most" else share >= claim.limit
         return [share, seconds[metric]], is_right
-    values = [_of_curve(entry.run.folds[0], metric) for entry in rows]
+    values = [statistics.fmean(_of_curve(done.folds[0], metric) for done in entry.runs) for entry in rows]
     first, second = values
     if claim.relation == "close":
         return values, abs(first - second) <= claim.limit * abs(second)
@@ -285,7 +296,7 @@ def lossless_pairs(rows: Sequence[Reproduced]) -> list[tuple[Reproduced, Reprodu
     part, so its rows equal each other.
     """
     return [
-        (reference, other, _digests(reference.run) == _digests(other.run))
+        (reference, other, _digests(reference) == _digests(other))
         for other in rows
         if other.row.system == "fedrec++"
         for reference in rows[: rows.index(other)]
@@ -304,5 +315,5 @@ def _is_reference(entry: Reproduced) -> bool:
     return entry.row.system == "fedrec++" and rho == 1
 
 
-def _digests(done: Run) -> list[tuple[str, str | None]]:
-    return [(fold.model_sha256, fold.clients_sha256) for fold in done.folds]
+def _digests(entry: Reproduced) -> list[tuple[str, str | None]]:
+    return [(fold.model_sha256, fold.clients_sha256) for done in entry.runs for fold in done.folds]
