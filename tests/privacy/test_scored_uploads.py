@@ -1,12 +1,14 @@
 """What PTF-FedRec's clients show: how many, which, and with which scores."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hushrec.draws import Draws
-from hushrec.privacy.scored_uploads import Sampling, TrainedItems, add_laplace, sample, swap
+from hushrec.privacy.scored_uploads import Sampling, Swapping, TrainedItems, add_laplace, sample, swap
 from hushrec.protocol import Ragged
 
 
@@ -109,6 +111,14 @@ def test_draws_are_a_clients_own() -> None:
 
 # --- Swapping ----------------------------------------------------------------------------------------------
 
+DOWN = partial(Swapping, is_rounded_down=True)
+
+
+def swapped(own: Ragged, scores: np.ndarray, num_positives: int, how: Swapping, number: int = 0) -> np.ndarray:
+    parties = np.array([number], np.int32)
+    return swap(own, scores, np.array([num_positives], np.int32), parties, 1, how, Draws(0))
+
+
 SLOTS = [0, 1, 2, 3, 4, 5]
 SCORES = [0.9, 0.8, 0.2, 0.7, 0.1, 0.6]
 """Slots 0 to 2 are positives. By score: 0, 1, 2 and 3, 5, 4."""
@@ -126,7 +136,7 @@ SCORES = [0.9, 0.8, 0.2, 0.7, 0.1, 0.6]
 def test_the_highest_of_both_kinds_exchange_scores(share: float, expected: list[float]) -> None:
     for order in (np.arange(6), np.array([5, 3, 1, 0, 2, 4])):
         given_slots = Ragged(np.array([0, 6]), np.array(SLOTS, np.int32)[order])
-        found = swap(given_slots, np.array(SCORES, np.float32)[order], np.array([3], np.int32), share)
+        found = swapped(given_slots, np.array(SCORES, np.float32)[order], 3, DOWN(share))
         np.testing.assert_array_equal(found, np.array(expected, np.float32)[order])
 
 
@@ -134,12 +144,12 @@ def test_without_one_kind_nothing_is_swapped() -> None:
     for slots in ([0, 1, 2], [3, 4, 5]):
         scores = np.array([0.5, 0.4, 0.3], np.float32)
         own = Ragged(np.array([0, 3]), np.array(slots, np.int32))
-        np.testing.assert_array_equal(swap(own, scores, np.array([3], np.int32), 1.0), scores)
+        np.testing.assert_array_equal(swapped(own, scores, 3, DOWN(1.0)), scores)
 
 
 def test_an_item_that_is_listed_twice_has_one_score() -> None:
     own = Ragged(np.array([0, 4]), np.array([0, 3, 3, 4], np.int32))
-    found = swap(own, np.array([0.9, 0.7, 0.7, 0.1], np.float32), np.array([1], np.int32), 0.1)
+    found = swapped(own, np.array([0.9, 0.7, 0.7, 0.1], np.float32), 1, DOWN(0.1))
     np.testing.assert_array_equal(found, np.array([0.7, 0.9, 0.9, 0.1], np.float32))
 
 
@@ -147,20 +157,36 @@ def test_an_item_that_is_listed_twice_has_one_score() -> None:
     st.lists(st.floats(0, 1, width=32), min_size=1, max_size=30),
     st.integers(0, 30),
     st.floats(0, 1),
+    st.booleans(),
     st.integers(0, 99),
 )
 def test_swapping_keeps_the_scores_as_a_multiset(
-    scores: list[float], num_positives: int, share: float, seed: int
+    scores: list[float], num_positives: int, share: float, is_down: bool, seed: int
 ) -> None:
     slots = np.random.default_rng(seed).permutation(len(scores)).astype(np.int32)
     given_scores = np.array(scores, np.float32)
     before = given_scores.copy()
     own = Ragged(np.array([0, len(slots)]), slots)
-    found = swap(own, given_scores, np.array([num_positives], np.int32), share)
+    found = swapped(own, given_scores, num_positives, Swapping(share, is_down), seed)
     np.testing.assert_array_equal(given_scores, before)
     np.testing.assert_array_equal(np.sort(found), np.sort(before))
     shown_positives = (slots < num_positives).sum()
-    assert (found != before).sum() <= 2 * max(int(share * shown_positives), 1)
+    assert (found != before).sum() <= 2 * (max(int(share * shown_positives), 1) if is_down else shown_positives)
+
+
+def test_the_share_of_swapped_pairs_is_met_on_average() -> None:
+    """0.1 of 13 positives: one pair, with chance 0.3 two. Of 4,000 clients |z| < 4."""
+    own = Ragged(np.array([0, 26]), np.arange(26, dtype=np.int32))
+    scores = np.linspace(1, 0, 26).astype(np.float32)
+    pairs = [
+        int((swapped(own, scores, 13, Swapping(0.1, False), number) != scores).sum()) // 2
+        for number in range(4000)
+    ]
+    assert set(pairs) == {1, 2}
+    assert abs(np.mean(pairs) - 1.3) < 4 * np.sqrt(0.3 * 0.7 / 4000)
+    for share, expected in ((0.0, 0), (1.0, 13)):
+        found = swapped(own, scores, 13, Swapping(share, False))
+        assert (found != scores).sum() == 2 * expected
 
 
 # --- Noise -------------------------------------------------------------------------------------------------

@@ -33,6 +33,14 @@ class Sampling:
 
 
 @dataclass(frozen=True)
+class Swapping:
+    """How many pairs of scores are exchanged: a share of the shown positives, rounded by chance or down to one."""
+
+    share: float
+    is_rounded_down: bool  # then at least one pair is exchanged, however few are shown
+
+
+@dataclass(frozen=True)
 class TrainedItems:
     """Per client: distinct slots of its table that it trained; the first `num_positives` slots are positives."""
 
@@ -113,15 +121,22 @@ def _best(slots, scores, is_taken, num_positives, wants_positive):
 
 
 @numba.njit(nogil=True, cache=True)
-def _swap(starts, slots, scores, num_positives, share):
-    for client in range(num_positives.size):
+def _swap(key, numbers, round_number, starts, slots, scores, num_positives, share, is_rounded_down):
+    words = np.empty(BLOCK_WORDS, np.uint32)
+    for client in range(numbers.size):
         first, last = starts[client], starts[client + 1]
         own_slots, own_scores = slots[first:last], scores[first:last]
         is_taken = np.zeros(last - first, np.bool_)
         num_shown = 0
         for place in range(last - first):
             num_shown += own_slots[place] < num_positives[client]
-        for _ in range(max(int(share * num_shown), 1)):
+        num_pairs = int(share * num_shown)
+        if is_rounded_down:
+            num_pairs = max(num_pairs, 1)
+        else:
+            chacha_block(key, numbers[client], round_number, 0, words)
+            num_pairs += _share(words[0]) < share * num_shown - num_pairs
+        for _ in range(num_pairs):
             positive = _best(own_slots, own_scores, is_taken, num_positives[client], True)
             negative = _best(own_slots, own_scores, is_taken, num_positives[client], False)
             if positive < 0 or negative < 0:
@@ -137,10 +152,19 @@ def _swap(starts, slots, scores, num_positives, share):
                     is_taken[place] = True
 
 
-def swap(shown: Ragged, scores: Scores, num_positives: NDArray[np.int32], share: float) -> Scores:
+def swap(
+    shown: Ragged,
+    scores: Scores,
+    num_positives: NDArray[np.int32],
+    numbers: Numbers,
+    round_number: int,
+    swapping: Swapping,
+    draws: Draws,
+) -> Scores:
     """Exchange the scores of a share of the shown positives, the highest, with the highest negatives' (Eq. 8)."""
-    swapped = scores.copy()
-    _swap(shown.starts, shown.values, swapped, num_positives, share)
+    swapped, key = scores.copy(), draws.key("swapped-pairs")
+    share, is_rounded_down = swapping.share, swapping.is_rounded_down
+    _swap(key, numbers, round_number, shown.starts, shown.values, swapped, num_positives, share, is_rounded_down)
     return swapped
 
 
