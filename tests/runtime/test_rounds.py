@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
@@ -99,6 +100,22 @@ class Adding:
 
 def progress(**values: Any) -> Progress:
     return replace(Progress(State(np.zeros(2)), None, Transcript()), **values)
+
+
+def test_products_of_a_round_are_computed_by_one_thread() -> None:
+    """Their bits depend on the number of threads, and so would the model on the number of cores."""
+    counts = []
+
+    class Looking(Adding):
+        def run_round(self, state: State, round_number: int) -> State:
+            counts.append({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
+            return super().run_round(state, round_number)
+
+    with threadpool_limits(2, user_api="blas"):
+        run_rounds(asking(0), CONFIG, progress(), Looking(), lambda _now: None)
+        after = {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+    assert counts == [{1}] * 4
+    assert after == {2}
 
 
 def test_all_rounds_run_and_each_is_kept() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from hushrec.draws import Draws
 from hushrec.privacy.exact_sum import DivergedError
@@ -52,7 +53,9 @@ def run_rounds(
     while progress.round_number < config.num_rounds:
         cpu, wall = time.process_time(), time.perf_counter()
         round_number = progress.round_number + 1
-        with np.errstate(all="ignore"):  # what overflows is not finite, and refused below
+        # What overflows is not finite, and refused below. A matrix product has other bits with more threads: with
+        # one of them a run does not depend on the number of cores.
+        with np.errstate(all="ignore"), threadpool_limits(1, user_api="blas"):
             progress.state = runtime.run_round(progress.state, round_number)
         progress.round_number = round_number
         progress.cpu_seconds += time.process_time() - cpu
