@@ -59,7 +59,7 @@ def test_ours_stand_beside_the_published(tmp_path: Path) -> None:
     assert lines[2].split() == [
         "data", "row", "MAE", "ours", "published", "within", "RMSE", "ours", "published", "within",
     ]  # fmt: skip
-    kept = {run.system: run for run in (read_run(path.parent) for path in tmp_path.glob("*/run.json"))}
+    kept = {run.system: run for run in (read_run(path.parent) for path in tmp_path.glob("*/*/run.json"))}
     plain = kept["fedrec"]
     mae, rmse = (f"{plain.mean[name]:.4f} ± {plain.std[name]:.4f}" for name in ("MAE", "RMSE"))
     difference = f"{plain.mean['RMSE'] - 0.9424:+.4f}"
@@ -105,7 +105,7 @@ def test_rows_have_folders_of_their_own_and_are_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = invoke("--out", str(tmp_path))
-    assert len(list(tmp_path.glob("*/run.json"))) == 2
+    assert len(list(tmp_path.glob("*/*/run.json"))) == 2
 
     def refuse(*_: object) -> None:
         raise AssertionError("a finished fold is run again")
@@ -190,7 +190,7 @@ def reproduced(*arguments: str) -> Result:
 @pytest.mark.usefixtures("_with_presets")
 def test_presets_are_columns_and_the_order_is_the_verdict(tmp_path: Path) -> None:
     lines = [line.split() for line in reproduced("--out", str(tmp_path)).stdout.splitlines()]
-    kept = {path.parent.name: read_run(path.parent).mean["NDCG@20"] for path in tmp_path.glob("*/run.json")}
+    kept = {path.parent.name: read_run(path.parent).mean["NDCG@20"] for path in tmp_path.glob("*/*/run.json")}
     assert kept.keys() == {"ml-100k-fcf", "ml-100k-ptf-paper", "ml-100k-ptf-released", "ml-100k-fcf-other"}
     fcf, paper, released = (f"{kept[f'ml-100k-{name}']:.4f}" for name in ("fcf", "ptf-paper", "ptf-released"))
     assert lines[2] == ["data", "row", "NDCG@20", "published", "paper", "released"]
@@ -210,7 +210,7 @@ def test_parts_of_a_table_can_be_asked_for(tmp_path: Path) -> None:
     one = reproduced("--row", "ptf", "--preset", "released", "--out", str(tmp_path))
     assert one.exit_code == 0
     assert "order" not in one.stdout, "one row has no order"
-    assert [path.parent.name for path in tmp_path.glob("*/run.json")] == ["ml-100k-ptf-released"]
+    assert [path.parent.name for path in tmp_path.glob("*/*/run.json")] == ["ml-100k-ptf-released"]
     for arguments, message in (
         (("--row", "zzz"), "no row of t is named 'zzz'; it has FCF, PTF, FCF, other"),
         (("--preset", "best"), "t has no preset 'best'; it has paper, released"),
@@ -224,7 +224,7 @@ def test_parts_of_a_table_can_be_asked_for(tmp_path: Path) -> None:
 def test_several_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
     arguments = ("--row", "FCF", "--seeds", "2", "--seed", "3", "--out", str(tmp_path))
     lines = [line.split() for line in reproduced(*arguments).stdout.splitlines()]
-    kept = [read_run(tmp_path / name) for name in ("ml-100k-fcf", "ml-100k-fcf-seed-4")]
+    kept = [read_run(tmp_path / "t" / name) for name in ("ml-100k-fcf", "ml-100k-fcf-seed-4")]
     assert [run.seed for run in kept] == [3, 4]
     one, other = (run.mean["NDCG@20"] for run in kept)
     ours = [f"{(one + other) / 2:.4f}", "±", f"{abs(one - other) / 2:.4f}"]
@@ -264,7 +264,7 @@ def test_rows_have_their_own_split_deal_and_probes(monkeypatch: pytest.MonkeyPat
     metrics = ["a cold MAE", "b own RMSE", "c cold MAE", "c own MAE", "c own RMSE"]
     monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: partner_table(metrics))
     result = invoke("--out", str(tmp_path))
-    kept = {run.system: run for run in (read_run(path.parent) for path in tmp_path.glob("*/run.json"))}
+    kept = {run.system: run for run in (read_run(path.parent) for path in tmp_path.glob("*/*/run.json"))}
     assert {name: run.provenance.split for name, run in kept.items()} == {
         "fedcore": "partners",
         "average": "pooled",
@@ -313,8 +313,8 @@ def test_curves_stand_side_by_side_with_the_verdict_on_each_claim(
         monkeypatch, stream_table("curve", names, claims), "--out", str(tmp_path), "--picture", str(picture)
     )
     lines = [line.rstrip() for line in result.stdout.splitlines()]
-    (curves,) = {str(read_run(path.parent).folds[0].curve) for path in tmp_path.glob("*/run.json")}
-    curve = read_run(next(tmp_path.glob("*/run.json")).parent).folds[0].curve
+    (curves,) = {str(read_run(path.parent).folds[0].curve) for path in tmp_path.glob("*/*/run.json")}
+    curve = read_run(next(tmp_path.glob("*/*/run.json")).parent).folds[0].curve
     assert str(curve) == curves
     assert [line.split() for line in lines[2:4]] == [
         ("train loss " * 2 + "test loss " * 2).split(),

@@ -118,7 +118,7 @@ def _reproduced(
         owners=row.owners, passed_over=row.passed_over, data=interactions,
     )  # fmt: skip
     name = " ".join(part for part in (row.data, row.label, preset) if part)
-    folder = out / re.sub(r"[^a-z0-9.+]+", "-", name.lower()) if out else None
+    folder = out / table.name / re.sub(r"[^a-z0-9.+]+", "-", name.lower()) if out else None
     num_rounds = table.num_rounds or system.configure(row.settings(interactions.num_users)).num_rounds
     with watching(f"{place} {name}", num_rounds, settings.num_folds * table.num_seeds) as watch:
         done = reproduce_row(table, row, preset, interactions, settings, options, folder, watch)
