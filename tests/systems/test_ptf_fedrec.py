@@ -1,7 +1,7 @@
 """PTF-FedRec: what travels, what clients show, what the server tells, presets."""
 
 import hashlib
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 import hushrec
 from hushrec import settings
 from hushrec.errors import HushrecError
+from hushrec.models import server_model as server_model_module
 from hushrec.models.local import LocalModel
 from hushrec.models.local_choice import own_slots
 from hushrec.protocol import Message, Role, System
@@ -158,6 +159,19 @@ def test_swapping_changes_scores_but_not_items() -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+def test_the_scale_of_laplace_noise_is_the_settings() -> None:
+    plain, faint, loud = (
+        np.concatenate([scores for _, scores in by_client(finished, Predictions, 1).values()])
+        for finished in (
+            fit(defense="none", num_rounds=1),
+            fit(defense="ldp", laplace_scale=1e-4, num_rounds=1),
+            fit(defense="ldp", laplace_scale=0.1, num_rounds=1),
+        )
+    )
+    assert 0 < abs(faint - plain).mean() < 2e-4
+    assert 0.05 < abs(loud - plain).mean() < 0.15
+
+
 # --- What the server does ----------------------------------------------------------------------------------
 
 
@@ -211,6 +225,48 @@ def test_a_client_that_missed_a_round_is_told_by_its_last_upload() -> None:
     told = set(by_client(finished, Told, 3)[3][0].tolist())
     assert told
     assert not told & uploaded
+
+
+def test_who_has_not_uploaded_yet_is_told_nothing() -> None:
+    finished, seen = fit(participation=0.5), set[int]()
+    for round_number in (1, 2, 3, 4):
+        for client, (items, _) in by_client(finished, Told, round_number).items():
+            assert (len(items) > 0) == (client in seen)
+        seen |= set(by_client(finished, Predictions, round_number))
+    assert len(seen) > 12, "somebody came later"
+
+
+def test_more_items_than_there_are_can_be_asked_for() -> None:
+    """All that were not uploaded are told."""
+    finished = fit(num_told=2_000_000_000, num_rounds=2)
+    uploaded = by_client(finished, Predictions, 1)
+    for client, (items, _) in by_client(finished, Told, 2).items():
+        assert set(items.tolist()) == set(range(30)) - set(uploaded[client][0].tolist())
+
+
+@pytest.mark.parametrize("server_model", ["ngcf", "lightgcn"])
+def test_the_servers_graph_has_the_last_upload_of_each_client_with_its_scores(
+    server_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs, train = [], server_model_module.train
+
+    def looking(learned: Any, how: Any, sizes: Any, samples: Any, graph: Any, *rest: Any) -> Any:
+        graphs.append(graph)
+        return train(learned, how, sizes, samples, graph, *rest)
+
+    monkeypatch.setattr(server_model_module, "train", looking)
+    finished = fit(server_model=server_model, participation=0.5)
+    expected: dict[int, tuple[np.ndarray, ...]] = {}
+    for round_number, graph in enumerate(graphs, 1):
+        expected |= by_client(finished, Predictions, round_number)
+        order = sorted(expected)
+        np.testing.assert_array_equal(graph.users, np.repeat(order, [len(expected[n][0]) for n in order]))
+        np.testing.assert_array_equal(graph.items, np.concatenate([expected[n][0] for n in order]))
+        np.testing.assert_array_equal(graph.labels, np.concatenate([expected[n][1] for n in order]))
+    state, users = finished.states[-1], np.arange(24, dtype=np.int32)
+    flat = replace(state, shown_scores=np.ones_like(state.shown_scores))
+    with_scores, without = (SYSTEM.model(one, None, finished.config, None).score(users) for one in (state, flat))
+    assert abs(with_scores - without).max() > 1e-4
 
 
 def test_with_no_item_told_clients_train_alone() -> None:
@@ -314,6 +370,22 @@ def test_the_paper_preset_is_the_papers() -> None:
     assert {name: values[name] for name in expected} == expected
 
 
+def test_settings_reach_the_models() -> None:
+    """Every one of a model's own settings comes from one of the system's, and none is fixed."""
+    usual, other = Config(), Config(
+        client_factors=5, client_layers=(7, 3), client_graph_layers=2, client_learning_rate=0.5, client_batch=9,
+        local_epochs=4, server_factors=6, server_layers=(8, 2), server_graph_layers=1, server_head="mlp",
+        message_dropout=0.25, server_learning_rate=0.75, server_batch=11, server_epochs=3, client_model="ngcf",
+        server_model="lightgcn",
+    )  # fmt: skip
+    for one, two, same in (
+        (usual.local_settings(), other.local_settings(), set()),
+        (usual.server_settings(), other.server_settings(), {"loss"}),
+    ):
+        left, right = asdict(one), asdict(two)
+        assert {name for name in left if left[name] == right[name]} == same
+
+
 def test_a_preset_gives_way_to_what_is_said() -> None:
     model = hushrec.PTFFedRec(preset="released", server_model="lightgcn", client_factors=8)
     expected = {**RELEASED, "server_model": "lightgcn", "client_factors": 8}
@@ -368,3 +440,8 @@ def test_an_upload_of_an_unknown_item_is_refused_with_its_sender() -> None:
 
     with pytest.raises(HushrecError, match="client 5 lists an item that is not in the catalogue"):
         fit(change=change)
+
+
+def test_nearly_all_messages_may_be_dropped() -> None:
+    finished = fit(message_dropout=0.999999, num_rounds=1)
+    assert np.isfinite(finished.scorer.score(np.arange(24, dtype=np.int32))).all()

@@ -30,11 +30,11 @@ class Dispersal:
 
 
 @numba.njit(nogil=True, cache=True)
-def _first_free(order, starts, told, out):
-    """For each client, the first items of the order that it has not been told or uploaded."""
+def _first_free(order, starts, taken, out):
+    """For each client, the first items of the order that are not taken: not uploaded, not chosen already."""
     is_taken = np.zeros(order.shape[-1], np.bool_)
     for client in range(out.shape[0]):
-        own = told[starts[client] : starts[client + 1]]
+        own = taken[starts[client] : starts[client + 1]]
         for item in own:
             is_taken[item] = True
         row = order[min(client, order.shape[0] - 1)]
@@ -73,8 +73,7 @@ def disperse(
         predicted = scorer.score(block)
         if not np.isfinite(predicted).all():
             raise DivergedError("a score of the server's model is not finite")
-        told = uploaded.part(first, first + len(block))
-        chosen = _chosen(predicted, told, by_confidence, how, generator)
+        chosen = _chosen(predicted, uploaded.part(first, first + len(block)), by_confidence, how, generator)
         items.append(chosen)
         scores.append(np.take_along_axis(predicted, np.maximum(chosen, 0), axis=1))
     all_items, all_scores = np.concatenate(items), np.concatenate(scores)

@@ -177,7 +177,7 @@ class MessageLayer:
     ) -> None:
         """From all nodes' E to `messages` and `normals` of some."""
         words, dropout = drops
-        limits = np.uint16(round(dropout * 2**16)), np.float32(1 / (1 - dropout))
+        limits = np.uint16(min(round(dropout * 2**16), 2**16 - 1)), np.float32(1 / (1 - dropout))
         out = (self._sides, self._products, self.messages, normals, self._lengths, self._factors)
         _messages(width_of(own.shape[1]), graph, own, nodes, weight, bias, words, limits, out)
 

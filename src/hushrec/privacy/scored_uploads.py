@@ -80,16 +80,17 @@ def _sample(key, numbers, round_number, trained, num_shown, has_repeats, starts,
         place, used, counter = starts[client], BLOCK_WORDS, 1
         for kind in range(2):
             first, last = (0, split) if kind == 0 else (split, deck.size)
+            is_put_back = kind == 1 and has_repeats
             for draw in range(num_shown[client, kind]):
                 if used == BLOCK_WORDS:
                     chacha_block(key, numbers[client], round_number, counter, words)
                     counter, used = counter + 1, 0
-                low = first if kind == 1 and has_repeats else first + draw
+                low = first if is_put_back else first + draw
                 chosen = low + np.int64((np.uint64(words[used]) * np.uint64(last - low)) >> np.uint64(32))
                 used += 1
                 out[place] = deck[chosen]
                 place += 1
-                if low != first or not (kind == 1 and has_repeats):
+                if not is_put_back:
                     deck[chosen], deck[low] = deck[low], deck[chosen]
 
 

@@ -120,6 +120,8 @@ class Config:
 
     def local_settings(self) -> LocalSettings:
         """How clients learn."""
+        # DEVIATION: no paper gives details of NGCF and LightGCN on a client. There NGCF drops no messages, and
+        # LightGCN scores by dense layers, like NeuMF, with any preset.
         return LocalSettings(
             model=self.client_model,
             num_factors=self.client_factors,
@@ -211,7 +213,8 @@ def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> Serv
 def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draws: Draws) -> LocalClients:
     """The clients before the first round: their negatives are drawn, once for the whole run."""
     num_positives = np.diff(rows.starts)
-    most_told = np.minimum(config.num_told, num_positives) if config.told_limit == "positives" else config.num_told
+    num_told = min(config.num_told, num_items)
+    most_told = np.minimum(num_told, num_positives) if config.told_limit == "positives" else num_told
     most = np.broadcast_to(most_told * (config.num_rounds - 1), num_positives.shape).astype(np.int64)
     has_repeats = config.repeats == "yes"
     return local.enrol(
@@ -238,14 +241,18 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
 
 
 def _told(state: ServerState, clients: Numbers, round_number: int, config: Config, draws: Draws) -> Told:
-    """Line 12 of the round before: what each client is sent."""
-    if not len(state.shown_items) or config.num_told == 0:
+    """Line 12 of the round before: what each client is sent; nothing, if it has not uploaded yet."""
+    num_told = min(config.num_told, len(state.num_updates))
+    if not len(state.shown_items) or num_told == 0:
         nothing = Shown.nothing(len(clients))
         return Told(nothing.items, nothing.scores)
     uploaded = state.last_uploads.items.take(clients.astype(np.int64))
-    how = Dispersal(config.num_told, config.confident_share, config.dispersal)
+    how = Dispersal(num_told, config.confident_share, config.dispersal)
+    # DEVIATION: a client that sat out a round is told by the newest model, not by that of its last round.
     scorer = model(state, None, config, None)
-    return Told(*disperse(scorer, clients, uploaded, state.num_updates, how, round_number, draws))
+    items, scores = disperse(scorer, clients, uploaded, state.num_updates, how, round_number, draws)
+    most = np.where(uploaded.lengths > 0, num_told, 0)
+    return Told(items.at_most(most), scores.at_most(most))
 
 
 def client_update(cohort: Cohort[LocalClients], request: Told, config: Config, draws: Draws) -> Reply:
