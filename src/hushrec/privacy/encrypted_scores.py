@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from hushrec.draws import Key
 from hushrec.errors import HushrecError
 from hushrec.privacy.homomorphic import imported
-from hushrec.privacy.seal_bytes import Bytes, Scratch, padded
+from hushrec.privacy.seal_bytes import Bytes, bytes_of, padded, value_from
 
 Floats = NDArray[np.float64]
 
@@ -141,7 +141,7 @@ class KeyHolder:
         public_key = self._ckks.seal.PublicKey()
         self._generator.create_public_key(public_key)
         turn_keys = self._generator.create_galois_keys(sorted({_turn_name(turn) for turn in self.layout.turns}))
-        public, turns = map(self._ckks.scratch.bytes_of, (public_key, turn_keys))
+        public, turns = map(bytes_of, (public_key, turn_keys))
         return _HEADER.pack(_MAGIC, self.layout.num_factors, self.layout.num_items, len(public)) + public + turns
 
     def encrypt(self, vectors: NDArray[np.floating]) -> Bytes:
@@ -226,8 +226,8 @@ class ItemScorer:
                 f"{self.layout.num_items} of {self.layout.num_factors}; tell the key holder these numbers"
             )
         public, turns = data[_HEADER.size :][:public_bytes], data[_HEADER.size + public_bytes :]
-        key = ckks.scratch.loaded(ckks.seal.PublicKey(), ckks.context, public, refusal)
-        self._turn_keys = ckks.scratch.loaded(ckks.seal.GaloisKeys(), ckks.context, turns, refusal)
+        key = value_from(ckks.seal.PublicKey(), ckks.context, public, refusal)
+        self._turn_keys = value_from(ckks.seal.GaloisKeys(), ckks.context, turns, refusal)
         if not all(self._turn_keys.has_key(_turn_name(turn)) for turn in self.layout.turns):
             raise HushrecError(refusal)
         self._encryptor = ckks.seal.Encryptor(ckks.context, key)
@@ -292,7 +292,6 @@ class _Ckks:
         self.seal = imported("tenseal.sealapi", "CKKS encryption", "TenSEAL", "he")
         self.context = _context(self.seal)
         self.encoder = self.seal.CKKSEncoder(self.context)
-        self.scratch = Scratch()
         dropped = self.context.first_context_data().parms().coeff_modulus()[-1]
         self.answer_scale = _PRODUCT_SCALE / dropped.value()
 
@@ -305,7 +304,7 @@ class _Ckks:
     def ciphertext(self, row: Bytes, level: list[int], scale: float) -> Any:
         """A ciphertext from bytes that another party sent."""
         refusal = "a ciphertext is damaged; ask for it once more"
-        loaded = self.scratch.loaded(self.seal.Ciphertext(), self.context, row.tobytes(), refusal)
+        loaded = value_from(self.seal.Ciphertext(), self.context, row.tobytes(), refusal)
         fits = loaded.parms_id() == level and loaded.size() == 2 and loaded.is_ntt_form() and loaded.scale == scale
         if not fits or loaded.is_transparent():
             raise HushrecError("a ciphertext is of another kind than the one asked for; ask for it once more")
@@ -314,7 +313,7 @@ class _Ckks:
     def row_of(self, make: Callable[[], Any], size: int) -> Bytes:
         """The bytes of a ciphertext, made again if they are too many: compressed sizes vary a little."""
         while True:
-            data = self.scratch.bytes_of(make())
+            data = bytes_of(make())
             if len(data) <= size:
                 return padded(data, size)
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from hushrec.draws import Key
 from hushrec.errors import HushrecError
 from hushrec.privacy.seal_bytes import Bytes as Bytes
-from hushrec.privacy.seal_bytes import Scratch, padded
+from hushrec.privacy.seal_bytes import bytes_of, padded, value_from
 from hushrec.protocol import Numbers, Ragged
 
 Scheme = Literal["bfv", "paillier"]
@@ -136,14 +136,13 @@ class BfvAdder:
     def __init__(self) -> None:
         self.seal = imported("tenseal.sealapi", "BFV encryption", "TenSEAL", "he")
         self.context = _bfv_context(self.seal)
-        self.scratch = Scratch()
         self._evaluator = self.seal.Evaluator(self.context)
         self._encoder = self.seal.BatchEncoder(self.context)
 
     def load(self, row: Bytes) -> Any:
         """A ciphertext from its bytes; SEAL checks that it is one of these parameters."""
         empty, refusal = self.seal.Ciphertext(), "a ciphertext is damaged; leave it out"
-        ciphertext = self.scratch.loaded(empty, self.context, row.tobytes(), refusal)
+        ciphertext = value_from(empty, self.context, row.tobytes(), refusal)
         if ciphertext.size() != 2:
             raise HushrecError("a ciphertext has the wrong size; leave it out")
         return ciphertext
@@ -160,7 +159,7 @@ class BfvAdder:
 
     def save(self, ciphertext: Any) -> Bytes:
         """The bytes of a sum."""
-        return padded(self.scratch.bytes_of(ciphertext), _SUM_BYTES)
+        return padded(bytes_of(ciphertext), _SUM_BYTES)
 
     def encoded(self, numbers: Integers) -> Any:
         """Numbers in the slots of a plaintext."""
@@ -198,7 +197,7 @@ class BfvKey:
         """The bytes of a fresh ciphertext."""
         plain = self._bfv.encoded(numbers)
         while True:
-            data = self._bfv.scratch.bytes_of(self._encryptor.encrypt_symmetric(plain))
+            data = bytes_of(self._encryptor.encrypt_symmetric(plain))
             if len(data) <= _FRESH_BYTES:  # sizes after compression vary by some ten bytes
                 return padded(data, _FRESH_BYTES)
 

@@ -1,11 +1,10 @@
 """Values of SEAL (ciphertexts, keys) as bytes, and back from bytes that somebody else sent."""
 
-import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from threading import get_ident
 from typing import Any
-from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,35 +13,41 @@ from hushrec.errors import HushrecError
 
 Bytes = NDArray[np.uint8]
 
+_OPEN_FILES, _IN_MEMORY = Path("/proc/self/fd"), Path("/dev/shm")
 
-class Scratch:
-    """A file per thread, in memory where there is such a folder: SEAL reads and writes files only."""
 
-    def __init__(self) -> None:
-        in_memory = Path("/dev/shm")
-        self._folder = Path(tempfile.mkdtemp(prefix="hushrec-", dir=in_memory if in_memory.is_dir() else None))
-        finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-
-    def bytes_of(self, value: Any) -> bytes:
-        """What SEAL saves of a value."""
-        path = self._path()
+def bytes_of(value: Any) -> bytes:
+    """What SEAL saves of a value."""
+    with _file() as path:
         value.save(str(path))
         return path.read_bytes()
 
-    def loaded(self, empty: Any, context: Any, data: bytes, refusal: str) -> Any:
-        """A value from its bytes; SEAL checks that it is one of the parameters of the context."""
-        path = self._path()
-        if not _inflates_moderately(data):
-            raise HushrecError(refusal)
+
+def value_from(empty: Any, context: Any, data: bytes, refusal: str) -> Any:
+    """A value from its bytes; SEAL checks that it is one of the parameters of the context."""
+    if not _inflates_moderately(data):
+        raise HushrecError(refusal)
+    with _file() as path:
         path.write_bytes(data)
         try:
             empty.load(context, str(path))
         except (RuntimeError, ValueError, IndexError, MemoryError):
             raise HushrecError(refusal) from None
-        return empty
+    return empty
 
-    def _path(self) -> Path:
-        return self._folder / str(get_ident())
+
+@contextmanager
+def _file() -> Iterator[Path]:
+    """A file for a moment: SEAL reads and writes nothing else.
+
+    On Linux it is in memory and has no name, so nothing of it stays, even if the process is killed.
+    """
+    if not _OPEN_FILES.is_dir():
+        with tempfile.TemporaryDirectory(prefix="hushrec-") as folder:
+            yield Path(folder) / "value"
+        return
+    with tempfile.TemporaryFile(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as file:
+        yield _OPEN_FILES / str(file.fileno())
 
 
 def _inflates_moderately(data: bytes) -> bool:
