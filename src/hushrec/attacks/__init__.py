@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from hushrec.attacks import listed_items, top_guess, upload_frequency
+from hushrec.attacks import dense_gradients, error_signs, listed_items, sent_blocks, top_guess, upload_frequency
 from hushrec.attacks.scoreboard import Attack
 from hushrec.protocol import System
 
 ATTACKS: dict[str, Attack[Any]] = {
-    attack.name: attack for attack in (listed_items.ATTACK, top_guess.ATTACK, upload_frequency.ATTACK)
+    module.ATTACK.name: module.ATTACK
+    for module in (listed_items, top_guess, upload_frequency, dense_gradients, error_signs, sent_blocks)
 }
 
 

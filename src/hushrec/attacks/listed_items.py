@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hushrec.attacks.scoreboard import Attack, Outcome
-from hushrec.attacks.uploads import Pairs, clients_of, is_own, listed, lists
+from hushrec.attacks.uploads import Pairs, clients_of, f1_of, listed, lists
 from hushrec.data import Interactions
 from hushrec.protocol import Recorded, Role
 
@@ -16,17 +16,8 @@ def guess_listed(seen: Sequence[Recorded]) -> Pairs:
 
 
 def judge(pairs: Pairs, train: Interactions) -> Outcome:
-    """F1 of each client that listed something.
-
-    Chance: the expected F1 of as many guesses at random from the whole catalogue.
-    """
-    clients, owners = np.unique(clients_of(pairs), return_inverse=True)
-    num_guesses = np.bincount(owners, minlength=len(clients))
-    num_hits = np.bincount(owners, is_own(pairs, train), len(clients))
-    num_positives = np.bincount(train.users, minlength=train.num_users)[clients]
-    both = np.maximum(num_guesses + num_positives, 1)
-    blind_hits = num_guesses * num_positives / max(train.num_items, 1)
-    return Outcome(clients, 2 * num_hits / both, 2 * blind_hits / both)
+    """F1 of each client that listed something."""
+    return f1_of(np.unique(clients_of(pairs)), pairs, train)
 
 
 ATTACK = Attack(

@@ -23,7 +23,11 @@ class Counts(NamedTuple):
 
 def count(before: Counts | None, seen: Sequence[Recorded]) -> Counts:
     """The counts with one more round."""
-    now = np.unique(listed(seen).pairs)
+    return add_round(before, np.unique(listed(seen).pairs))
+
+
+def add_round(before: Counts | None, now: Pairs) -> Counts:
+    """The counts with the distinct pairs of one more round."""
     if before is None:
         return Counts(now, np.ones(len(now), np.int64))
     pairs, places = np.unique(np.concatenate([before.pairs, now]), return_inverse=True)
