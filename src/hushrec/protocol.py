@@ -328,6 +328,8 @@ class System(Generic[Config, Server, Private]):
     learned: tuple[str, ...] = ()  # the fields of Private that training changes: what a checkpoint holds
     model_arrays: tuple[str, ...] = ()  # the fields of Server that are its result
     private_arrays: tuple[str, ...] = ()  # the fields of Private that are each party's own result
+    # of these, what all parties hold alike: the model, where the driving side has it only encrypted
+    shared_arrays: tuple[str, ...] = ()
     own_model: Callable[..., Scorer] | None = None  # (private, config, rating_range): what a party can use alone
     server_ranks: bool = False  # whether the driving side alone can rank items for users
     more_models: Callable[..., Mapping[str, Scorer]] | None = None  # (state, private, config): measured as well

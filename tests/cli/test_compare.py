@@ -51,6 +51,15 @@ def test_table_is_aligned_and_marks_equal_models(folders: list[str]) -> None:
     assert result.stderr == ""
 
 
+def test_ciphertexts_do_not_make_another_model(tmp_path: Path) -> None:
+    data, system = hushrec.load("synthetic:users=12,items=20,ratings=100"), system_named("fedmf")
+    for name, encryption in (("a", "bfv"), ("b", "bfv"), ("c", "none")):
+        config = build(system.config, {"num_rounds": 2, "num_factors": 2, "encryption": encryption})
+        run(system, config, data, RunSettings(split="random"), RuntimeOptions(threads=1), tmp_path / name)
+    lines = invoke(*(str(tmp_path / name) for name in "abc")).stdout.splitlines()
+    assert [line.split()[-2:] for line in lines[1:]] == [["2,", "3"], ["1,", "3"], ["1,", "2"]]
+
+
 def test_json_has_every_metric(folders: list[str]) -> None:
     said = json.loads(invoke(*folders, "--json").stdout)
     plain, noisy, denoised = said["runs"]

@@ -103,6 +103,8 @@ def test_bytes_per_client_and_round_by_hand(capsys: pytest.CaptureFixture[str]) 
     assert "25 B per client and round" in out
     assert "1.3 s of CPU, 3.94 ms per client and round\n" in out
     assert "3 test ratings have a user or item without training ratings\n" in out
+    print_run(replace(done, folds=[replace(fold, num_cold=None)]))
+    assert "without training ratings" not in capsys.readouterr().out
 
 
 def test_a_deployed_run_without_a_measure_says_why(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,7 +191,7 @@ def test_a_preset_gives_way_to_what_is_typed() -> None:
     ]
     assert said[0] == said[1]
     assert {name for name in said[0] if said[0][name] != said[2][name]} == {
-        "client_batch", "repeats", "memory", "told_limit", "server_head",
+        "client_batch", "swap_rounding", "repeats", "memory", "told_limit", "server_head",
     }  # fmt: skip
     assert [config["client_factors"] for config in said] == [8, 8, 8]
     with pytest.raises(HushrecError, match="no preset 'papr' of ptf-fedrec; choose from paper, released"):

@@ -26,7 +26,7 @@ from hushrec.experiments import runs
 from hushrec.experiments.record import read_run
 from hushrec.models.partnership import Partnership
 from hushrec.runtime import owner_store
-from hushrec.runtime.checkpoint import Progress, digest, model_arrays, private_arrays, read_arrays
+from hushrec.runtime.checkpoint import Progress, digest, model_digest, private_arrays, read_arrays
 from hushrec.runtime.in_process import Losses, RuntimeOptions
 from hushrec.runtime.packets import Packet, decode_packet
 from hushrec.runtime.training import Job, run_job
@@ -307,7 +307,7 @@ def in_process(
     built = chosen.configure(config)
     progress = run_job(Job(chosen, built, seed, split.train), RuntimeOptions(threads=1, losses=losses))
     private = private_arrays(chosen, progress.private)
-    return Expected(digest(model_arrays(chosen, progress.state)), private, progress)
+    return Expected(model_digest(chosen, progress.state, progress.private), private, progress)
 
 
 def losing_from(first_round: int, numbers: np.ndarray) -> Losses:

@@ -384,10 +384,11 @@ def test_an_enrolment_without_sense_loses_the_node(federation: Federation, what:
 
 
 MISMEASURED: dict[str, Callable[[Measured], Measured]] = {
-    "no ratings": lambda said: Measured(said.metrics, 0, 0, 0, 10),
+    "no ratings": lambda said: Measured(said.metrics, 0, 0, 10),
     "not a number": lambda said: msgspec.structs.replace(said, metrics={"RMSE": float("nan")}),
     "infinite": lambda said: msgspec.structs.replace(said, metrics={"RMSE": float("inf")}),
     "below zero": lambda said: msgspec.structs.replace(said, num_test=-said.num_test),
+    "no digest": lambda said: msgspec.structs.replace(said, model_sha256="[red]" + 59 * "a"),
 }
 
 
@@ -397,6 +398,20 @@ def test_a_measurement_without_sense_loses_the_node(federation: Federation, what
     reports = finished(ordered, once(10, "node-2", resaid(MISMEASURED[what], Measured)))
     assert list(reports[0].lost) == ["node-2"]
     assert set(read_run(ordered.folder).folds[0].metrics) >= {"MAE", "RMSE"}
+
+
+def test_a_node_cannot_name_a_model_that_the_server_knows(federation: Federation) -> None:
+    fate = resaid(lambda said: msgspec.structs.replace(said, model_sha256=64 * "a"), Measured)
+    ordered = federation.order(SYSTEM)
+    finished(ordered, lambda leg: fate if leg.phase == "measure" else None)
+    ordered.assert_equals(undisturbed())
+
+
+def test_nobody_counts_test_ratings_without_training_ratings(federation: Federation) -> None:
+    """A node does not know which items have training ratings on others."""
+    ordered = federation.order(SYSTEM)
+    ordered.drive()
+    assert read_run(ordered.folder).folds[0].num_cold is None
 
 
 def test_a_node_cannot_make_the_report_unreadable(federation: Federation) -> None:

@@ -8,7 +8,7 @@ import pytest
 from federation import Federation, Wire, some_split
 
 from hushrec.deploy.enrolment import NodeSettings, as_in_catalogue, clients_of, read_own
-from hushrec.deploy.measuring import joined
+from hushrec.deploy.measuring import joined, shared_digest
 from hushrec.deploy.orders import Catalogue, Measured
 from hushrec.errors import HushrecError
 from hushrec.experiments.record import read_run
@@ -50,6 +50,14 @@ def test_metrics_over_nothing_do_not_end_the_run() -> None:
     assert joined([Measured({"RMSE": 1.0}, num_test=0)]) == {}
     nobody = Measured({"NDCG@10": 0.9}, num_test=5, num_users=0)
     assert joined([nobody, Measured({"NDCG@10": 0.1}, num_test=5, num_users=3)]) == pytest.approx({"NDCG@10": 0.1})
+
+
+def test_what_most_nodes_hold_is_the_model() -> None:
+    one, other = "a" * 64, "b" * 64
+    said = [Measured(model_sha256=digest) for digest in ("", other, one, other)]
+    assert shared_digest(said) == other
+    assert shared_digest(said[:3]) == shared_digest([said[2], said[1]])
+    assert shared_digest([Measured()]) == ""
 
 
 def measured(folder: Path, **settings: Any) -> tuple[list[Measured], dict[str, float], Federation]:

@@ -136,6 +136,8 @@ def test_provenance_names_what_is_needed(runs: dict[str, Run]) -> None:
     assert rows["hushrec"] == [runs["plain"].provenance.versions["hushrec"]]
     cold = [str(fold.num_cold) for fold in runs["plain"].folds]
     assert rows["cold test cases"] == [", ".join(dict.fromkeys(cold))]
+    deployed = replace(runs["plain"], folds=[replace(fold, num_cold=None) for fold in runs["plain"].folds])
+    assert {row.name: row.values for row in provenance_rows([deployed])}["cold test cases"] == ["–"]
 
 
 def test_digests_fold_by_fold(runs: dict[str, Run]) -> None:

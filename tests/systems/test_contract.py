@@ -164,6 +164,7 @@ class TestDeclarations:
         for field in (*system.learned, *system.private_arrays):
             assert isinstance(getattr(finished.private, field), np.ndarray)
         assert system.model_arrays
+        assert set(system.shared_arrays) <= set(system.private_arrays)
         assert set(system.private_arrays) <= set(system.learned), "a checkpoint holds the result"
 
     def test_config_round_trips(self, name: str) -> None:

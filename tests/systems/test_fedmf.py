@@ -12,7 +12,8 @@ from hushrec.models.fedmf import to_fixed
 from hushrec.privacy import homomorphic
 from hushrec.privacy.exact_sum import DivergedError
 from hushrec.privacy.homomorphic import BfvAdder, PaillierKey
-from hushrec.runtime.checkpoint import Progress
+from hushrec.runtime.checkpoint import Progress, model_digest
+from hushrec.runtime.checkpoint import digest as digest_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
 from hushrec.systems import fedmf
@@ -66,6 +67,18 @@ def test_hand_worked_round() -> None:
 def test_bfv_gives_the_same_model_as_no_encryption(variant: str) -> None:
     data, values = in_two_blocks(), {"num_factors": 20, "num_rounds": 3, "variant": variant}
     assert_same(fit(data, **values, encryption="bfv"), fit(data, **values))
+
+
+@pytest.mark.parametrize("variant", ["full", "part"])
+def test_models_are_equal_where_ciphertexts_are_not(variant: str) -> None:
+    """The digest of the model is of V as clients hold it."""
+    data, values = in_two_blocks(), {"num_factors": 20, "num_rounds": 2, "variant": variant}
+    found = [fit(data, **values, encryption=one) for one in ("bfv", "bfv", "none")]
+    assert len({one.state.item_factors.tobytes() for one in found}) == 3
+    models = {model_digest(fedmf.SYSTEM, one.state, one.private) for one in found}
+    assert models == {digest_of({"item_factors": found[2].private.item_factors})}
+    other = fit(data, **values, seed=1)
+    assert model_digest(fedmf.SYSTEM, other.state, other.private) not in models
 
 
 @pytest.fixture

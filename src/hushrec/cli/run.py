@@ -142,11 +142,11 @@ def print_run(done: Run) -> None:
         out.print(facts)
     out.print(f"model {fold.model_sha256[:16]}  clients {(fold.clients_sha256 or 'none')[:16]}")
     cpu = sum(result.cpu_seconds for result in done.folds)
-    cold = sum(result.num_cold for result in done.folds)
+    cold = [result.num_cold for result in done.folds if result.num_cold is not None]
     each = 1000 * cpu / sum(result.num_rounds for result in done.folds) / num_parties
     out.print(f"{cpu:.1f} s of CPU, {each:.3g} ms per {party} and round")
-    if fold.metrics:
-        out.print(f"{cold} test ratings have a user or item without training ratings")
+    if fold.metrics and cold:
+        out.print(f"{sum(cold)} test ratings have a user or item without training ratings")
 
 
 def _metric_table(done: Run) -> Table:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hushrec.data import Interactions, Owners
 from hushrec.deploy.enrolment import ids_of, numbers_digest
 from hushrec.deploy.identity import KeyCard, check_key_card
-from hushrec.deploy.measuring import joined, summed_facts, without_deal
+from hushrec.deploy.measuring import joined, shared_digest, summed_facts, without_deal
 from hushrec.deploy.orders import (
     Assignment,
     Attempt,
@@ -240,7 +240,7 @@ class _ServerRun:
         fold = FoldResult(
             fold=1,
             metrics=joined(measured),
-            model_sha256=digest(model_arrays(self._system, progress.state)),
+            model_sha256=self._model_sha256(progress, measured),
             clients_sha256=None,
             cpu_seconds=progress.cpu_seconds,
             wall_seconds=progress.wall_seconds,
@@ -248,7 +248,7 @@ class _ServerRun:
             num_rounds=progress.round_number,
             num_train=sum(part.num_train for part in measured),
             num_test=sum(part.num_test for part in measured),
-            num_cold=sum(part.num_cold for part in measured),
+            num_cold=None,
             messages=[
                 MessageCount(
                     kind.__name__, kind.sender, kind.receiver, tally.messages, tally.rows, tally.payload_bytes
@@ -264,6 +264,11 @@ class _ServerRun:
         plan = without_deal(plan)
         write_run(self._folder, replace(plan, relevant_from=order.relevant_from, folds=[fold], party="server"))
         self.report("done")
+
+    def _model_sha256(self, progress: Progress, measured: list[Measured]) -> str:
+        """Of what the server ends with; if that is encrypted, of what is in it, as nodes tell."""
+        told = shared_digest(measured) if self._system.shared_arrays else ""
+        return told or digest(model_arrays(self._system, progress.state))
 
     def _known(self, progress: Progress, num_clients: int) -> Interactions:
         """What the server knows of the data: the items, how many users there are or how many owners; no rating."""

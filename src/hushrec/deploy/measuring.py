@@ -1,6 +1,7 @@
 """Quality of a deployed model: nodes measure on their own test ratings and send means; the server joins them."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,12 @@ from hushrec.data import Interactions
 from hushrec.deploy.enrolment import NodeSettings, own_test
 from hushrec.deploy.orders import Invitation, Measure, Measured
 from hushrec.evaluation import evaluated_users
-from hushrec.experiments.quality import evaluate, num_cold, rating_quality, relevance_limit
+from hushrec.experiments.quality import evaluate, rating_quality, relevance_limit
 from hushrec.experiments.record import FoldResult, Run, write_run
 from hushrec.experiments.run_settings import settings_for
 from hushrec.experiments.runs import planned_run
 from hushrec.protocol import System
+from hushrec.runtime.checkpoint import digest, shared_arrays
 from hushrec.runtime.training import data_for
 from hushrec.settings import shown_to_parties
 
@@ -40,8 +42,10 @@ def measure(
     shown = shown_to_parties(config)  # of what is secret, a node has but the defaults
     fold = _own_fold(config.num_rounds, len(train))
     write_run(folder, replace(kept, config=shown, party="node", folds=[fold]))
+    shared = shared_arrays(system, private)
+    model_sha256 = digest(shared) if shared else ""
     if settings.test is None:
-        return Measured()
+        return Measured(model_sha256=model_sha256)
     test = own_test(settings, train, invitation.catalogue, invitation.rating_range)
     scorer = system.own_model(private, config, invitation.rating_range)
     train, test = data_for(system, train), data_for(system, test)
@@ -53,7 +57,7 @@ def measure(
         metrics |= {f"{group} {name}": value for name, value in rating_quality(scorer, test.select(is_in)).items()}
     limit = relevance_limit(test, order.relevant_from)
     num_users = len(evaluated_users(test.by_user(), limit))
-    return Measured(metrics, len(test), num_users, num_cold(train, test), len(train))
+    return Measured(metrics, len(test), num_users, len(train), model_sha256=model_sha256)
 
 
 def _groups(train: Interactions, test: Interactions) -> dict[str, NDArray[np.bool_]]:
@@ -73,7 +77,7 @@ def without_deal(plan: Run) -> Run:
 
 def _own_fold(num_rounds: int, num_train: int) -> FoldResult:
     """The only fold of a node's folder: a model without test metrics."""
-    return FoldResult(1, {}, "", None, 0.0, 0.0, {}, num_rounds, num_train, 0, 0, [], {})
+    return FoldResult(1, {}, "", None, 0.0, 0.0, {}, num_rounds, num_train, 0, None, [], {})
 
 
 def joined(parts: Sequence[Measured]) -> dict[str, float]:
@@ -97,3 +101,9 @@ def summed_facts(parts: Sequence[Measured]) -> dict[str, float]:
     """What is told with a run, over all nodes."""
     names = dict.fromkeys(name for part in parts for name in part.facts)
     return {name: sum(part.facts.get(name, 0.0) for part in parts) for name in names}
+
+
+def shared_digest(parts: Sequence[Measured]) -> str:
+    """The digest of a model that the server cannot read, as most nodes tell it: who missed the end has another."""
+    told = Counter(part.model_sha256 for part in parts if part.model_sha256)
+    return max(sorted(told), key=told.__getitem__, default="")

@@ -140,20 +140,20 @@ class Measure(msgspec.Struct, frozen=True):
 class Measured(msgspec.Struct, frozen=True):
     """From a node. Reveals: means over all its test ratings and users; of a partner, also over visitors.
 
-    Of owners: what became of the messages to them, in sum.
+    Of owners: what became of the messages to them, in sum. Where the server cannot read the model: its digest.
     """
 
     metrics: dict[str, float] = {}
     num_test: Count = 0
     num_users: Count = 0  # whose rankings were measured
-    num_cold: Count = 0
     num_train: Count = 0
     facts: dict[str, float] = {}  # summed over the node's parties
+    model_sha256: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""  # of the shared arrays
 
     def has_sense(self) -> bool:
         """Whether these can be means over that many."""
         is_finite = all(math.isfinite(value) for value in (*self.metrics.values(), *self.facts.values()))
-        return is_finite and self.num_cold <= self.num_test and (self.num_test > 0 or not self.metrics)
+        return is_finite and (self.num_test > 0 or not self.metrics)
 
 
 class Ready(msgspec.Struct, frozen=True):

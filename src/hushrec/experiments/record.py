@@ -48,7 +48,7 @@ class FoldResult:
     num_rounds: int
     num_train: int
     num_test: int
-    num_cold: int  # test ratings whose user or item has no training rating
+    num_cold: int | None  # test ratings whose user or item has no training rating; None: ratings are on nodes
     messages: list[MessageCount]
     curve: dict[str, list[float]]  # of the test metrics, a value each time they are measured
     facts: dict[str, float] = field(default_factory=dict)  # what else the system tells of the fold

@@ -49,7 +49,7 @@ from hushrec.runtime.checkpoint import (
     digest,
     load_progress,
     load_train,
-    model_arrays,
+    model_digest,
     private_arrays,
     read_arrays,
     restore_private,
@@ -222,7 +222,7 @@ def _fold_result(
     return FoldResult(
         fold=fold,
         metrics=metrics,
-        model_sha256=digest(model_arrays(job.system, progress.state)),
+        model_sha256=model_digest(job.system, progress.state, progress.private),
         clients_sha256=digest(private) if private else None,
         cpu_seconds=progress.cpu_seconds,
         wall_seconds=progress.wall_seconds,

@@ -53,7 +53,7 @@ def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         "folds done": lambda run: f"{len(run.folds)} of {run.num_folds}",
         "training cases": lambda run: _each_fold(run, lambda fold: format_count(fold.num_train)),
         "test cases": lambda run: _each_fold(run, lambda fold: format_count(fold.num_test)),
-        "cold test cases": lambda run: _each_fold(run, lambda fold: format_count(fold.num_cold)),
+        "cold test cases": lambda run: _each_fold(run, lambda fold: _count_or_absent(fold.num_cold)),
         "CPU time per fold": lambda run: _each_fold(run, lambda fold: format_seconds(fold.cpu_seconds)),
         "wall time per fold": lambda run: _each_fold(run, lambda fold: format_seconds(fold.wall_seconds)),
         "machine": lambda run: run.provenance.machine,
@@ -63,6 +63,10 @@ def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         del wanted["owners"], wanted["drawn, passed-over items"]
     rows = [PropertyRow(name, [text(run) for run in runs]) for name, text in wanted.items()]
     return rows + _version_rows(runs)
+
+
+def _count_or_absent(count: int | None) -> str:
+    return ABSENT if count is None else format_count(count)
 
 
 def _owners(run: Run) -> str:

@@ -62,6 +62,16 @@ def private_arrays(system: System[Any, Any, Any], private: Any) -> Arrays:
     return {name: getattr(private, name) for name in system.private_arrays}
 
 
+def shared_arrays(system: System[Any, Any, Any], private: Any) -> Arrays:
+    """The model as all parties hold it, where the driving side cannot read it; else nothing."""
+    return {name: getattr(private, name) for name in system.shared_arrays}
+
+
+def model_digest(system: System[Any, Any, Any], state: Any, private: Any) -> str:
+    """Of the model after the last round, decrypted if the driving side has ciphertexts, which never repeat."""
+    return digest(shared_arrays(system, private) or model_arrays(system, state))
+
+
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a file of arrays that only its owner can read."""
     with _private_file(path) as file:

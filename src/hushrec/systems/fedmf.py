@@ -11,7 +11,8 @@ The round:
    encrypts it: of all items, zero for those that it has not listed (`full`), or only the ciphertexts that hold an
    item of the list (`part`).
 4. The server adds the uploads to its ciphertexts. It reads neither V nor a step.
-After the last round all clients get the final ciphertexts of V.
+After the last round all clients get the final ciphertexts of V. Deployed, they tell the server the digest of what
+is in them, which names the model in reports: equal models have equal digests, equal ciphertexts do not exist.
 
 Keys: clients share one secret key; the server never has it, and encrypts nothing. One client that works together
 with the server opens everything. Here the key follows from the seed of the clients' draws: in one process it is
@@ -354,6 +355,7 @@ SYSTEM = System(
     learned=("user_factors", "previous_user_factors", "trained_round", "item_factors"),
     model_arrays=("item_factors",),
     private_arrays=("user_factors", "item_factors"),
+    shared_arrays=("item_factors",),
     own_model=own_model,
     feedback="implicit",
     presets={"paper": {}, "tuned": {"learning_rate": 0.005}},
