@@ -130,9 +130,9 @@ def compare(rows: UserRows, num_items: int, settings: LocalSettings, num_torch: 
     draws, num_users = Draws(0), len(rows.starts) - 1
     numbers, every = np.arange(num_users, dtype=np.int32), np.arange(num_users)
     room = np.zeros(num_users, np.int64)
-    clients = enrol(numbers, rows, num_items, settings, 4, True, room, draws)
+    clients = enrol(numbers, rows, num_items, settings, 4, True, room, 0, draws)
     train(clients, every[:1], numbers[:1], 1, settings, draws)  # compiles
-    clients = enrol(numbers, rows, num_items, settings, 4, True, room, draws)
+    clients = enrol(numbers, rows, num_items, settings, 4, True, room, 0, draws)
     chosen = np.linspace(0, num_users - 1, num_torch).astype(np.int64)
     models = [Recommender(clients, row, settings) for row in chosen]
     ours, alone = [], []

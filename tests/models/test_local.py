@@ -16,6 +16,7 @@ from hushrec.models.local import (
     enrol,
     predict_slots,
     receive,
+    redraw,
     train,
 )
 from hushrec.models.local_training import shuffle
@@ -55,8 +56,10 @@ NUMBERS = np.array([4, 9, 11, 30], np.int32)
 EVERY = np.arange(4)
 
 
-def clients_at_start(settings: LocalSettings = NEUMF, has_repeats: bool = True, room: int = 40) -> LocalClients:
-    return enrol(NUMBERS, ROWS, NUM_ITEMS, settings, 4, has_repeats, np.full(4, room), DRAWS)
+def clients_at_start(
+    settings: LocalSettings = NEUMF, has_repeats: bool = True, room: int = 40, num_redraws: int = 0
+) -> LocalClients:
+    return enrol(NUMBERS, ROWS, NUM_ITEMS, settings, 4, has_repeats, np.full(4, room), num_redraws, DRAWS)
 
 
 def ragged(*parts: list[int]) -> Ragged:
@@ -115,10 +118,53 @@ def test_distinct_negatives_run_out() -> None:
         assert len(set(slots_of(clients, row).tolist())) == clients.num_slots[row] == clients.num_own_samples[row]
 
 
+@pytest.mark.parametrize("has_repeats", [True, False])
+def test_negatives_drawn_anew(has_repeats: bool) -> None:
+    """As many others instead, never a positive; vectors of before stay, new ones start as if received."""
+    clients = clients_at_start(has_repeats=has_repeats, num_redraws=5)
+    send(clients)
+    train(clients, EVERY, NUMBERS, 1, NEUMF, DRAWS)
+    before, num_before = [samples_of(clients, row) for row in range(4)], clients.num_slots.copy()
+    slots, vectors = clients.slot_items.copy(), clients.rows.copy()
+    for round_number in (2, 3, 4, 5, 6):
+        redraw(clients, EVERY, NUMBERS, round_number, has_repeats, NEUMF, DRAWS)
+    for row, own in enumerate(before):
+        now, num_own = samples_of(clients, row), clients.num_own_samples[row]
+        num_positives = clients.num_positives[row]
+        mine, drawn = {item for item, _ in own[:num_positives]}, now[num_positives:num_own]
+        assert now[:num_positives] == own[:num_positives]
+        assert now[num_own:] == own[num_own:]
+        assert all(label == 0 and item not in mine for item, label in drawn)
+        if not has_repeats:
+            assert len(set(drawn)) == len(drawn)
+        if len(drawn) < NUM_ITEMS - len(mine):
+            assert drawn != own[num_positives:num_own]
+        assert len(set(slots_of(clients, row).tolist())) == clients.num_slots[row]
+        kept = slice(clients.starts[row], clients.starts[row] + num_before[row])
+        np.testing.assert_array_equal(clients.slot_items[kept], slots[kept])
+        np.testing.assert_array_equal(clients.rows[kept], vectors[kept])
+    assert clients.num_slots[1] > num_before[1]
+    new, told = clients.starts[1] + num_before[1], clients_at_start(has_repeats=has_repeats)
+    items = ragged([], [int(clients.slot_items[new])], [], [])
+    receive(told, EVERY, items, Ragged(items.starts, np.ones(1, np.float32)), True, NEUMF, NUMBERS, DRAWS)
+    last = told.starts[1] + told.num_slots[1] - 1
+    np.testing.assert_array_equal(clients.rows[new], told.rows[last])
+
+
+def test_what_is_drawn_anew_depends_on_client_and_round_only() -> None:
+    together, alone, later = (clients_at_start(num_redraws=3) for _ in range(3))
+    redraw(together, EVERY, NUMBERS, 2, True, NEUMF, DRAWS)
+    for row in (3, 0, 2, 1):
+        redraw(alone, EVERY[[row]], NUMBERS[[row]], 2, True, NEUMF, DRAWS)
+    assert_same(together, alone)
+    redraw(later, EVERY, NUMBERS, 3, True, NEUMF, DRAWS)
+    assert samples_of(later, 1) != samples_of(together, 1)
+
+
 def test_a_client_with_every_item_has_no_negatives() -> None:
     rows = user_rows(list(range(NUM_ITEMS)))
     for has_repeats in (False, True):
-        clients = enrol(NUMBERS[:1], rows, NUM_ITEMS, NEUMF, 4, has_repeats, np.array([3]), DRAWS)
+        clients = enrol(NUMBERS[:1], rows, NUM_ITEMS, NEUMF, 4, has_repeats, np.array([3]), 0, DRAWS)
         train(clients, EVERY[:1], NUMBERS[:1], 1, NEUMF, DRAWS)
         assert clients.num_samples.tolist() == clients.num_slots.tolist() == [NUM_ITEMS]
 
@@ -129,7 +175,7 @@ def test_initial_values_have_the_stated_distributions() -> None:
     rows = UserRows(np.arange(3001), np.arange(3000, dtype=np.int32) % NUM_ITEMS, None)
     for name, deviation in (("neumf", 1.0), ("lightgcn", 0.1)):
         settings = replace(NEUMF, model=name)
-        clients = enrol(numbers, rows, NUM_ITEMS, settings, 1, True, np.zeros(3000, np.int64), DRAWS)
+        clients = enrol(numbers, rows, NUM_ITEMS, settings, 1, True, np.zeros(3000, np.int64), 0, DRAWS)
         for values in (clients.weights[:, :16], clients.used_rows):
             assert abs(values.std() / deviation - 1) < 5 / np.sqrt(2 * values.size)
             assert abs(values.mean() / deviation) < 5 / np.sqrt(values.size)
@@ -138,7 +184,7 @@ def test_initial_values_have_the_stated_distributions() -> None:
             assert 0.99 * bound < np.abs(values).max() < bound
             assert abs(values.std() / bound - 3**-0.5) < 0.01
     clients = enrol(
-        numbers, rows, NUM_ITEMS, replace(NEUMF, model="ngcf"), 1, True, np.zeros(3000, np.int64), DRAWS
+        numbers, rows, NUM_ITEMS, replace(NEUMF, model="ngcf"), 1, True, np.zeros(3000, np.int64), 0, DRAWS
     )
     parts = np.split(clients.weights, np.cumsum([16, 256, 16, 256, 16]), axis=1)
     row, matrix = (6 / 17) ** 0.5, (6 / 32) ** 0.5
@@ -257,7 +303,7 @@ def test_cohorts_and_threads_do_not_change_a_bit(settings: LocalSettings) -> Non
     numbers, every = np.arange(100, 123, dtype=np.int32), np.arange(23)
 
     def run(cohorts: list[np.ndarray], num_threads: int) -> LocalClients:
-        clients = enrol(numbers, user_rows(*items), NUM_ITEMS, settings, 4, True, np.full(23, 9), DRAWS)
+        clients = enrol(numbers, user_rows(*items), NUM_ITEMS, settings, 4, True, np.full(23, 9), 0, DRAWS)
 
         def handle(rows: np.ndarray) -> None:
             train(clients, rows, numbers[rows], 1, settings, DRAWS)

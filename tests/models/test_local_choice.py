@@ -19,7 +19,7 @@ ROWS, NUMBERS = np.arange(3), np.arange(3, dtype=np.int32)
 def some_clients(has_repeats: bool = False) -> LocalClients:
     """Client 0 has items 7 and 2, client 1 none, client 2 item 9, of 12; two negatives per positive."""
     rows = UserRows(np.array([0, 2, 2, 3]), np.array([2, 7, 9], np.int32), None)
-    return local.enrol(NUMBERS, rows, 12, SETTINGS, 2, has_repeats, np.full(3, 6), Draws(0))
+    return local.enrol(NUMBERS, rows, 12, SETTINGS, 2, has_repeats, np.full(3, 6), 0, Draws(0))
 
 
 def receive(clients: LocalClients, items: list[list[int]], accumulates: bool) -> None:

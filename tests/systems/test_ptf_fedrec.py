@@ -108,6 +108,22 @@ def test_without_sampling_all_own_samples_are_shown(defense: str) -> None:
             assert len(items) == len(own) + num_negatives(len(own))
 
 
+def test_negatives_are_drawn_once_or_anew_in_each_round() -> None:
+    """Without a defence all own samples are shown."""
+    ratings = some_ratings()
+    client = min(range(24), key=lambda one: len(positives(ratings, one)))  # has most others to choose from
+    for negatives, num_lists in (("once", 1), ("rounds", 4)):
+        finished = fit(defense="none", negatives=negatives)
+        shown = [tuple(by_client(finished, Predictions, number)[client][0].tolist()) for number in (1, 2, 3, 4)]
+        assert len(set(shown)) == num_lists
+        assert all(positives(ratings, client) <= set(items) for items in shown)
+        assert len({len(items) for items in shown}) == 1
+    assert_same(
+        fit(negatives="rounds", cohort_size=1, memory="accumulate"),
+        fit(negatives="rounds", cohort_size=7, threads=2, memory="accumulate"),
+    )
+
+
 def test_without_a_defence_scores_are_the_clients_own() -> None:
     """The model of the last round is still there. Laplace noise changes nearly all of them."""
     plain, noisy = (fit(defense=defense, num_rounds=2) for defense in ("none", "ldp"))

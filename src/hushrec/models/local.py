@@ -1,8 +1,9 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 """Clients' own recommenders: private, trained on the client's data and on scored items that it was sent.
 
-A client's table holds a vector only for items that it ever trains: its positives, then the negatives that it drew,
-then items that it received. The vector of any other item is its initial value, a keyed draw, made when needed.
+A client's table holds a vector only for items that it ever trains: its positives, then the negatives that it drew
+first, then others as it drew or received them. The vector of any other item is its initial value, a keyed draw,
+made when needed.
 """
 
 from dataclasses import dataclass
@@ -13,13 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data.interactions import UserRows
-from hushrec.draws import BLOCK_WORDS, Draws, Key, chacha_block
+from hushrec.draws import Draws, Key
 from hushrec.errors import HushrecError, NewcomerError
+from hushrec.models.local_negatives import first_tables, other_negatives
 from hushrec.models.local_training import complete_tables, score_slots, train_rows
 from hushrec.models.local_values import LocalSettings, initial_row, initial_weights, row_words
 from hushrec.protocol import Ragged
 
-__all__ = ["LEARNED", "LocalClients", "LocalModel", "LocalSettings", "enrol", "predict_slots", "receive", "train"]
+__all__ = [
+    "LEARNED",
+    "LocalClients",
+    "LocalModel",
+    "LocalSettings",
+    "enrol",
+    "predict_slots",
+    "receive",
+    "redraw",
+    "train",
+]
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
@@ -64,7 +76,7 @@ class LocalClients:
 
     num_items: int  # of the whole catalogue
     starts: Places  # (n + 1,): the first slot of each client's item table
-    slot_items: NDArray[np.int32]  # positives, then drawn negatives, then received items in order of arrival
+    slot_items: NDArray[np.int32]  # positives, then all others in order of arrival
     num_slots: NDArray[np.int32]  # in use
     num_positives: NDArray[np.int32]
     rows: Floats  # (slots, d): item vectors
@@ -101,48 +113,6 @@ class LocalClients:
         return self.starts, self.num_slots, self.num_positives, self.rows.reshape(-1)
 
 
-@numba.njit(nogil=True, cache=True)
-def _enrol(positives, numbers, num_drawn, num_items, has_repeats, keys, bound, out):
-    positive_starts, positive_items = positives
-    starts, slot_items, num_slots, rows, sample_starts, sample_slots, sample_labels = out
-    item_key, row_key = keys
-    size = rows.shape[1]
-    flat = rows.reshape(-1)
-    words, row_room = np.empty(BLOCK_WORDS, np.uint32), row_words(size)
-    slot_of = np.full(num_items, -1, np.int32)
-    for client in range(numbers.size):
-        first, sample = starts[client], sample_starts[client]
-        num_positives = positive_starts[client + 1] - positive_starts[client]
-        used = 0
-        for rank in range(num_positives):
-            item = positive_items[positive_starts[client] + rank]
-            slot_of[item] = used
-            slot_items[first + used] = item
-            sample_slots[sample], sample_labels[sample] = used, 1
-            sample, used = sample + 1, used + 1
-        left, counter, place = num_drawn[client], 0, BLOCK_WORDS
-        while left > 0:
-            if place == BLOCK_WORDS:
-                chacha_block(item_key, numbers[client], 0, counter, words)
-                counter, place = counter + 1, 0
-            item = np.int64((np.uint64(words[place]) * np.uint64(num_items)) >> np.uint64(32))
-            place += 1
-            slot = slot_of[item]
-            if slot < 0:
-                slot_of[item] = slot = used
-                slot_items[first + used] = item
-                used += 1
-            elif slot < num_positives or not has_repeats:
-                continue
-            sample_slots[sample], sample_labels[sample] = slot, 0
-            sample, left = sample + 1, left - 1
-        for slot in range(used):
-            item = slot_items[first + slot]
-            slot_of[item] = -1
-            initial_row(row_key, numbers[client], item, bound, row_room, flat, (first + slot) * size, size)
-        num_slots[client] = used
-
-
 def enrol(
     numbers: NDArray[np.int32],
     rows: UserRows,
@@ -151,20 +121,22 @@ def enrol(
     num_negatives: int,
     has_repeats: bool,
     most_received: Places,
+    num_redraws: int,
     draws: Draws,
 ) -> LocalClients:
-    """Clients at the start of a run, with `num_negatives` items drawn per positive, once and for all.
+    """Clients at the start of a run, with `num_negatives` items drawn per positive.
 
-    `most_received`: how many items each client may be sent in all, for the size of its arrays.
+    For the size of arrays, `most_received` tells how many items each client may be sent in all, `num_redraws` how
+    often it may draw others.
     """
     num_positives = np.diff(rows.starts)
     num_others = num_items - num_positives
     num_drawn = num_negatives * num_positives
     num_drawn = np.where(num_others > 0, num_drawn, 0) if has_repeats else np.minimum(num_drawn, num_others)
     num_own = num_positives + num_drawn
+    most_slots = np.minimum(num_own + num_redraws * num_drawn + most_received, num_items)
     starts, sample_starts = (
-        np.concatenate([[0], np.cumsum(room)])
-        for room in (np.minimum(num_own + most_received, num_items), num_own + most_received)
+        np.concatenate([[0], np.cumsum(room)]) for room in (most_slots, num_own + most_received)
     )
     capacity, num_clients = (int(starts[-1]), settings.num_factors), len(numbers)
     weights = initial_weights(numbers, num_items, settings, draws)
@@ -194,8 +166,24 @@ def enrol(
     samples = clients.sample_starts, clients.sample_slots, clients.sample_labels
     out = clients.starts, clients.slot_items, clients.num_slots, clients.rows, *samples
     bound = np.float32(settings.item_bound(num_items))
-    _enrol((rows.starts, rows.items), numbers, num_drawn, num_items, has_repeats, keys, bound, out)
+    first_tables((rows.starts, rows.items), numbers, num_drawn, num_items, has_repeats, keys, bound, out)
     return clients
+
+
+def redraw(
+    clients: LocalClients,
+    rows: Places,
+    numbers: NDArray[np.int32],
+    round_number: int,
+    has_repeats: bool,
+    settings: LocalSettings,
+    draws: Draws,
+) -> None:
+    """Draw as many negatives anew; those of before stay in the table, but are no samples any more."""
+    samples = clients.sample_starts, clients.num_own_samples, clients.sample_slots
+    keys, num_items = (draws.key("local-negatives"), draws.key("local-rows")), clients.num_items
+    given = rows, numbers, round_number, num_items, has_repeats, keys, np.float32(settings.item_bound(num_items))
+    other_negatives(clients.tables(), samples, clients.slot_items, *given, settings.num_factors)
 
 
 @numba.njit(nogil=True, cache=True)
