@@ -1,6 +1,6 @@
 """The picture of a reproduced table: published and ours, row by row."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from hushrec.experiments.published import Table
@@ -45,14 +45,22 @@ def cost_bars(table: Table, done: Sequence[Reproduced]) -> "Figure":
             panels[0].set_yticks(range(len(rows)), [f"{data}: {row.name}" for row in rows])
             panels[0].tick_params(axis="y", length=0)
             panels[0].grid(False)
-        letters = max(len(f"{entry.row.data}: {entry.name}") for entry in done)
+        left = _left_margin(f"{entry.row.data}: {entry.name}" for entry in done)
         top, bottom = 1 - 0.4 / height, 0.1 / height
-        figure.subplots_adjust(left=0.02 + 0.0074 * letters, right=0.99, top=top, bottom=bottom, hspace=0.4)
+        figure.subplots_adjust(left=left, right=0.99, top=top, bottom=bottom, hspace=0.4)
         return figure
 
 
+def _left_margin(names: Iterable[str]) -> float:
+    """Room for the longest name, as a share of the width."""
+    return 0.02 + 0.0074 * max(map(len, names))
+
+
 def published_and_ours(table: Table, done: Sequence[Reproduced]) -> "Figure":
-    """A panel per dataset and metric: a dot with its spread for ours, a ring with its spread for the paper's."""
+    """A panel per dataset and metric: a dot with its spread for ours, a ring with its spread for the paper's.
+
+    Bytes differ by orders of magnitude, so their axis is logarithmic.
+    """
     datasets = list(dict.fromkeys(entry.row.data for entry in done))
     with style():
         tallest = max(sum(entry.row.data == data for entry in done) for data in datasets)
@@ -62,10 +70,14 @@ def published_and_ours(table: Table, done: Sequence[Reproduced]) -> "Figure":
             rows = [entry for entry in done if entry.row.data == data]
             for place, (axes, metric) in enumerate(zip(panels, table.metrics, strict=True)):
                 _draw(axes, rows, metric)
+                if table.kind == "bytes":
+                    axes.set_xscale("log")
+                    axes.xaxis.set_major_formatter("{x:g}")
                 axes.set_title(f"{data}: {metric}")
                 axes.set_yticks(range(len(rows)), [row.name for row in rows] if place == 0 else [])
         grid[0][-1].legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=2, borderaxespad=0)
-        figure.subplots_adjust(left=0.16, right=0.985, top=0.9, bottom=0.08, hspace=0.35, wspace=0.06)
+        left = _left_margin(entry.name for entry in done)
+        figure.subplots_adjust(left=left, right=0.985, top=0.9, bottom=0.08, hspace=0.35, wspace=0.06)
         return figure
 
 
