@@ -76,6 +76,13 @@ class Ragged:
         starts = self.starts[first : last + 1]
         return Ragged(starts - starts[0], self.values[starts[0] : starts[-1]])
 
+    def not_ascending(self) -> NDArray[np.bool_]:
+        """Whether each row is not above the one before it in its slice: as where one repeats."""
+        is_wrong = np.zeros(len(self.values), np.bool_)
+        is_wrong[1:] = self.values[1:] <= self.values[:-1]
+        is_wrong[self.starts[:-1][self.lengths > 0]] = False
+        return is_wrong
+
 
 class FieldKind(NamedTuple):
     """What a message field holds, as encoders and validators need it."""

@@ -46,7 +46,7 @@ def test_uploads_are_in_the_order_of_clients_however_they_came() -> None:
         (numbers(0, 5), scored([(4, 0.5)], [(0, 0.0)])),
     ]
     for order in (batches, batches[::-1]):
-        uploads = Uploads(5)
+        uploads = Uploads(5, 9, False)
         fork = uploads.fork()
         uploads.add(*order[0])
         fork.add(*order[1])
@@ -56,21 +56,33 @@ def test_uploads_are_in_the_order_of_clients_however_they_came() -> None:
 
 def test_an_item_outside_the_catalogue_is_refused_with_its_sender() -> None:
     with pytest.raises(HushrecError, match=r"^client 5 lists an item that is not in the catalogue; leave it out$"):
-        Uploads(5).add(numbers(2, 3, 5), scored([(4, 0.5)], [], [(1, 0.5), (5, 0.5)]))
+        Uploads(5, 9, False).add(numbers(2, 3, 5), scored([(4, 0.5)], [], [(1, 0.5), (5, 0.5)]))
+
+
+def test_who_lists_an_item_twice_or_too_many_is_refused() -> None:
+    """Else one client could make an item count as often as it likes."""
+    twice = scored([(4, 0.5)], [(1, 0.5), (1, 0.5)])
+    with pytest.raises(
+        HushrecError, match=r"^client 3 lists items twice or not in ascending order; leave it out$"
+    ):
+        Uploads(5, 9, False).add(numbers(2, 3), twice)
+    Uploads(5, 2, True).add(numbers(2, 3), twice)
+    with pytest.raises(HushrecError, match=r"^client 3 lists more than 1 items; leave it out$"):
+        Uploads(5, 1, True).add(numbers(2, 3), twice)
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])
 def test_a_score_that_is_not_finite_is_divergence(score: float) -> None:
     with pytest.raises(DivergedError, match=r"^a score of client 3 is not finite$"):
-        Uploads(5).add(numbers(2, 3), scored([(4, 0.5)], [(1, score)]))
+        Uploads(5, 9, False).add(numbers(2, 3), scored([(4, 0.5)], [(1, score)]))
 
 
 def test_who_did_not_come_keeps_its_last_upload() -> None:
-    uploads = Uploads(5)
+    uploads = Uploads(5, 9, False)
     uploads.add(numbers(0, 2), scored([(4, 0.5)], [(1, 1.0), (3, 0.25)]))
     first = Shown.nothing(4).updated(uploads.pairs(), numbers(0, 2))
     assert first.items.lengths.tolist() == [1, 0, 2, 0]
-    again = Uploads(5)
+    again = Uploads(5, 9, False)
     again.add(numbers(1, 2), scored([(0, 0.75)], []))
     second = first.updated(again.pairs(), numbers(1, 2))
     assert rows(second.pairs()) == [(0, 4, 0.5), (1, 0, 0.75)], "client 2 came, and showed nothing"

@@ -12,6 +12,7 @@ from hushrec.privacy import homomorphic
 from hushrec.privacy.homomorphic import (
     MOST_ADDITIONS,
     SUM_LIMIT,
+    BfvAdder,
     BfvKey,
     EncryptedSum,
     PaillierKey,
@@ -162,6 +163,31 @@ def test_uploads_of_other_sizes_or_places_are_refused(scheme: str) -> None:
         EncryptedSum(key.adder, 3).add(one, upload([0], [row[:-1]]))
     with pytest.raises(HushrecError, match="a block that is not of the catalogue"):
         EncryptedSum(key.adder, 3).add(one, upload([3], [row]))
+
+
+@BOTH
+def test_a_block_counts_once_per_client(scheme: str) -> None:
+    key, one = key_of(scheme), np.array([8], np.int32)
+    row = key.encrypt(block(key, [1]))
+    with pytest.raises(HushrecError, match="client 8 sends a block twice; leave it out"):
+        EncryptedSum(key.adder, 3).add(one, upload([0, 2, 2], [row, row, row]))
+
+
+def test_ciphertexts_that_seal_cannot_add_are_refused() -> None:
+    """All zeros, which anybody could read; in another form; and two that cancel each other out."""
+    key, adder = BfvKey.from_seed(SEED), BfvAdder()
+    plain, opposite = adder.load(key.encrypt(block(key, [1]))), adder.seal.Ciphertext()
+    evaluator = adder.seal.Evaluator(adder.context)
+    evaluator.negate(plain, opposite)
+    other_form = adder.load(key.encrypt(block(key, [1])))
+    evaluator.transform_to_ntt_inplace(other_form)
+    nothing = adder.seal.Ciphertext(adder.context)
+    nothing.resize(2)
+    for ciphertext in (other_form, nothing):
+        with pytest.raises(HushrecError, match="of another kind than the one asked for; leave it out"):
+            adder.load(adder.save(ciphertext))
+    with pytest.raises(HushrecError, match="cancel each other out"):
+        adder.add(plain, opposite)
 
 
 def test_blocks_hold_all_numbers_in_order() -> None:

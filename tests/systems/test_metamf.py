@@ -13,7 +13,16 @@ from hushrec.privacy.exact_sum import DivergedError
 from hushrec.protocol import Ask, Cohort, Ragged, Transcript
 from hushrec.runtime.in_process import InProcess, Losses, RuntimeOptions
 from hushrec.runtime.wire import encode
-from hushrec.systems.metamf import SYSTEM, Clients, Config, Gradients, Recommenders, ServerState, groups_of
+from hushrec.systems.metamf import (
+    SYSTEM,
+    Clients,
+    Config,
+    Gradients,
+    Recommenders,
+    ServerState,
+    _upload,
+    groups_of,
+)
 
 from .runs import losing, some_ratings
 
@@ -183,9 +192,20 @@ def test_two_tastes_are_learned() -> None:
 
 
 def test_divergence_names_round_and_remedy() -> None:
-    remedy = r"round \d+: the update of client \d+ is not finite; .*use a --learning-rate below 1e\+30$"
+    remedy = r"round \d+: the update of client \d+ is not finite or .*; .*use a --learning-rate below 1e\+30$"
     with pytest.raises(DivergedError, match=remedy):
         run(learning_rate=1e30, num_rounds=5)
+
+
+@pytest.mark.parametrize("number", [1e21, -3e38, np.inf, np.nan])
+def test_a_gradient_that_would_spoil_the_model_is_refused_with_its_sender(number: float) -> None:
+    """The square of 1e21 is no float32: Adam would never move that parameter again."""
+    sizes = Config().sizes(3, 4)
+    rows = np.zeros((2, sizes.num_generated), np.float32)
+    rows[1, 5:7] = number
+    starts = np.arange(3) * sizes.num_generated
+    with pytest.raises(DivergedError, match="the update of client 9 is not finite or not within"):
+        _upload(np.array([7, 9], np.int32), Gradients(Ragged(starts, rows.ravel())), sizes)
 
 
 def test_recommenders_of_other_settings_are_refused() -> None:

@@ -98,6 +98,7 @@ def _chosen(
     if num_hard == 0:
         return sure
     if how.strategy in ("confidence+hard", "hard"):
+        # DEVIATION: the authors' code takes these from the first alpha of all items, and so often tells fewer.
         hard, _ = top_k(predicted, num_hard, (taken.starts, taken.values))
     else:
         hard = _in_order(_random_orders(predicted.shape, generator), taken, num_hard)

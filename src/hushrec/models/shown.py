@@ -28,15 +28,20 @@ class ScoredItems(Protocol):
 
 @dataclass
 class Uploads:
-    """The fold that keeps what clients show in a round, after a look at the items."""
+    """The fold that keeps what clients show in a round, after a look at the items.
+
+    Items are sorted. An item that one client lists more often counts more, so there are limits.
+    """
 
     num_items: int
+    most_rows: int  # of one client
+    has_repeats: bool  # whether a client may list an item more than once
     numbers: list[Numbers] = field(default_factory=list)
     batches: list[ScoredItems] = field(default_factory=list)
 
     def fork(self) -> "Uploads":
         """An empty one."""
-        return Uploads(self.num_items)
+        return Uploads(self.num_items, self.most_rows, self.has_repeats)
 
     def add(self, numbers: Numbers, message: ScoredItems) -> None:
         """Keep one batch."""
@@ -44,6 +49,13 @@ class Uploads:
         if is_unknown.any():
             sender = _sender(numbers, message, is_unknown)
             raise HushrecError(f"client {sender} lists an item that is not in the catalogue; leave it out")
+        is_again = message.items.not_ascending()
+        if is_again.any() and not self.has_repeats:
+            sender = _sender(numbers, message, is_again)
+            raise HushrecError(f"client {sender} lists items twice or not in ascending order; leave it out")
+        if (message.items.lengths > self.most_rows).any():
+            sender = int(numbers[message.items.lengths.argmax()])
+            raise HushrecError(f"client {sender} lists more than {self.most_rows:,} items; leave it out")
         is_lost = ~np.isfinite(message.scores.values)
         if is_lost.any():
             raise DivergedError(f"a score of client {_sender(numbers, message, is_lost)} is not finite")

@@ -80,7 +80,10 @@ class SecretKey(Protocol):
 
 
 def adder_for(scheme: Scheme, seed: Key) -> Adder:
-    """The adding side. Of the seed of the secret key it takes only what is public (for BFV nothing)."""
+    """The adding side. Of the seed of the secret key it uses only what is public: of BFV's nothing.
+
+    Of Paillier's it uses n, but makes the whole key to get it: whoever calls this with the seed could read.
+    """
     return BfvAdder() if scheme == "bfv" else _paillier_key(*seed.tolist()).adder
 
 
@@ -145,16 +148,24 @@ class BfvAdder:
         ciphertext = value_from(empty, self.context, row.tobytes(), refusal)
         if ciphertext.size() != 2:
             raise HushrecError("a ciphertext has the wrong size; leave it out")
+        if ciphertext.is_ntt_form() or ciphertext.is_transparent():
+            raise HushrecError("a ciphertext is of another kind than the one asked for; leave it out")
         return ciphertext
 
     def add(self, one: Any, other: Any) -> Any:
         """The ciphertext of the sum, in the first."""
-        self._evaluator.add_inplace(one, other)
-        return one
+        return self._computed(self._evaluator.add_inplace, one, other)
 
     def add_plain(self, one: Any, numbers: Integers) -> Any:
         """The ciphertext of the sum with known numbers, in the first."""
-        self._evaluator.add_plain_inplace(one, self.encoded(numbers))
+        return self._computed(self._evaluator.add_plain_inplace, one, self.encoded(numbers))
+
+    def _computed(self, operation: Callable[[Any, Any], None], one: Any, other: Any) -> Any:
+        """SEAL refuses to compute what everybody could read, as the sum of a ciphertext and its opposite."""
+        try:
+            operation(one, other)
+        except (RuntimeError, ValueError):
+            raise HushrecError("ciphertexts cancel each other out; begin the round again without them") from None
         return one
 
     def save(self, ciphertext: Any) -> Bytes:
@@ -333,6 +344,10 @@ class EncryptedSum:
             raise HushrecError(f"ciphertexts do not have {self.adder.fresh_bytes} bytes each; leave them out")
         if ((places.values < 0) | (places.values >= self.num_blocks)).any():
             raise HushrecError("an upload has a block that is not of the catalogue; leave it out")
+        is_again = places.not_ascending()
+        if is_again.any():
+            sender = numbers[np.searchsorted(places.starts, is_again.argmax(), side="right") - 1]
+            raise HushrecError(f"client {sender} sends a block twice; leave it out")
         loaded = [self.adder.load(row) for row in rows]
         for place, ciphertext in zip(places.values.tolist(), loaded, strict=True):
             self._take(place, ciphertext, 1)

@@ -64,6 +64,7 @@ from hushrec.privacy.homomorphic import (
     Integers,
     SecretKey,
     adder_for,
+    check_range,
     num_blocks,
     secret_key,
     to_blocks,
@@ -225,6 +226,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
         plain = FixedSum(np.zeros((len(state.item_factors), config.num_factors), np.int64))
         yield Ask(clients, request, plain)
         numbers = state.item_factors.view("<i4") + plain.totals
+        check_range(numbers)
         state = replace(state, item_factors=_in_the_clear(numbers, 4 * config.num_factors))
     else:
         uploads = EncryptedSum(adder, len(state.item_factors))

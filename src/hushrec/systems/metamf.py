@@ -53,6 +53,7 @@ from hushrec.protocol import (
 )
 from hushrec.settings import check_bounds, setting
 
+_GRADIENT_LIMIT = 1e15  # sums of squares of 64 are still numbers
 # Of all recommenders that are under way at a time.
 _GROUP_BYTES = 512 << 20
 
@@ -168,9 +169,11 @@ def _upload(numbers: Numbers, reply: Gradients, sizes: Sizes) -> tuple[Numbers, 
     if (reply.gradient.lengths != sizes.num_generated).any():
         raise HushrecError(f"a gradient has not {sizes.num_generated:,} numbers; send one for each that came")
     rows = reply.gradient.values.reshape(len(numbers), sizes.num_generated)
-    if not np.isfinite(rows.sum()):
-        place = int(np.isfinite(rows).all(axis=1).argmin())
-        raise DivergedError(f"the update of client {numbers[place]} is not finite")
+    if not max(-rows.min(initial=0), rows.max(initial=0)) <= _GRADIENT_LIMIT:  # also if it is not a number
+        place = int((np.abs(rows) <= _GRADIENT_LIMIT).all(axis=1).argmin())
+        raise DivergedError(
+            f"the update of client {numbers[place]} is not finite or not within ±{_GRADIENT_LIMIT:g}"
+        )
     return numbers, rows
 
 

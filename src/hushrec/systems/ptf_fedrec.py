@@ -123,6 +123,10 @@ class Config:
         check(self.least_beta <= self.most_beta, "--least-beta must be at most --most-beta")
         check(self.least_gamma <= self.most_gamma, "--least-gamma must be at most --most-gamma")
 
+    def most_shown(self, num_items: int) -> int:
+        """How many rows an upload has at most: as if all items were positives."""
+        return int(num_items * (1 + max(self.most_gamma, self.num_negatives)))
+
     def local_settings(self) -> LocalSettings:
         """How clients learn."""
         # DEVIATION: no paper gives details of NGCF and LightGCN on a client. There NGCF drops no messages, and
@@ -230,7 +234,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     """One round of the server."""
     num_clients, num_items = state.sizes
     clients = draw_participants(num_clients, config.participation, NO_ONE, round_number, draws)
-    uploads = Uploads(num_items)
+    uploads = Uploads(num_items, config.most_shown(num_items), config.repeats == "yes")
     yield Ask(clients, _told(state, clients, round_number, config, draws), uploads)  # lines 5-8
     if not uploads.batches:
         return state
@@ -285,7 +289,8 @@ def client_update(cohort: Cohort[LocalClients], request: Told, config: Config, d
         swapping = Swapping(config.swap_share, config.swap_rounding == "down")
         found = swap(slots, found, num_positives, numbers, round_number, swapping, draws)
     elif config.defense == "ldp":
-        # DEVIATION: the paper gives no scale of its noise; 0.6 gives the published F1 of the attack on ML-100K.
+        # DEVIATION: the paper gives no scale of its noise; 0.6 gives the published F1 of the attack on ML-100K. It
+        # does not say either whether scores stay within [0, 1]; here they do.
         found = add_laplace(slots, found, numbers, round_number, config.laplace_scale, draws)
     return Reply(Predictions(*by_item(clients, rows, slots, found)))
 
@@ -299,6 +304,8 @@ def _shown_slots(
     draws: Draws,
 ) -> Ragged:
     """All own samples, or a sample of the distinct items that were trained this round."""
+    # DEVIATION: samples are taken from what the server told, too, as in the authors' code. The paper says so (what
+    # is shown was trained), and also that a fifth of what is trained are positives, which is true without it.
     if config.defense in ("none", "ldp"):
         return own_slots(clients, rows)
     sampling = Sampling(
