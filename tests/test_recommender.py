@@ -7,6 +7,7 @@ import pytest
 
 import hushrec
 from hushrec.data import Deal, Interactions, Split, copies, owned
+from hushrec.errors import HushrecError
 from hushrec.experiments.record import read_run
 from hushrec.experiments.run_settings import RunSettings
 from hushrec.experiments.runs import run
@@ -489,3 +490,15 @@ def test_a_fold_of_a_run_is_loaded(data: Interactions, tmp_path: Path) -> None:
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(hushrec.HushrecError, match="is not a run; make one with"):
         hushrec.load_run(tmp_path)
+
+
+def test_a_server_without_ratings_has_no_number_of_raters() -> None:
+    """Deployed, it knows items and users by number only; all items may be recommended."""
+    data = hushrec.load("synthetic:users=20,items=15,ratings=100")
+    fitted = hushrec.PTFFedRec(num_rounds=1).fit(data)
+    known = replace(
+        fitted.ranker(), train=data.select(np.zeros(len(data), bool)), num_raters=np.zeros(15, np.int64)
+    )
+    assert len(known.for_users(np.array([0], np.int32), 5, False)[0]) == 5
+    with pytest.raises(HushrecError, match="no item has 10 raters"):
+        replace(known, train=data).for_users(np.array([0], np.int32), 5)

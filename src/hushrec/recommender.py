@@ -82,7 +82,8 @@ class Ranker:
     ) -> list[list[Recommendation]]:
         if k < 1:
             raise HushrecError(f"a list of {k} items is too short; ask for at least 1")
-        is_candidate = self.num_raters >= min_raters
+        # A deployed server has no ratings, and so no number of raters.
+        is_candidate = (self.num_raters >= min_raters) | (len(self.train) == 0)
         if not is_candidate.any():
             raise HushrecError(f"no item has {min_raters} raters; use fewer, as in --min-raters 0")
         scores = np.where(is_candidate, scores, np.float32(-np.inf))

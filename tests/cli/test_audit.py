@@ -187,6 +187,16 @@ def test_ciphertexts_tell_by_their_places() -> None:
     assert attacks(*short, "--encryption", "none")["sent blocks"]["score"] > 0.99
 
 
+def test_a_kept_run_of_ciphertexts_is_made_again_without_a_word(tmp_path: Path) -> None:
+    """Its ciphertexts are others; what is in them is the same."""
+    ended = CliRunner().invoke(
+        whole_app,
+        ["run", "fedmf", "--data", DATA, "--rounds", "2", "--num-factors", "4", "--out", str(tmp_path / "r")],
+    )
+    assert ended.exit_code == 0
+    assert "other numbers than those kept" not in invoke(str(tmp_path / "r")).output
+
+
 def test_neither_a_system_nor_a_folder(tmp_path: Path) -> None:
     with pytest.raises(HushrecError, match=r"nowhere is neither a system \(pmf, .*\) nor the folder of a run"):
         invoke("nowhere")

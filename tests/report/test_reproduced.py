@@ -22,6 +22,7 @@ def test_bytes_are_drawn_by_orders_of_magnitude(runs: dict[str, Run]) -> None:
     (panel,) = drawn("bytes", runs, "one", "two")
     assert panel.get_xscale() == "log"
     assert {panel.xaxis.get_major_formatter()(value) for value in (1, 1000)} == {"1", "1000"}
+    assert panel.xaxis.get_minor_formatter()(3) == ""
     (panel,) = drawn("ranking", runs, "one", "two")
     assert panel.get_xscale() == "linear"
     assert sorted(float(line.get_xdata()[0]) for line in panel.lines) == [2, 4, 200, 400]

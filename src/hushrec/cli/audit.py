@@ -29,7 +29,7 @@ from hushrec.experiments.record import SplitKind, read_run
 from hushrec.experiments.run_settings import settings_for, splits_of
 from hushrec.experiments.runs import FoldProgress, Watch, load_fold
 from hushrec.protocol import Role, System
-from hushrec.runtime.checkpoint import Progress, digest, model_arrays
+from hushrec.runtime.checkpoint import Progress, model_digest
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, announce_compilation, data_for, run_job
 from hushrec.systems import SYSTEMS
@@ -182,7 +182,8 @@ def of_folder(
     job, before = load_fold(run, fold)
 
     def check(again: Progress) -> None:
-        if digest(model_arrays(job.system, again.state)) != digest(model_arrays(job.system, before.state)):
+        digests = {model_digest(job.system, one.state, one.private) for one in (again, before)}
+        if len(digests) > 1:
             note("made again, the run ended in other numbers than those kept: versions or machine differ")
 
     _audit(job, threads, as_json, check)

@@ -45,6 +45,8 @@ def recommend(
             raise HushrecError(f"{newcomer} has no ratings; give a column named rating")
         given = np.ones(len(ratings), np.float32) if ratings.ratings is None else ratings.ratings
         found = model.recommend_newcomer(ratings.item_ids[ratings.items], given, k, not include_seen, min_raters)
+    if user is not None and not len(model.ranker().train):
+        note(f"a deployed server has no ids and items of users: {user} is the number of a client, counted from 0")
     if as_json:
         print(msgspec.json.encode(found).decode())
         return

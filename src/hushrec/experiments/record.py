@@ -137,7 +137,7 @@ class Run:
             "facts",
         )
         folds = [{name: value for name, value in asdict(fold).items() if name in names} for fold in self.folds]
-        folds = [{name: value for name, value in fold.items() if value != {}} for fold in folds]
+        folds = [{name: value for name, value in fold.items() if name != "facts" or value} for fold in folds]
         return {
             "system": self.system,
             "data": self.data,

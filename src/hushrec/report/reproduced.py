@@ -73,6 +73,7 @@ def published_and_ours(table: Table, done: Sequence[Reproduced]) -> "Figure":
                 if table.kind == "bytes":
                     axes.set_xscale("log")
                     axes.xaxis.set_major_formatter("{x:g}")
+                    axes.xaxis.set_minor_formatter("")
                 axes.set_title(f"{data}: {metric}")
                 axes.set_yticks(range(len(rows)), [row.name for row in rows] if place == 0 else [])
         grid[0][-1].legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=2, borderaxespad=0)
