@@ -17,7 +17,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 # Numba's cache does not notice a change in a module that a kernel calls; so all of it goes when one changes.
-$(VENV)/.kernels: $(VENV)/.installed $(shell find src/hushrec/kernels src/hushrec/privacy src/hushrec/models -name '*.py') src/hushrec/draws.py
+$(VENV)/.kernels: $(VENV)/.installed $(shell find src/hushrec/kernels src/hushrec/privacy src/hushrec/models src/hushrec/systems -name '*.py') src/hushrec/draws.py
 	@find src benchmarks -name '*.nb[ic]' -delete
 	@touch $@
 

@@ -26,8 +26,8 @@ import numpy as np
 import hushrec
 from benchmarks.wiretap import Needles, Stream, capturing, read_streams, rows_of, runs_of, tls_bytes
 from hushrec.data import Interactions
-from hushrec.experiments.run_settings import RunSettings, splits_of
 from hushrec.protocol import Message, Recorded
+from hushrec.runs.run_settings import RunSettings, splits_of
 from hushrec.runtime.checkpoint import Progress, digest, model_arrays, read_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.packets import Contents, Kind, Packet, encode_packet

@@ -16,7 +16,7 @@ from hushrec.data.interactions import Interactions
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, data_for, run_job
 from hushrec.systems import system_named
-from hushrec.systems.drift_messages import SentInteractions
+from hushrec.systems.drift.messages import SentInteractions
 
 FORMS: dict[str, dict[str, Any]] = {
     "not encrypted": {"encryption": "none"},

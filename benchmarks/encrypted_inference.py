@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.privacy.encrypted_scores import ItemScorer, KeyHolder
+from hushrec.systems.fedcore.encrypted_scores import ItemScorer, KeyHolder
 
 NUM_FACTORS = 20
 SIZES = (1_682, 10_000)

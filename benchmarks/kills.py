@@ -29,8 +29,8 @@ from hushrec.deploy.local import prepare, running
 from hushrec.deploy.orders import Order, place_order
 from hushrec.deploy.processes import Kept
 from hushrec.deploy.supervisor import Supervisor, Terms
-from hushrec.experiments.record import read_run
 from hushrec.protocol import Message, Numbers
+from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import digest, model_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job

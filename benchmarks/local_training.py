@@ -17,10 +17,10 @@ import hushrec
 from hushrec.data import random_share
 from hushrec.data.interactions import UserRows
 from hushrec.draws import BLOCK_WORDS, Draws, Key
-from hushrec.models.local import LocalClients, LocalSettings, enrol, predict_slots, train
-from hushrec.models.local_training import shuffle
-from hushrec.models.local_values import ClientModel
 from hushrec.protocol import Ragged
+from hushrec.systems.ptf_fedrec.client_start import ClientModel
+from hushrec.systems.ptf_fedrec.client_training import shuffle
+from hushrec.systems.ptf_fedrec.clients import LocalClients, LocalSettings, enrol, predict_slots, train
 
 PRESETS = {
     "released": {"num_factors": 16, "batch_size": 256, "learning_rate": 0.01},

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Interactions, load, owned, stream_order
-from hushrec.runtime.live import Live
-from hushrec.runtime.live_lines import Event, parse
 from hushrec.systems import SYSTEMS
+from hushrec.systems.drift.live import Live
+from hushrec.systems.drift.live_lines import Event, parse
 
 AT_ONCE = 1024  # events that wait, where more come than can be answered
 

@@ -25,8 +25,8 @@ from hushrec.deploy.local import prepare, running
 from hushrec.deploy.orders import Order, place_order
 from hushrec.deploy.processes import Kept
 from hushrec.deploy.supervisor import Supervisor, Terms
-from hushrec.experiments.record import FoldResult, read_run
-from hushrec.experiments.run_settings import settings_for, splits_of
+from hushrec.runs.record import FoldResult, read_run
+from hushrec.runs.run_settings import settings_for, splits_of
 from hushrec.runtime.checkpoint import digest, model_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, data_for, run_job

@@ -8,10 +8,10 @@ import pytest
 import hushrec
 from hushrec.data import Deal, Interactions, Split, copies, owned
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import read_run
-from hushrec.experiments.run_settings import RunSettings
-from hushrec.experiments.runs import run
 from hushrec.recommender import RECOMMENDERS, Recommendation, Recommender
+from hushrec.runs.folds import run
+from hushrec.runs.record import read_run
+from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.checkpoint import digest, model_arrays, private_arrays
 from hushrec.systems import SYSTEMS
 from systems.runs import held, short

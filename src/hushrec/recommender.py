@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from hushrec.data import Interactions
 from hushrec.errors import HushrecError
 from hushrec.evaluation import top_k
-from hushrec.experiments.quality import evaluate
-from hushrec.experiments.runs import Side, load_fold, save_fitted
 from hushrec.protocol import Numbers, Ragged, Scorer, System
+from hushrec.runs.folds import Side, load_fold, save_fitted
+from hushrec.runs.quality import evaluate
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, data_for, run_job

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 import hushrec
 from hushrec.cli.app import app, exits_cleanly
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import read_run
-from hushrec.experiments.run_settings import RunSettings
-from hushrec.experiments.runs import run
+from hushrec.runs.folds import run
+from hushrec.runs.record import read_run
+from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import SYSTEMS

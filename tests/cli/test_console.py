@@ -6,7 +6,7 @@ from rich.console import Console
 
 from hushrec.cli import console
 from hushrec.cli.console import note, notes, results, watching
-from hushrec.experiments.runs import FoldProgress
+from hushrec.runs.folds import FoldProgress
 
 
 @pytest.fixture(autouse=True)

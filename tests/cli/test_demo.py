@@ -6,7 +6,7 @@ import pytest
 import hushrec
 from hushrec.cli import demo
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import read_run
+from hushrec.runs.record import read_run
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 

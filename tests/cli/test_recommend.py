@@ -8,9 +8,9 @@ import hushrec
 from hushrec.cli.app import app
 from hushrec.cli.recommend import print_recommendations
 from hushrec.errors import HushrecError
-from hushrec.experiments.run_settings import RunSettings, settings_for
-from hushrec.experiments.runs import run
 from hushrec.recommender import Recommendation
+from hushrec.runs.folds import run
+from hushrec.runs.run_settings import RunSettings, settings_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import SYSTEMS

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 import hushrec
 from hushrec.cli.report import report
 from hushrec.errors import HushrecError
-from hushrec.experiments.run_settings import RunSettings
-from hushrec.experiments.runs import run
+from hushrec.runs.folds import run
+from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import system_named

@@ -13,10 +13,10 @@ import hushrec.cli.reproduce
 from hushrec.cli.app import app
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
-from hushrec.experiments import runs
 from hushrec.experiments.drift_time import STEPS
 from hushrec.experiments.published import Claim, Row, Table
-from hushrec.experiments.record import read_run
+from hushrec.runs import folds as runs
+from hushrec.runs.record import read_run
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 TINY = {"num_rounds": 3, "num_factors": 5}

@@ -15,10 +15,10 @@ from hushrec.cli.run import print_run
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Published
-from hushrec.experiments.record import Run, SplitKind, read_run
-from hushrec.experiments.run_settings import settings_for
-from hushrec.experiments.runs import run
 from hushrec.report.tables import shown_metrics
+from hushrec.runs.folds import run
+from hushrec.runs.record import Run, SplitKind, read_run
+from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.systems import SYSTEMS
 from systems.runs import as_options, short

@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from hushrec.cli.app import app
-from hushrec.experiments.record import read_run
-from hushrec.experiments.runs import load_fold
 from hushrec.recommender import Ranker
+from hushrec.runs.folds import load_fold
+from hushrec.runs.record import read_run
 
 COMMAND = [sys.executable, "-m", "hushrec.cli.app", "run", "drift", "--num-factors", "4", "--live"]
 OWNERS = [{"owner": "a", "adds": ["i0", "i1", "i2", "i3"]}, {"owner": "b", "adds": ["i3", "i4", "i5"]}]

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hushrec.cli.app import app
-from hushrec.experiments.record import read_run
+from hushrec.runs.record import read_run
 
 DATA = "synthetic:users=60,items=40,ratings=1500"
 

@@ -22,16 +22,16 @@ from hushrec.deploy.items import catalogue_of
 from hushrec.deploy.orders import Attempt, Order, place_order
 from hushrec.deploy.shares import deal
 from hushrec.deploy.site import Site, open_site
-from hushrec.experiments import runs
-from hushrec.experiments.record import read_run
-from hushrec.models.partnership import Partnership
-from hushrec.runtime import owner_store
+from hushrec.runs import folds as runs
+from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import Progress, digest, model_digest, private_arrays, read_arrays
 from hushrec.runtime.in_process import Losses, RuntimeOptions
 from hushrec.runtime.packets import Packet, decode_packet
 from hushrec.runtime.training import Job, run_job
 from hushrec.runtime.transport import Delivery
 from hushrec.systems import SYSTEMS
+from hushrec.systems.drift import store as owner_store
+from hushrec.systems.fedcore.partners import Partnership
 from systems.runs import SMALL, settings_of
 
 

@@ -30,7 +30,7 @@ from federation import (
 from hushrec.deploy.driver import drive, read_report
 from hushrec.deploy.orders import Attempt, Enrolled, Measured
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import read_run
+from hushrec.runs.record import read_run
 from hushrec.runtime.packets import Contents, Kind, Packet, Refusal, encode_packet
 from hushrec.systems import fedrec_plus_plus
 

@@ -11,7 +11,7 @@ from hushrec.deploy.enrolment import NodeSettings, as_in_catalogue, clients_of, 
 from hushrec.deploy.measuring import joined, shared_digest
 from hushrec.deploy.orders import Catalogue, Measured
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import read_run
+from hushrec.runs.record import read_run
 from hushrec.runtime.packets import about, decode_packet
 
 

@@ -41,16 +41,16 @@ from hushrec.deploy.orders import Catalogue, Enrolled
 from hushrec.deploy.shares import deal
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import read_run
-from hushrec.experiments.runs import load_fold
-from hushrec.models.ownership import owner_key
 from hushrec.recommender import load_run
+from hushrec.runs.folds import load_fold
+from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import load_train, read_arrays
-from hushrec.runtime.owner_store import OwnerStore
 from hushrec.runtime.packets import contents_of
 from hushrec.runtime.wire import decode
 from hushrec.systems import SYSTEMS
-from hushrec.systems.drift_messages import OwnerKey, SentInteractions
+from hushrec.systems.drift.messages import OwnerKey, SentInteractions
+from hushrec.systems.drift.parties import owner_key
+from hushrec.systems.drift.store import OwnerStore
 
 COMMAND = [sys.executable, "-m", "hushrec.cli.app"]
 NAME, STORE = "drift", Path("fold-1") / "owners.sqlite"

@@ -23,14 +23,14 @@ from hushrec.deploy.enrolment import NodeSettings, own_test, partner_of
 from hushrec.deploy.orders import Catalogue, Invitation
 from hushrec.deploy.shares import deal
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import read_run
 from hushrec.protocol import Message, Ragged, Reply, Sealed
 from hushrec.recommender import load_run
+from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import read_arrays
 from hushrec.runtime.packets import about, decode_packet
 from hushrec.systems import SYSTEMS
-from hushrec.systems.fedcore import SYSTEM, TakeStep, UserGradients
-from hushrec.systems.fedcore_inference import EncryptedScores, PublicKeys, Serve
+from hushrec.systems.fedcore.inference import EncryptedScores, PublicKeys, Serve
+from hushrec.systems.fedcore.system import SYSTEM, TakeStep, UserGradients
 
 NAME = "fedcore"
 NO_CATALOGUE = Catalogue([], False)

@@ -18,7 +18,7 @@ from hushrec.data import Interactions, Split, k_folds, synthetic
 from hushrec.deploy.identity import mail_key
 from hushrec.deploy.orders import Catalogue, Enrolled, Order
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import read_run
+from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import load_train, read_arrays
 from hushrec.runtime.packets import Kind, Refusal, about, contents_of
 from hushrec.systems import SYSTEMS, fedrec_plus_plus

@@ -4,12 +4,14 @@ import pytest
 
 from hushrec.data import load
 from hushrec.experiments.drift_time import ALL, CIPHER, STEPS, Clock, preprocessing_seconds, timed, with_seconds
-from hushrec.experiments.record import Run
-from hushrec.experiments.run_settings import RunSettings
-from hushrec.experiments.runs import run
-from hushrec.models import ownership
+from hushrec.runs.folds import run
+from hushrec.runs.record import Run
+from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.systems import drift, drift_owners, system_named
+from hushrec.systems import system_named
+from hushrec.systems.drift import owners as drift_owners
+from hushrec.systems.drift import parties as ownership
+from hushrec.systems.drift import system as drift
 
 DATA = "synthetic:users=60,items=40,ratings=1500"
 SETTINGS = RunSettings(split="random", at=(5,), owners="3")

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushrec.attacks.requests import asked_for
+from hushrec.audit.attacks.requests import asked_for
 from hushrec.data import Interactions, owned, synthetic
 from hushrec.draws import Draws
 from hushrec.experiments.owner_audit import ATTACKS, OwnerAudit, Truth, audit_threshold
-from hushrec.models.ownership import owner_key
-from hushrec.privacy.interaction_cipher import Letters, open_interactions
 from hushrec.protocol import Role, Transcript
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
 from hushrec.systems import SYSTEMS
+from hushrec.systems.drift.cipher import Letters, open_interactions
+from hushrec.systems.drift.parties import owner_key
 
 SMALL = {"epochs": 1, "parts": 2, "window": 64}
 

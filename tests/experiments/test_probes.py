@@ -16,16 +16,16 @@ from hushrec.errors import HushrecError
 from hushrec.experiments.partner_attacks import cosines, identified, sample, twins_of
 from hushrec.experiments.probes import PROBES, all_of
 from hushrec.experiments.published import Row, Table, tables
-from hushrec.experiments.record import Run, read_run
 from hushrec.experiments.reproduction import reproduce_row
-from hushrec.experiments.run_settings import settings_for, splits_of
-from hushrec.experiments.runs import FoldProgress, load_fold, run
-from hushrec.models.partnership import Partnership
 from hushrec.protocol import Answer, Ask
+from hushrec.runs.folds import FoldProgress, load_fold, run
+from hushrec.runs.record import Run, read_run
+from hushrec.runs.run_settings import settings_for, splits_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
 from hushrec.systems import SYSTEMS
-from hushrec.systems.fedcore import Align
+from hushrec.systems.fedcore.partners import Partnership
+from hushrec.systems.fedcore.system import Align
 from systems.partner_runs import interactions, watched
 from systems.runs import Ratings, settings_of
 

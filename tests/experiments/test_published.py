@@ -12,7 +12,7 @@ import hushrec.experiments
 from hushrec.data import CATALOGUE
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Kind, Row, Table, published_for, table_named, tables
-from hushrec.experiments.record import Provenance, Run
+from hushrec.runs.record import Provenance, Run
 from hushrec.settings import build, to_dict
 from hushrec.systems import SYSTEMS, system_named
 

@@ -11,7 +11,6 @@ from hushrec.data import Interactions
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_time import CIPHER, STEPS
 from hushrec.experiments.published import Claim, Row, Table, table_named
-from hushrec.experiments.record import read_run
 from hushrec.experiments.reproduction import (
     Cell,
     Reproduced,
@@ -20,13 +19,14 @@ from hushrec.experiments.reproduction import (
     reproduce_row,
     verdicts,
 )
-from hushrec.experiments.run_settings import RunSettings, settings_for, splits_of
-from hushrec.experiments.runs import FoldProgress, run
+from hushrec.runs.folds import FoldProgress, run
+from hushrec.runs.record import read_run
+from hushrec.runs.run_settings import RunSettings, settings_for, splits_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
 from hushrec.settings import build
 from hushrec.systems import SYSTEMS
-from hushrec.systems.ptf_fedrec import RELEASED
+from hushrec.systems.ptf_fedrec.system import RELEASED
 from systems.runs import short
 
 ONE_THREAD = RuntimeOptions(threads=1)

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 
 import hushrec
-from hushrec.experiments.record import Run
-from hushrec.experiments.run_settings import RunSettings
-from hushrec.experiments.runs import run
+from hushrec.runs.folds import run
+from hushrec.runs.record import Run
+from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 from hushrec.systems import system_named

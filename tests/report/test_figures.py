@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 import pytest
 
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import Run
 from hushrec.report.canvas import to_inline_svg, to_png, to_svg
 from hushrec.report.figures import (
     Box,
@@ -18,6 +17,7 @@ from hushrec.report.figures import (
     learning_curves,
     spread_out,
 )
+from hushrec.runs.record import Run
 
 DRAW: dict[str, Callable] = {
     "curves": lambda runs: learning_curves(runs, "RMSE"),

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from hushrec.experiments.record import Run
 from hushrec.report.findings import caveats, likeness, same_as, summary
+from hushrec.runs.record import Run
 
 
 def changed(run: Run, fold: int, **changes: str | None) -> Run:

@@ -1,9 +1,9 @@
 import pytest
 
 from hushrec.experiments.published import Row, Table
-from hushrec.experiments.record import Run
 from hushrec.experiments.reproduction import Cell, Reproduced
 from hushrec.report.reproduced import table_picture
+from hushrec.runs.record import Run
 
 pytest.importorskip("matplotlib")
 

@@ -6,10 +6,7 @@ import pytest
 import hushrec
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Row, Table
-from hushrec.experiments.record import Run
 from hushrec.experiments.reproduction import Cell, Reproduced
-from hushrec.experiments.run_settings import RunSettings
-from hushrec.experiments.runs import run
 from hushrec.report.canvas import to_svg
 from hushrec.report.findings import summary
 from hushrec.report.page import page
@@ -17,6 +14,9 @@ from hushrec.report.properties import provenance_rows
 from hushrec.report.reproduced import table_picture
 from hushrec.report.stream_figures import curve_panels, first_and_last, stream_figures, time_by_step
 from hushrec.report.tables import format_bytes, main_metric, per_party, shown_metrics, up_and_down
+from hushrec.runs.folds import run
+from hushrec.runs.record import Run
+from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.systems import system_named
 

@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 
 from hushrec.experiments import published
-from hushrec.experiments.record import Run
 from hushrec.report.properties import digest_rows, provenance_rows, setting_rows
 from hushrec.report.tables import (
     MetricCell,
@@ -17,6 +16,7 @@ from hushrec.report.tables import (
     traffic_rows,
     up_and_down,
 )
+from hushrec.runs.record import Run
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import pytest
 
 import hushrec
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import read_run
-from hushrec.experiments.run_settings import RunSettings
-from hushrec.experiments.runs import run
+from hushrec.runs.folds import run
+from hushrec.runs.record import read_run
+from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.checkpoint import Progress, digest, load_progress, model_arrays, private_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, announce_compilation, data_for, run_job

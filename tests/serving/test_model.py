@@ -6,7 +6,7 @@ import pytest
 
 import hushrec
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import read_run, write_run
+from hushrec.runs.record import read_run, write_run
 from hushrec.serving.model import (
     RequestError,
     ServedModel,

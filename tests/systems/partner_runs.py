@@ -8,8 +8,8 @@ import numpy as np
 
 from hushrec.data import Interactions, join
 from hushrec.data.interactions import checked
-from hushrec.models.partnership import Partner, Partnership
 from hushrec.protocol import Answer, Ask, System
+from hushrec.systems.fedcore.partners import Partner, Partnership
 
 from .runs import Finished, Ratings, run
 

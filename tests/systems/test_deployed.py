@@ -22,8 +22,8 @@ from deploy.federation import (
     split_for,
 )
 from hushrec.deploy.orders import Invitation
-from hushrec.experiments.quality import evaluate
-from hushrec.experiments.record import read_run
+from hushrec.runs.quality import evaluate
+from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import load_train
 from hushrec.runtime.packets import Contents, about, decode_packet
 from hushrec.runtime.training import data_for

@@ -8,7 +8,7 @@ from hushrec.errors import HushrecError
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, data_for, run_job
 from hushrec.systems import SYSTEMS
-from hushrec.systems.drift_messages import BlockGradients, Register
+from hushrec.systems.drift.messages import BlockGradients, Register
 
 from .owner_runs import learned_slowly, some_stream, stream
 from .runs import Finished, digest, losing, run, settings_of, some_events

@@ -14,25 +14,25 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
-from hushrec.attacks import attacks_on
-from hushrec.attacks.scoreboard import Finding, Watcher
+from hushrec.audit.attacks import attacks_on
+from hushrec.audit.scoreboard import Finding, Watcher
 from hushrec.cli.console import note, results, watching
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
 from hushrec.cli.run import Go, command_for, length_of
 from hushrec.data import load, owned
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.experiments.live_folder import is_live
 from hushrec.experiments.owner_audit import ATTACKS, OwnerAudit, ThresholdRow, audit_threshold
 from hushrec.experiments.partner_audit import PartnerAudit
-from hushrec.experiments.record import SplitKind, read_run
-from hushrec.experiments.run_settings import settings_for, splits_of
-from hushrec.experiments.runs import FoldProgress, Watch, load_fold
 from hushrec.protocol import Role, System
+from hushrec.runs.folds import FoldProgress, Watch, load_fold
+from hushrec.runs.record import SplitKind, read_run
+from hushrec.runs.run_settings import settings_for, splits_of
 from hushrec.runtime.checkpoint import Progress, model_digest
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, announce_compilation, data_for, run_job
 from hushrec.systems import SYSTEMS
+from hushrec.systems.drift.live_folder import is_live
 
 _FOLDER = "RUN"
 _ALL = 0.9995  # as printed: 100.0%

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from hushrec.cli.console import note, results
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import Run, read_run
 from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.figures import accuracy_against_bytes
 from hushrec.report.findings import caveats, same_as
@@ -26,6 +25,7 @@ from hushrec.report.tables import (
     shown_metrics,
     up_and_down,
 )
+from hushrec.runs.record import Run, read_run
 
 _WIDE = 120  # columns of a terminal from which ranking metrics have room
 

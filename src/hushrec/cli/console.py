@@ -8,8 +8,8 @@ from datetime import timedelta
 from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hushrec.experiments.runs import FoldProgress, Watch
 from hushrec.report.tables import format_bytes
+from hushrec.runs.folds import FoldProgress, Watch
 
 # The time left follows the pace of the last ten minutes: a round may take one of them.
 PACE_SECONDS = 600.0

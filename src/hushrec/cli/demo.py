@@ -11,12 +11,12 @@ from hushrec.cli.console import note, results, watching
 from hushrec.cli.recommend import print_recommendations
 from hushrec.data import Interactions, load
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import Run
-from hushrec.experiments.run_settings import RunSettings
-from hushrec.experiments.runs import run
 from hushrec.recommender import load_run
 from hushrec.report.page import write_report
 from hushrec.report.tables import format_bytes, up_and_down
+from hushrec.runs.folds import run
+from hushrec.runs.record import Run
+from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import announce_compilation
 from hushrec.systems import system_named

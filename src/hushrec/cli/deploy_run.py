@@ -24,10 +24,10 @@ from hushrec.deploy.local import prepare, running
 from hushrec.deploy.orders import Catalogue, Order, Relay, place_order
 from hushrec.deploy.supervisor import Supervisor, Terms
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import read_run
-from hushrec.experiments.run_settings import settings_for, splits_of
-from hushrec.experiments.runs import FoldProgress
 from hushrec.protocol import System
+from hushrec.runs.folds import FoldProgress
+from hushrec.runs.record import read_run
+from hushrec.runs.run_settings import settings_for, splits_of
 from hushrec.runtime.training import data_for
 from hushrec.settings import to_dict
 from hushrec.systems import SYSTEMS, system_named

@@ -18,12 +18,12 @@ from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
 from hushrec.data import load, owned
 from hushrec.data.owners import read_holdings
 from hushrec.errors import HushrecError
-from hushrec.experiments.live_folder import keep, open_folder
 from hushrec.protocol import System
 from hushrec.runtime.checkpoint import digest, model_arrays
-from hushrec.runtime.live import EVERYTHING, Live
-from hushrec.runtime.live_lines import Event, Lines, Place, followed, parse, standard_input
 from hushrec.runtime.training import announce_compilation
+from hushrec.systems.drift.live import EVERYTHING, Live
+from hushrec.systems.drift.live_folder import keep, open_folder
+from hushrec.systems.drift.live_lines import Event, Lines, Place, followed, parse, standard_input
 
 _STANDARD_INPUT = "-"
 _NOTE_SECONDS = 5.0

@@ -12,8 +12,8 @@ from rich.text import Text
 from hushrec.cli.console import note, results
 from hushrec.data import Columns, Interactions, read
 from hushrec.errors import HushrecError
-from hushrec.experiments.runs import Side
 from hushrec.recommender import MIN_RATERS, Recommendation, load_run
+from hushrec.runs.folds import Side
 
 
 def recommend(

@@ -8,10 +8,10 @@ import msgspec
 import typer
 
 from hushrec.cli.console import note
-from hushrec.experiments.record import read_run
 from hushrec.report.findings import caveats
 from hushrec.report.page import write_report
 from hushrec.report.tables import labels
+from hushrec.runs.record import read_run
 
 
 def report(

@@ -23,9 +23,9 @@ from hushrec.experiments.reproduction import (
     reproduce_row,
     verdicts,
 )
-from hushrec.experiments.run_settings import settings_for
 from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.reproduced import table_picture
+from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import announce_compilation
 from hushrec.systems import system_named

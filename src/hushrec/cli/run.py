@@ -17,11 +17,11 @@ from hushrec.cli.live import with_live
 from hushrec.data import Deal, Measure, load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import published_for
-from hushrec.experiments.record import Run, SplitKind
-from hushrec.experiments.run_settings import settings_for
-from hushrec.experiments.runs import run
 from hushrec.protocol import System
 from hushrec.report.tables import format_bytes, shown_metrics
+from hushrec.runs.folds import run
+from hushrec.runs.record import Run, SplitKind
+from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import announce_compilation
 from hushrec.systems import SYSTEMS, system_named

@@ -36,10 +36,10 @@ from hushrec.deploy.orders import (
 )
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import FoldResult, MessageCount, write_run
-from hushrec.experiments.run_settings import settings_for
-from hushrec.experiments.runs import planned_run
 from hushrec.protocol import Transcript
+from hushrec.runs.folds import planned_run
+from hushrec.runs.record import FoldResult, MessageCount, write_run
+from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.checkpoint import (
     Progress,
     digest,

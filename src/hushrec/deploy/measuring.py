@@ -14,11 +14,11 @@ from hushrec.data import Interactions
 from hushrec.deploy.enrolment import NodeSettings, own_test
 from hushrec.deploy.orders import Invitation, Measure, Measured
 from hushrec.evaluation import evaluated_users
-from hushrec.experiments.quality import evaluate, rating_quality, relevance_limit
-from hushrec.experiments.record import FoldResult, Run, write_run
-from hushrec.experiments.run_settings import settings_for
-from hushrec.experiments.runs import planned_run
 from hushrec.protocol import System
+from hushrec.runs.folds import planned_run
+from hushrec.runs.quality import evaluate, rating_quality, relevance_limit
+from hushrec.runs.record import FoldResult, Run, write_run
+from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.checkpoint import digest, shared_arrays
 from hushrec.runtime.training import data_for
 from hushrec.settings import shown_to_parties

@@ -47,12 +47,12 @@ from hushrec.runtime.checkpoint import (
     write_private_file,
 )
 from hushrec.runtime.node import Node
-from hushrec.runtime.owner_store import NO_MARK, Mark, OwnerStore, StoreError
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
 from hushrec.runtime.post import BadLetter, Host, Post
 from hushrec.runtime.training import check_signs, data_for, enrolled, num_parties
 from hushrec.runtime.wire import WireError
 from hushrec.systems import system_named
+from hushrec.systems.drift.store import NO_MARK, Mark, OwnerStore, StoreError
 
 _STORE = Path("fold-1") / "owners.sqlite"
 

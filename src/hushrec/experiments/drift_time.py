@@ -13,16 +13,17 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hushrec.data import load
-from hushrec.experiments.record import Run
-from hushrec.experiments.run_settings import RunSettings, prepared, settings_for, splits_of
-from hushrec.experiments.runs import run
-from hushrec.models import ownership
-from hushrec.privacy.interaction_cipher import KEY_BYTES, Form
 from hushrec.protocol import System
+from hushrec.runs.folds import run
+from hushrec.runs.record import Run
+from hushrec.runs.run_settings import RunSettings, prepared, settings_for, splits_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
-from hushrec.systems import drift, drift_owners
-from hushrec.systems.drift_messages import SentInteractions
+from hushrec.systems.drift import owners as drift_owners
+from hushrec.systems.drift import parties as ownership
+from hushrec.systems.drift import system as drift
+from hushrec.systems.drift.cipher import KEY_BYTES, Form
+from hushrec.systems.drift.messages import SentInteractions
 
 STEPS = (
     "preprocessing",

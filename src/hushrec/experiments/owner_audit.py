@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.attacks.request_watching import Guesses, guess_all_pairs
-from hushrec.attacks.requests import answered, asked_for
-from hushrec.attacks.score_difference import follow, guess_by_directions, guess_by_scores
-from hushrec.attacks.scoreboard import Finding, Headline, finding_of
-from hushrec.attacks.wire_reading import Read, guess_positives, read_messages
+from hushrec.audit.attacks.request_watching import Guesses, guess_all_pairs
+from hushrec.audit.attacks.requests import answered, asked_for
+from hushrec.audit.attacks.score_difference import follow, guess_by_directions, guess_by_scores
+from hushrec.audit.attacks.wire_reading import Read, guess_positives, read_messages
+from hushrec.audit.scoreboard import Finding, Headline, finding_of
 from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.protocol import Role

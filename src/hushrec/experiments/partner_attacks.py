@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.attacks.gradient_inversion import invert_blind, invert_known_errors, priors_from_own_items
-from hushrec.attacks.gradient_matching import match_gradients
-from hushrec.attacks.item_identification import twin_ranks
+from hushrec.audit.attacks.gradient_inversion import invert_blind, invert_known_errors, priors_from_own_items
+from hushrec.audit.attacks.gradient_matching import match_gradients
+from hushrec.audit.attacks.item_identification import twin_ranks
 from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import neucf
-from hushrec.models.co_training import Rows, pmf_gradients, shared_rows
 from hushrec.models.neucf_scoring import predict
-from hushrec.models.partnership import Partner, Partnership
-from hushrec.privacy.laplace import key_for, private_rows, scale_of
+from hushrec.systems.fedcore.co_training import Rows, pmf_gradients, shared_rows
+from hushrec.systems.fedcore.laplace import key_for, private_rows, scale_of
+from hushrec.systems.fedcore.partners import Partner, Partnership
 
 Floats = NDArray[np.float64]
 

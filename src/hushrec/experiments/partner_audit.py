@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.attacks.item_identification import twin_ranks
-from hushrec.attacks.model_extraction import extract_items
-from hushrec.attacks.scoreboard import Finding, Headline, Outcome, finding_of
-from hushrec.attacks.vector_recovery import recover_by_reference, train_pmf
+from hushrec.audit.attacks.item_identification import twin_ranks
+from hushrec.audit.attacks.model_extraction import extract_items
+from hushrec.audit.attacks.vector_recovery import recover_by_reference, train_pmf
+from hushrec.audit.scoreboard import Finding, Headline, Outcome, finding_of
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.experiments.partner_attacks import Recovered, Sample, cosines, recovered, sent, twins_of
-from hushrec.models.partnership import Partnership
 from hushrec.protocol import Role
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.training import Job
+from hushrec.systems.fedcore.partners import Partnership
 
 _CLOSE = 0.01  # a vector is found if it is off by less than this share of its length
 _TOP_SHARE = 0.01

@@ -10,8 +10,8 @@ import msgspec
 
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import Run, SplitKind
-from hushrec.experiments.run_settings import NUM_FOLDS, settings_for
+from hushrec.runs.record import Run, SplitKind
+from hushrec.runs.run_settings import NUM_FOLDS, settings_for
 from hushrec.settings import to_dict
 from hushrec.systems import system_named
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hushrec.attacks.top_guess import top_guess_f1
+from hushrec.audit.attacks.top_guess import top_guess_f1
 from hushrec.data import Interactions
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_time import CIPHER, preprocessing_seconds, timed, warm_up, with_seconds
 from hushrec.experiments.probes import all_of
 from hushrec.experiments.published import Claim, Row, Table
-from hushrec.experiments.record import FoldResult, Run, write_run
-from hushrec.experiments.run_settings import RunSettings
-from hushrec.experiments.runs import FoldProgress, Watch, run
+from hushrec.runs.folds import FoldProgress, Watch, run
+from hushrec.runs.record import FoldResult, Run, write_run
+from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.systems import system_named
-from hushrec.systems.drift import SYSTEM as DRIFT
+from hushrec.systems.drift.system import SYSTEM as DRIFT
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import Run
 from hushrec.report.canvas import PALETTE, PAPER, WIDTH_INCHES, new_figure, style
 from hushrec.report.tables import TrafficRow, format_bytes, is_error, labels, per_party, traffic_rows, up_and_down
+from hushrec.runs.record import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

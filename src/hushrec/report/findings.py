@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from hushrec.experiments.record import Run
 from hushrec.report.tables import (
     DRIVING_ROLES,
     MetricRow,
@@ -17,6 +16,7 @@ from hushrec.report.tables import (
     metric_rows,
     up_and_down,
 )
+from hushrec.runs.record import Run
 from hushrec.systems import system_named
 
 Likeness = Literal["identical", "same model", "different", "incomparable"]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import Run
 from hushrec.protocol import Message, System
 from hushrec.report.canvas import to_inline_svg
 from hushrec.report.deviations import Deviation, deviations
@@ -34,6 +33,7 @@ from hushrec.report.tables import (
     shown_metrics,
     traffic_rows,
 )
+from hushrec.runs.record import Run
 from hushrec.systems import system_named
 
 SECTIONS = {  # id: heading, and name in the list at the top

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from hushrec.experiments.record import FoldResult, Run
 from hushrec.report.tables import ABSENT, format_count, format_seconds, format_setting
+from hushrec.runs.record import FoldResult, Run
 from hushrec.systems import system_named
 
 

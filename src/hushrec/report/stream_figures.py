@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hushrec.errors import HushrecError
-from hushrec.experiments.record import Run
 from hushrec.report.canvas import PALETTE, PAPER, new_figure, style
 from hushrec.report.figures import curves_of
 from hushrec.report.tables import labels
+from hushrec.runs.record import Run
 from hushrec.systems import system_named
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from hushrec.experiments.published import published_for
-from hushrec.experiments.record import FoldResult, Run
 from hushrec.protocol import Role, System
+from hushrec.runs.record import FoldResult, Run
 from hushrec.systems import system_named
 
 ABSENT = "–"

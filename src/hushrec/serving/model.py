@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from hushrec.errors import HushrecError, NewcomerError
-from hushrec.experiments.record import Run, read_run
 from hushrec.recommender import Ranker, Recommendation, load_run
+from hushrec.runs.record import Run, read_run
 from hushrec.systems import system_named
 
 

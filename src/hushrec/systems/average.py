@@ -35,7 +35,7 @@ from hushrec.protocol import (
     each,
 )
 from hushrec.settings import check_bounds, setting
-from hushrec.systems.fedcore import PAPER
+from hushrec.systems.fedcore.system import PAPER
 from hushrec.systems.pmf import enrol
 
 

@@ -26,7 +26,7 @@ from hushrec.models.neucf_scoring import NeuCFModel
 from hushrec.privacy.exact_sum import DivergedError
 from hushrec.protocol import Round, System
 from hushrec.settings import check_bounds, setting
-from hushrec.systems.fedcore import PAPER
+from hushrec.systems.fedcore.system import PAPER
 from hushrec.systems.pmf import HandOver, Ratings, client_hand_over, enrol, take_over
 
 

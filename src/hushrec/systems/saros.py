@@ -13,12 +13,12 @@ Symbols: as in `drift.py`.
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hushrec.privacy.interaction_cipher import Form
 from hushrec.protocol import Paper
 from hushrec.settings import check_bounds, setting
-from hushrec.systems import drift
-from hushrec.systems.drift_messages import OwnerKey
-from hushrec.systems.drift_plan import Plan
+from hushrec.systems.drift import system as drift
+from hushrec.systems.drift.cipher import Form
+from hushrec.systems.drift.messages import OwnerKey
+from hushrec.systems.drift.plan import Plan
 
 
 @dataclass(frozen=True, kw_only=True)

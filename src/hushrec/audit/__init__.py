@@ -1,0 +1,1 @@
+"""The audit: what somebody saw of a run, and what could be concluded from it."""

@@ -1,0 +1,24 @@
+"""Attacks on what a party really saw, one file each."""
+
+from typing import Any
+
+from hushrec.audit.attacks import (
+    dense_gradients,
+    error_signs,
+    listed_items,
+    sent_blocks,
+    top_guess,
+    upload_frequency,
+)
+from hushrec.audit.scoreboard import Attack
+from hushrec.protocol import System
+
+ATTACKS: dict[str, Attack[Any]] = {
+    module.ATTACK.name: module.ATTACK
+    for module in (listed_items, top_guess, upload_frequency, dense_gradients, error_signs, sent_blocks)
+}
+
+
+def attacks_on(system: System[Any, Any, Any]) -> list[Attack[Any]]:
+    """The attacks that can use what a system sends."""
+    return [attack for attack in ATTACKS.values() if attack.applies_to(system)]

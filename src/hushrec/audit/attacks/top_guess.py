@@ -1,0 +1,81 @@
+"""Top guess: the items with the highest scores of an upload are the client's positives.
+
+The attack of the PTF-FedRec paper (Sec. III-B2, there from one round's upload). It reads what clients sent to the
+server: messages with items and scores. The server knows the usual ratio of positives to negatives, 1 : 4, and so
+guesses the best fifth.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.audit.attacks.uploads import Pairs, clients_of, is_own, listed, lists
+from hushrec.audit.scoreboard import Attack, Outcome
+from hushrec.data import Interactions
+from hushrec.protocol import Recorded, Role
+
+POSITIVE_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """Who showed what, and which of it is guessed to be positive."""
+
+    clients: NDArray[np.int64]  # who uploaded, ascending
+    pairs: Pairs  # distinct uploaded (client, item), by client
+    is_guess: NDArray[np.bool_]  # of each pair
+
+
+def guess_positives(seen: Sequence[Recorded], positive_share: float = POSITIVE_SHARE) -> Guesses:
+    """The best share of each client's upload, at least one item."""
+    rows, scores = listed(seen, with_scores=True)
+    # Of a repeated item the last score counts.
+    pairs, from_end = np.unique(rows[::-1], return_index=True)
+    best = np.lexsort((-scores[::-1][from_end], clients_of(pairs)))
+    clients, num_pairs = np.unique(clients_of(pairs), return_counts=True)
+    _, num_rows = np.unique(clients_of(rows), return_counts=True)
+    num_guesses = np.maximum((positive_share * num_rows).astype(np.int64), 1)
+    rank = np.arange(len(pairs)) - np.repeat(np.cumsum(num_pairs) - num_pairs, num_pairs)
+    is_guess = np.zeros(len(pairs), np.bool_)
+    is_guess[best] = rank < np.repeat(num_guesses, num_pairs)
+    return Guesses(clients, pairs, is_guess)
+
+
+def judge(guesses: Guesses, train: Interactions) -> Outcome:
+    """F1 of each client that uploaded; its recall counts all its positives, shown or not.
+
+    Chance: the expected F1 of as many guesses at random among the items of the same upload.
+    """
+    size = len(guesses.clients)
+    owners = np.searchsorted(guesses.clients, clients_of(guesses.pairs))
+    is_positive = is_own(guesses.pairs, train)
+    num_guesses, num_hits, num_shown, num_shown_positives = (
+        np.bincount(owners, weights, size)
+        for weights in (guesses.is_guess, guesses.is_guess & is_positive, None, is_positive)
+    )
+    num_positives = np.bincount(train.users, minlength=train.num_users)[guesses.clients]
+    share = num_shown_positives / np.maximum(num_shown, 1)
+    both = np.maximum(num_guesses + num_positives, 1)
+    return Outcome(guesses.clients, 2 * num_hits / both, 2 * num_guesses * share / both)
+
+
+def top_guess_f1(seen: Sequence[Recorded], train: Interactions) -> float:
+    """Mean F1 over the clients that uploaded in a round; 0 if none did."""
+    scores = judge(guess_positives(seen), train).scores
+    return float(scores.mean()) if len(scores) else 0.0
+
+
+ATTACK = Attack(
+    name="top guess",
+    role=Role.SERVER,
+    guesses="a user's items, as the best-scored fifth of one upload",
+    measure="F1",
+    sentence="Taking the best-scored fifth of one upload for the user's own items gives an F1 of {score:.2f}; "
+    "as many blind guesses from the same upload give {chance:.2f}.",
+    reads=lambda message_type: lists(message_type, "scores"),
+    look=lambda _before, seen: guess_positives(seen),
+    judge=judge,
+    sums_up=False,
+)

@@ -1,0 +1,123 @@
+"""What clients showed the server: which items each listed, or what each answered to what it was sent.
+
+A (client, item) pair is one number, so that pairs can be sorted, joined and counted all at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.audit.scoreboard import Outcome
+from hushrec.data import Interactions
+from hushrec.protocol import Message, Ragged, Recorded, Role
+
+Pairs = NDArray[np.int64]
+
+_STRIDE = np.int64(1) << 31
+
+
+class Listed(NamedTuple):
+    """Rows of all uploads, in the order in which they came."""
+
+    pairs: Pairs
+    scores: NDArray[np.float32]  # empty, if they were not asked for
+
+
+def lists(message_type: type[Message], *columns: str) -> bool:
+    """Whether clients send it to the server, with items and these columns, a row for each item."""
+    return is_upload(message_type) and has_rows(message_type, "items", *columns)
+
+
+def is_upload(message_type: type[Message]) -> bool:
+    """Whether clients send it to the server."""
+    return message_type.sender == Role.CLIENT and message_type.receiver == Role.SERVER
+
+
+def has_rows(message_type: type[Message], *columns: str) -> bool:
+    """Whether it has all these columns of rows."""
+    layouts = {kind.name: kind.layout for kind in message_type.kinds()}
+    return all(layouts.get(name) == "ragged" for name in columns)
+
+
+def listed(seen: Sequence[Recorded], with_scores: bool = False) -> Listed:
+    """All rows that clients listed."""
+    columns = ("scores",) if with_scores else ()
+    uploads = [one for one in seen if lists(type(one.message), *columns)]
+    if not uploads:
+        return Listed(np.empty(0, np.int64), np.empty(0, np.float32))
+    who = np.concatenate([np.repeat(one.numbers.astype(np.int64), one.message.lengths) for one in uploads])
+    items = np.concatenate([_column(one.message, "items").values for one in uploads])
+    scores = (
+        [_column(one.message, "scores").values for one in uploads] if with_scores else [np.empty(0, np.float32)]
+    )
+    return Listed(paired(who, items), np.concatenate(scores))
+
+
+def _column(message: Message, name: str) -> Ragged:
+    column: Ragged = getattr(message, name)
+    return column
+
+
+class Answered(NamedTuple):
+    """What some clients were sent last, and what they answered."""
+
+    clients: NDArray[np.int64]
+    request: Message
+    upload: Message
+
+
+def answered(seen: Sequence[Recorded], request_column: str, upload_type: type[Message]) -> Iterator[Answered]:
+    """Uploads of a type, each with the message of the server that had this column and came before it.
+
+    An upload whose request was not seen is left out.
+    """
+    places: dict[int, tuple[int, int]] = {}  # of each client: the batch of its last request, and where in it
+    for number, (_, numbers, message, _) in enumerate(seen):
+        kind = type(message)
+        if kind.sender == Role.SERVER and request_column in {column.name for column in kind.kinds()}:
+            places.update((client, (number, place)) for place, client in enumerate(numbers.tolist()))
+        elif kind is upload_type:
+            found = np.array([places.get(client, (-1, 0)) for client in numbers.tolist()]).reshape(-1, 2)
+            for batch in np.unique(found[found[:, 0] >= 0, 0]).tolist():
+                own = np.flatnonzero(found[:, 0] == batch)
+                request = seen[batch].message.take(found[own, 1])
+                upload = message if len(own) == len(numbers) else message.take(own)
+                yield Answered(numbers[own].astype(np.int64), request, upload)
+
+
+def paired(clients: NDArray[np.integer], items: NDArray[np.integer]) -> Pairs:
+    """Pairs of clients and items."""
+    pairs: Pairs = clients.astype(np.int64) * _STRIDE + items
+    return pairs
+
+
+def clients_of(pairs: Pairs) -> NDArray[np.int64]:
+    """Whose pairs they are."""
+    return pairs // _STRIDE
+
+
+def items_of(pairs: Pairs) -> NDArray[np.int64]:
+    """Which items are in them."""
+    return pairs % _STRIDE
+
+
+def is_own(pairs: Pairs, train: Interactions) -> NDArray[np.bool_]:
+    """The truth about each pair: whether the client trained on the item as its own."""
+    return np.isin(pairs, paired(train.users, train.items))
+
+
+def f1_of(clients: NDArray[np.int64], pairs: Pairs, train: Interactions) -> Outcome:
+    """F1 of the distinct pairs guessed about these clients, ascending; who rightly has no guess is left out.
+
+    Chance: the expected F1 of as many guesses at random from the whole catalogue.
+    """
+    owners = np.searchsorted(clients, clients_of(pairs))
+    num_guesses = np.bincount(owners, minlength=len(clients))
+    num_hits = np.bincount(owners, is_own(pairs, train), len(clients))
+    num_positives = np.bincount(train.users, minlength=train.num_users)[clients]
+    blind_hits = num_guesses * num_positives / max(train.num_items, 1)
+    both = num_guesses + num_positives
+    told = both > 0
+    return Outcome(clients[told], 2 * num_hits[told] / both[told], 2 * blind_hits[told] / both[told])

@@ -1,0 +1,127 @@
+"""What to run, apart from a system's own settings: the split of the data, the lengths of lists, the seed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from hushrec.data import (
+    Deal,
+    Interactions,
+    Measure,
+    Split,
+    copies,
+    k_folds,
+    latest_share,
+    leave_one_out,
+    owned,
+    random_share,
+    with_passed_over,
+)
+from hushrec.errors import HushrecError
+from hushrec.protocol import Feedback, System
+from hushrec.runs.record import SplitKind
+from hushrec.runtime.training import data_for
+
+NUM_FOLDS = 5
+_DEALT = ("partners", "pooled")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What to run, apart from the system's own settings."""
+
+    seed: int = 0
+    num_folds: int = 1
+    split: SplitKind = "folds"
+    test_share: float = 0.2
+    at: tuple[int, ...] = (10,)
+    relevant_from: float | None = None
+    deal: Deal = field(default_factory=Deal)  # for the splits partners and pooled
+    owners: str = ""  # who holds the items, see `owned`; empty: as the data say
+    passed_over: int = 0  # items drawn for each one that a user took, see `with_passed_over`
+    measure: Measure = "test"
+
+    def __post_init__(self) -> None:
+        most = NUM_FOLDS if self.split == "folds" or self.is_dealt else 1
+        if not 1 <= self.num_folds <= most:
+            raise HushrecError(f"--folds {self.num_folds} with --split {self.split}: choose 1 to {most}")
+        if not self.at or min(self.at) < 1 or len(set(self.at)) < len(self.at):
+            raise HushrecError("--at takes different list lengths of at least 1, as in --at 5,10,20")
+
+    @property
+    def is_dealt(self) -> bool:
+        """Whether partners have the data, or had it."""
+        return self.split in _DEALT
+
+
+def settings_for(
+    system: System[Any, Any, Any],
+    seed: int = 0,
+    num_folds: int = 1,
+    split: SplitKind | None = None,
+    test_share: float = 0.2,
+    at: tuple[int, ...] | None = None,
+    relevant_from: float | None = None,
+    deal: Deal | None = None,
+    owners: str = "",
+    passed_over: int = 0,
+    measure: Measure = "test",
+    data: Interactions | None = None,
+) -> RunSettings:
+    """What to run, with the split and the length of lists that papers on this kind of feedback use.
+
+    Data without times, where they are needed for that, is split at random.
+    """
+    usual: dict[Feedback, SplitKind] = {"explicit": "folds", "implicit": "random", "signed": "latest"}
+    lengths = {"explicit": (10,), "implicit": (20,), "signed": (1, 5, 10, 20)}
+    if owners and system.parties != "owners":
+        raise HushrecError(f"--owners {owners}: {system.name} knows no owners of items; leave it out")
+    if passed_over and system.feedback != "signed":
+        raise HushrecError(f"--passed-over {passed_over}: {system.name} takes no such items; leave it out")
+    if split is None:
+        split = "partners" if system.parties == "partners" else usual[system.feedback]
+        split = "random" if split == "latest" and data is not None and not _has_all_times(data) else split
+    return RunSettings(
+        seed, num_folds, split, test_share, at or lengths[system.feedback], relevant_from, deal or Deal(), owners,
+        passed_over, measure,
+    )  # fmt: skip
+
+
+def splits_of(data: Interactions, settings: RunSettings) -> Iterator[Split]:
+    """The folds to run; for validation the training part of each is split once more, its test part is not used."""
+    splits = _test_splits(data, settings)
+    if settings.measure == "test" or settings.is_dealt:
+        return splits
+    kind: SplitKind = "random" if settings.split == "folds" else settings.split
+    inner = replace(settings, split=kind, num_folds=1)
+    return (replace(next(_test_splits(split.train, inner)), fold=split.fold) for split in splits)
+
+
+def _test_splits(data: Interactions, settings: RunSettings) -> Iterator[Split]:
+    if settings.split == "folds":
+        return islice(k_folds(data, NUM_FOLDS, settings.seed), settings.num_folds)
+    if settings.is_dealt:
+        is_pooled = settings.split == "pooled"
+        dealt = copies(data, settings.deal, settings.seed, is_pooled, settings.measure)
+        return islice(dealt, settings.num_folds)
+    if settings.split == "random":
+        return iter([random_share(data, settings.test_share, settings.seed)])
+    if settings.split == "latest":
+        return iter([latest_share(data, settings.test_share)])
+    return iter([leave_one_out(data, "time" if _has_time(data) else "random", settings.seed)])
+
+
+def _has_time(data: Interactions) -> bool:
+    return data.timestamps is not None or data.order is not None
+
+
+def _has_all_times(data: Interactions) -> bool:
+    return data.order is not None or (data.timestamps is not None and bool((data.timestamps >= 0).all()))
+
+
+def prepared(system: System[Any, Any, Any], data: Interactions, settings: RunSettings) -> Interactions:
+    """The data as the system takes it, before it is split."""
+    if settings.passed_over:
+        data = with_passed_over(data, settings.passed_over, settings.seed)
+    return data_for(system, owned(data, settings.owners, settings.seed) if settings.owners else data)

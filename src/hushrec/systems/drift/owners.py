@@ -1,0 +1,96 @@
+"""The data owners of DRIFT: what they answer. Used by `drift.py`."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.protocol import Cohort, Collect, Ragged, Reply, Sealed
+from hushrec.systems.drift.cipher import Letters
+from hushrec.systems.drift.gradients import group_gradients
+from hushrec.systems.drift.messages import (
+    BlockGradients,
+    Holdings,
+    OwnerKey,
+    Register,
+    SentInteractions,
+    TakeIn,
+    Vectors,
+    Wanted,
+)
+from hushrec.systems.drift.parties import Owner, Parties
+from hushrec.systems.drift.plan import Planned
+
+
+def slices(parts: list[NDArray[Any]], dtype: Any) -> Ragged:
+    """One slice per part."""
+    starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+    return Ragged(starts, np.concatenate([np.empty((0, *parts[0].shape[1:]), dtype), *parts]))
+
+
+def _owners(cohort: Cohort[Parties]) -> list[Owner]:
+    return [cohort.private.owners[row] for row in cohort.rows]
+
+
+def owner_register(cohort: Cohort[Parties], request: Register, config: Planned, _draws: Draws) -> Reply:
+    """Tell what is held; give the users' side the key."""
+    owners = _owners(cohort)
+    for owner, counted_round in zip(owners, request.counted_round.tolist(), strict=True):
+        owner.begin(cohort.round_number, counted_round)
+    held = Holdings(slices([owner.held for owner in owners], np.int32))
+    if not config.plan.form.is_encrypted:
+        return Reply(held)
+    # DEVIATION: in the report the orchestrator makes the keys, and could read everything.
+    keys = slices([np.frombuffer(owner.key, np.uint8) for owner in owners], np.uint8)
+    return Reply(held, (Sealed(OwnerKey(cohort.numbers, keys), np.full(len(owners), request.users_side)),))
+
+
+def owner_take_in(cohort: Cohort[Parties], request: TakeIn, config: Planned, _draws: Draws) -> Reply:
+    """Put the window's interactions into blocks; ask for what completed ones need."""
+    plan = config.plan
+    mail = _letters_by_owner(cohort, int(request.window))
+    groups = [
+        owner.take_in(
+            int(request.window),
+            mail.get(owner.number, ()),
+            plan.form,
+            plan.theta,
+            plan.threshold,
+        )
+        for owner in _owners(cohort)
+    ]
+    return Reply(
+        Wanted(
+            slices([part.group_of_row for part in groups], np.int32),
+            slices([part.is_item for part in groups], np.uint8),
+            slices([part.numbers for part in groups], np.int32),
+        )
+    )
+
+
+def _letters_by_owner(cohort: Cohort[Parties], window: int) -> dict[int, list[Letters]]:
+    inbox = cohort.inboxes.get(SentInteractions)
+    found: dict[int, list[Letters]] = {}
+    for addressees, sent in inbox.batches if isinstance(inbox, Collect) else ():
+        for place, owner in enumerate(addressees.tolist()):
+            if sent.window[place] != window:  # there was no mail since
+                continue
+            rows = slice(*sent.sequences.starts[place : place + 2].tolist())
+            letters = Letters(sent.sequences.values[rows], sent.flags.values[rows], sent.contents.values[rows])
+            found.setdefault(owner, []).append(letters)
+    return found
+
+
+def owner_learn(cohort: Cohort[Parties], request: Vectors, config: Planned, _draws: Draws) -> Reply:
+    """The gradients of the window's groups (Algorithm 3)."""
+    plan = config.plan
+    gradients = []
+    for place, owner in enumerate(_owners(cohort)):
+        rows = slice(*request.vectors.starts[place : place + 2].tolist())
+        vectors, groups = request.vectors.values[rows], owner.wanted(plan.theta)
+        if len(groups.numbers) != len(vectors):
+            raise HushrecError("vectors came that do not fit what was asked for")
+        gradients.append(group_gradients(groups, vectors, plan.learning_rate, plan.regularization))
+    return Reply(BlockGradients(slices(gradients, np.float32)))

@@ -1,0 +1,317 @@
+# mypy: allow-untyped-defs, allow-untyped-calls
+"""Data owners and the users' side: what each of them holds, and what it does with it.
+
+An owner has the items that it holds, a key, and the interactions that it has not learned from yet. The users'
+side (one party that stands for the users' devices) has the stream of events and counts what it sent to each owner.
+What a request changed is done once: the same request again gives the same answer, and a round can begin again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.interactions import OwnerRows
+from hushrec.draws import BLOCK_WORDS, Draws, chacha_block
+from hushrec.errors import HushrecError
+from hushrec.protocol import Numbers
+from hushrec.systems.drift.blocks import WAITING, Blocks, Entries, Groups, Threshold, stamp_of
+from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, open_interactions, seal_interactions
+
+
+class Counts(NamedTuple):
+    """What became of the messages to an owner; places in `Owner.counts`."""
+
+    accepted: int = 0
+    replayed: int = 1  # not newer than one that was read before
+    altered: int = 2  # changed on the way, under another key, or for another owner
+    foreign: int = 3  # about an item that the owner does not hold
+    missing: int = 4  # numbers that were left out
+
+
+COUNTS = Counts()
+MOST = 1 << 26  # users or items
+
+
+@dataclass
+class Owner:
+    """One data owner."""
+
+    number: int
+    held: Numbers
+    key: bytes
+    parts: int = 0  # rounds of an epoch, with which open blocks end; 0: they go on
+    blocks: Blocks = field(default_factory=Blocks)
+    clock: NDArray[np.int64] = field(default_factory=lambda: np.array([0, -1]))  # round, window
+    last: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))  # number of the newest message
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(COUNTS), np.int64))
+    counts_before: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(COUNTS), np.int64))
+    groups: Groups | None = None  # that are learned from in this window
+    _holds: NDArray[np.bool_] = field(init=False)  # of each item
+    _last_before: int = 0  # `last` as the round began
+
+    def __post_init__(self) -> None:
+        self._note_held()
+
+    def _note_held(self) -> None:
+        self._holds = np.zeros(1 + int(self.held.max(initial=-1)), np.bool_)
+        self._holds[self.held] = True
+
+    def begin(self, round_number: int, counted_round: int) -> None:
+        """Begin a round, or begin it again; what was done behind the last round that counted is undone."""
+        if self.clock[0] > counted_round:
+            self.blocks.undo(int(self.clock[0]))
+            self.counts[:] = self.counts_before
+        else:
+            self.blocks.forget_learned()
+        if self.parts and (counted_round - 1) // self.parts < (round_number - 1) // self.parts:
+            self.blocks.end_open(stamp_of(round_number, 0))
+        self.counts_before[:] = self.counts
+        self.clock[:] = round_number, -1
+        self._last_before = int(self.last[0])
+        self.groups = None
+        self._note_held()
+
+    def take_in(
+        self, window: int, letters: Sequence[Letters], form: Form, theta: int, threshold: Threshold
+    ) -> Groups:
+        """Read the mail of a window, once, and choose what to learn from (Algorithm 2)."""
+        if window == self.clock[1]:
+            return self.wanted(theta)
+        if window < self.clock[1]:
+            raise HushrecError(f"window {window} is over; ask for the next one")
+        stamp = stamp_of(int(self.clock[0]), window)
+        for mail in letters:
+            self._read(mail, form, stamp)
+        self.clock[1] = window
+        self.groups = self.blocks.learn(theta, threshold, stamp)
+        return self.groups
+
+    def wanted(self, theta: int) -> Groups:
+        """What is learned from in the window that runs."""
+        if self.groups is None:
+            self.groups = self.blocks.learned_at(stamp_of(*self.clock.tolist()), theta)
+        return self.groups
+
+    @property
+    def num_waiting(self) -> int:
+        """Interactions that were not learned from yet."""
+        return int(np.count_nonzero(self.blocks.kept().stamps == WAITING))
+
+    def _read(self, mail: Letters, form: Form, stamp: int) -> None:
+        opened, round_number = open_interactions(self.key, self.number, form, mail), int(self.clock[0])
+        may_skip = self.last[0] == self._last_before  # numbers may be left out between rounds, not within one
+        is_read = _count(mail.sequences, opened.is_sound, self.last, self.counts, may_skip)
+        users, items, is_positive, message_of = opened.users, opened.items, opened.is_positive, opened.message_of
+        is_own, num_users = _is_own(users, items, message_of, is_read, self._holds, self.counts)
+        if not is_own.all():
+            users, items, is_positive, message_of = (
+                users[is_own], items[is_own], is_positive[is_own], message_of[is_own],
+            )  # fmt: skip
+        self.blocks.make_room(0, num_users)
+        self.blocks.add(mail.sequences[message_of], users, items, is_positive, stamp, round_number)
+
+
+@numba.njit(nogil=True, cache=True)
+def _count(sequences, is_sound, last, counts, may_skip):
+    """Of each message, whether it is to be read: sound, and with a number above all that were read."""
+    is_read, num_altered = np.zeros(sequences.size, np.bool_), 0
+    for place in range(sequences.size):
+        if not is_sound[place]:
+            counts[COUNTS.altered] += 1
+            num_altered += 1
+        elif sequences[place] <= last[0]:
+            counts[COUNTS.replayed] += 1
+        else:
+            if not may_skip:
+                counts[COUNTS.missing] += max(sequences[place] - last[0] - 1 - num_altered, 0)
+            is_read[place] = True
+            may_skip, num_altered, last[0] = False, 0, sequences[place]
+    return is_read
+
+
+@numba.njit(nogil=True, cache=True)
+def _is_own(users, items, message_of, is_read, holds, counts):
+    """Of each interaction, whether it is about an item that is held; and how many users there can be."""
+    is_own, num_users = np.zeros(items.size, np.bool_), 0
+    for place in range(items.size):
+        if not is_read[message_of[place]]:
+            continue
+        is_own[place] = 0 <= users[place] < MOST and 0 <= items[place] < holds.size and holds[items[place]]
+        counts[COUNTS.accepted if is_own[place] else COUNTS.foreign] += 1
+        if is_own[place]:
+            num_users = max(num_users, users[place] + 1)
+    return is_own, num_users
+
+
+@dataclass
+class Gateway:
+    """The users' side."""
+
+    number: int
+    users: Numbers  # of the events, in the order of time
+    items: Numbers
+    is_positive: NDArray[np.bool_]
+    num_users: int
+    table_starts: NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(1, np.int64)
+    )  # of items, see `Owners`
+    table_owners: Numbers = field(default_factory=lambda: np.empty(0, np.int32))
+    sent: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # newest number, by owner
+    firsts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # `sent` as the window began
+    clock: NDArray[np.int64] = field(default_factory=lambda: np.array([0, -1]))  # round, window
+    seen: dict[int, set[int]] = field(default_factory=dict)  # items of each user so far, if they are recommended
+    shown: dict[int, Numbers] = field(default_factory=dict)  # what was recommended last, by user
+
+    def begin(self, round_number: int, starts: NDArray[np.int64], owners: Numbers) -> None:
+        """Begin a round, or begin it again, with this table of who holds what; numbers of messages go on."""
+        num_owners = 1 + int(owners.max(initial=-1))
+        if len(self.sent) < num_owners:
+            self.sent = np.concatenate([self.sent, np.zeros(num_owners - len(self.sent), np.int64)])
+        self.table_starts, self.table_owners = starts.astype(np.int64), owners.astype(np.int32)
+        self.firsts = self.sent.copy()
+        self.clock[:] = round_number, -1
+
+    def window(self, window: int, first: int, last: int, keys: dict[int, bytes], form: Form) -> dict[int, Letters]:
+        """The letters about events first..last-1, by owner; asked again, the same letters again."""
+        if window == self.clock[1]:
+            self.sent[:] = self.firsts
+        elif window < self.clock[1]:
+            raise HushrecError(f"window {window} is over; ask for the next one")
+        self.clock[1] = window
+        self.firsts = self.sent.copy()
+        users, items, is_positive = self.users[first:last], self.items[first:last], self.is_positive[first:last]
+        is_known = items < len(self.table_starts) - 1
+        items = np.where(is_known, items, 0)
+        lengths = np.where(is_known, self.table_starts[items + 1] - self.table_starts[items], 0)
+        event = np.repeat(np.arange(len(users)), lengths)
+        place = np.arange(len(event)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        owner_of = self.table_owners[self.table_starts[items[event]] + place]
+        letters = {}
+        order = np.argsort(owner_of, kind="stable")
+        owners, starts = np.unique(owner_of[order], return_index=True)
+        if form.is_encrypted and not keys.keys() >= set(owners.tolist()):
+            raise HushrecError("an owner's key has not come; begin the round again")
+        for owner, events in zip(owners.tolist(), np.split(event[order], starts)[1:], strict=True):
+            letters[owner] = seal_interactions(
+                keys.get(owner, b""), owner, form, int(self.sent[owner]) + 1,
+                users[events], items[events], is_positive[events],
+            )  # fmt: skip
+            self.sent[owner] += len(letters[owner].sequences)
+        return letters
+
+    def note_seen(self, first: int, last: int) -> None:
+        """Remember the items of some events."""
+        for user, item in zip(self.users[first:last].tolist(), self.items[first:last].tolist(), strict=True):
+            self.seen.setdefault(user, set()).add(item)
+
+    def show(self, users: Numbers, items: NDArray[np.int32], most: int) -> None:
+        """Show users the first of these items that they do not know."""
+        for user, row in zip(users.tolist(), items, strict=True):
+            known = self.seen.get(user, set())
+            self.shown[user] = np.array([item for item in row.tolist() if item not in known][:most], np.int32)
+
+
+def owner_key(draws: Draws, number: int) -> bytes:
+    """The key that an owner draws."""
+    words = np.empty(BLOCK_WORDS, np.uint32)
+    chacha_block(draws.key("owner-key"), number, 0, 0, words)
+    return words.astype("<u4").tobytes()[:KEY_BYTES]
+
+
+_ENTRIES = Entries._fields
+
+
+class Parties:
+    """Those parties whose state is here. Properties pack what changes into arrays, for checkpoints."""
+
+    def __init__(self, numbers: Numbers, owners: list[Owner], gateway: Gateway | None) -> None:
+        self.numbers, self.owners, self.gateway = numbers, owners, gateway
+
+    @classmethod
+    def enrol(cls, numbers: Numbers, rows: OwnerRows, parts: int, draws: Draws) -> "Parties":
+        """Owners with their items, and the users' side with its events."""
+        held = np.split(rows.held, rows.held_starts[1:-1]) if rows.names else []
+        owners = [
+            Owner(int(number), items, owner_key(draws, int(number)), parts)
+            for number, items in zip(numbers[: len(held)].tolist(), held, strict=True)
+        ]
+        gateway = None
+        if rows.has_users:
+            gateway = Gateway(int(numbers[-1]), rows.users, rows.items, rows.is_positive, rows.num_users)
+        return cls(numbers, owners, gateway)
+
+    def only_gateway(self) -> Gateway:
+        """The users' side, which must be here."""
+        assert self.gateway is not None
+        return self.gateway
+
+    @property
+    def entries(self) -> NDArray[np.void]:
+        """The interactions of all owners, as records."""
+        kept = [owner.blocks.kept() for owner in self.owners]
+        record: list[tuple[str, Any]] = [("owner", np.int32)]
+        empty: tuple[NDArray[Any], ...] = Entries.room_for(0)
+        record += [(name, column.dtype) for name, column in zip(_ENTRIES, empty, strict=True)]
+        packed = np.empty(sum(len(part.users) for part in kept), record)
+        packed["owner"] = np.repeat(np.arange(len(kept)), [len(part.users) for part in kept])
+        for place, name in enumerate(_ENTRIES):
+            packed[name] = np.concatenate([empty[place], *(part[place] for part in kept)])
+        return packed
+
+    @entries.setter
+    def entries(self, packed: NDArray[np.void]) -> None:
+        for place, owner in enumerate(self.owners):
+            of_owner = packed[packed["owner"] == place]
+            users = of_owner["users"]
+            own = Entries(*(of_owner[name] for name in _ENTRIES))
+            owner.blocks = Blocks.restored(own, 1 + int(users.max(initial=-1)))
+            owner.groups = None
+
+    @property
+    def owner_states(self) -> NDArray[np.int64]:
+        """Clock, newest number and counts of each owner."""
+        rows = [np.concatenate(_state_of(owner)) for owner in self.owners]
+        return np.array(rows, np.int64).reshape(len(rows), 3 + 2 * len(COUNTS))
+
+    @owner_states.setter
+    def owner_states(self, packed: NDArray[np.int64]) -> None:
+        for owner, row in zip(self.owners, packed, strict=True):
+            parts = _state_of(owner)
+            for part, values in zip(
+                parts, np.split(row, np.cumsum([len(part) for part in parts])[:-1]), strict=True
+            ):
+                part[:] = values
+
+    @property
+    def gateway_state(self) -> NDArray[np.int64]:
+        """Clock of the users' side, and what it sent to each owner: now, and as the window began."""
+        if self.gateway is None:
+            return np.empty(0, np.int64)
+        return np.concatenate([self.gateway.clock, self.gateway.sent, self.gateway.firsts])
+
+    @gateway_state.setter
+    def gateway_state(self, packed: NDArray[np.int64]) -> None:
+        if self.gateway is not None:
+            self.gateway.clock, (self.gateway.sent, self.gateway.firsts) = packed[:2], np.split(packed[2:], 2)
+
+    @property
+    def table(self) -> NDArray[np.int64]:
+        """The table that the users' side works with: the number of items, starts, owners."""
+        if self.gateway is None:
+            return np.empty(0, np.int64)
+        starts = self.gateway.table_starts
+        return np.concatenate([[len(starts)], starts, self.gateway.table_owners])
+
+    @table.setter
+    def table(self, packed: NDArray[np.int64]) -> None:
+        if self.gateway is not None:
+            last = 1 + int(packed[0])
+            self.gateway.table_starts, self.gateway.table_owners = packed[1:last], packed[last:].astype(np.int32)
+
+
+def _state_of(owner: Owner) -> list[NDArray[np.int64]]:
+    return [owner.clock, owner.last, owner.counts, owner.counts_before]

@@ -1,0 +1,31 @@
+"""What the parties of DRIFT and SAROS have agreed on. Used by `drift.py`."""
+
+from typing import NamedTuple, Protocol
+
+from hushrec.systems.drift.blocks import Threshold
+from hushrec.systems.drift.cipher import Form
+
+
+class Plan(NamedTuple):
+    """How they learn; names as in `drift.Config`."""
+
+    num_factors: int
+    learning_rate: float
+    regularization: float
+    window: int
+    parts: int
+    recommended: int
+    ends_blocks: bool  # whether open ones end with an epoch
+    theta: int
+    threshold: Threshold
+    max_delay: int
+    form: Form
+
+
+class Planned(Protocol):
+    """A config that says how."""
+
+    @property
+    def plan(self) -> Plan:
+        """All of it."""
+        ...

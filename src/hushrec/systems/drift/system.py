@@ -1,0 +1,397 @@
+"""DRIFT: data owners learn from encrypted interactions, orchestrated by a server that sees none of them.
+
+Nommay: DRIFT: A Federated Recommender System with Implicit Feedback (Grenoble 2022). Organisations (data owners)
+hold items; an item may have several owners. Users interact with items in a stream of events, positive or negative.
+The orchestrator holds the vectors of users and items, recommends, and moves vectors by gradients.
+
+The round is a stretch of an epoch; the stream goes in windows of events. At the beginning of a round
+1. owners register their items; the orchestrator notes who holds what (Algorithm 1). Each owner sends its key to
+   the users' side, sealed.
+Then, window by window:
+2. users send their interactions, encrypted, to all owners of the item (Fig. 3.1, step 1);
+3. owners put them into blocks (Algorithm 2); for every `theta` completed blocks they ask for the vectors of the
+   users and items in them, and only those (steps 2 and 3);
+4. the orchestrator sends the vectors; owners return gradients (Algorithm 3);
+5. the orchestrator moves the vectors (Algorithm 4) and, if it was asked to, recommends.
+An owner learns from its groups of blocks one after the other, each with the vectors as those before it left them;
+what others learn in the same window it sees in the next one. So the delay of Sec. 5.1 is at most one window; with
+`window 1` this is the report's sequence.
+
+Threat model: all parties are honest but curious. An owner learns the interactions with its own items, and the
+vectors that it asks for. The orchestrator sees which users and items an owner asks for together, and the gradients
+of each: a gradient of an item is a combination of the vectors of the users who interacted with it, and its sign
+says whether they liked it. `theta` does not hide this: see `hushrec audit drift`. All users share an owner's key.
+Who watches the wire sees numbers and sizes of messages, when they are sent, and the flags that are outside
+(`--flag inside` hides them). Not protected: against owners who lie about what they hold or learn; that a user is
+active.
+
+Symbols: v = user_factors, psi = item_factors, alpha = learning_rate, Theta = theta, C = an interaction,
+B = a block, DO = owner, COS = orchestrator.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.interactions import OwnerRows
+from hushrec.draws import Draws, uniform_rows
+from hushrec.errors import HushrecError
+from hushrec.evaluation.top_k import top_k
+from hushrec.privacy.exact_sum import ExactSum
+from hushrec.protocol import NO_ONE, Answer, Ask, Collect, Message, Numbers, Paper, Ragged, Round, Scorer, System
+from hushrec.settings import check_bounds, setting
+from hushrec.systems.drift.blocks import Threshold
+from hushrec.systems.drift.cipher import Form
+from hushrec.systems.drift.gradients import block_loss
+from hushrec.systems.drift.messages import (
+    Began,
+    Begin,
+    BlockGradients,
+    Holdings,
+    NextWindow,
+    OwnerKey,
+    Recommend,
+    Recommended,
+    Register,
+    SentInteractions,
+    TakeIn,
+    Vectors,
+    Wanted,
+    WindowSent,
+)
+from hushrec.systems.drift.owners import owner_learn, owner_register, owner_take_in
+from hushrec.systems.drift.parties import COUNTS, MOST, Parties
+from hushrec.systems.drift.plan import Plan, Planned
+from hushrec.systems.drift.ranking_factors import RankingFactors
+from hushrec.systems.drift.users import users_begin, users_send, users_show
+
+# Uniform numbers within this have a standard deviation of 0.1.
+_START_RANGE = 0.1 * 3**0.5
+_KNOWN = 200  # how many of the best items a user may know already
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of DRIFT. The report gives Theta only; the others were chosen on a part of ML-1M's training."""
+
+    num_factors: int = setting(16, "length of vectors", "[1, inf)")
+    epochs: int = setting(3, "how often the stream is learned from", "[1, inf)")
+    theta: int = setting(2, "completed blocks of an owner for which it asks for vectors", "[1, inf)")
+    threshold: Threshold = setting("blocks", "what theta counts: blocks, or users with a block each")
+    learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
+    regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
+    window: int = setting(256, "events after which owners see what others learned", "[1, inf)")
+    open_blocks: Literal["go-on", "end"] = setting("go-on", "what open blocks do between two epochs")
+    max_delay: int = setting(0, "windows that gradients may be late, at random; 0: in fixed order", "[0, inf)")
+    encryption: Literal["aes-gcm", "none"] = setting("aes-gcm", "of interactions on their way to owners")
+    flag: Literal["outside", "inside"] = setting("outside", "where it says whether an interaction is positive")
+    batch: int = setting(1, "interactions that are encrypted together", "[1, 1000]")
+    recommended: int = setting(0, "items recommended to each user of a window while learning", "[0, inf)")
+    parts: int = setting(8, "rounds that an epoch is cut into, to go on from after a stop", "[1, inf)")
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+    @property
+    def num_rounds(self) -> int:
+        """Stretches of the stream."""
+        return self.epochs * self.parts
+
+    @property
+    def plan(self) -> Plan:
+        """What the parties agree on."""
+        return Plan(
+            self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
+            self.open_blocks == "end", self.theta, self.threshold, self.max_delay,
+            Form(self.batch, self.flag == "inside", self.encryption == "aes-gcm"),
+        )  # fmt: skip
+
+
+# --- The orchestrator ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OrchestratorState:
+    """What the orchestrator knows."""
+
+    user_factors: NDArray[np.float32]
+    item_factors: NDArray[np.float32]
+    is_held: NDArray[np.bool_]  # whether some owner holds the item
+    num_owners: NDArray[np.int64]
+    counted_round: Numbers  # of each owner: the last round that it was there for
+
+
+def init(num_parties: int, num_items: int, config: Planned, draws: Draws) -> OrchestratorState:
+    """Before the first round: vectors at random (Sec. 3.1). Users come with the first round."""
+    plan = config.plan
+    none = OrchestratorState(
+        np.empty((0, plan.num_factors), np.float32), np.empty((0, plan.num_factors), np.float32),
+        np.zeros(0, np.bool_), np.array(num_parties - 1), np.zeros(num_parties - 1, np.int32),
+    )  # fmt: skip
+    return _grown(none, 0, num_items, draws)
+
+
+def _grown(state: OrchestratorState, num_users: int, num_items: int, draws: Draws) -> OrchestratorState:
+    """With vectors for newcomers; a vector depends on the number only, not on when it came."""
+    return replace(
+        state,
+        user_factors=_longer(state.user_factors, num_users, "user-vectors", draws),
+        item_factors=_longer(state.item_factors, num_items, "item-vectors", draws),
+    )
+
+
+def _longer(factors: NDArray[np.float32], size: int, purpose: str, draws: Draws) -> NDArray[np.float32]:
+    if size > MOST:
+        raise HushrecError(f"{size:,} vectors are too many; number users and items from 0, without gaps")
+    numbers = np.arange(len(factors), max(size, len(factors)), dtype=np.int32)
+    more = uniform_rows(draws.key(purpose), numbers, factors.shape[1], -_START_RANGE, _START_RANGE)
+    return np.concatenate([factors, more])
+
+
+def orchestrator_round(
+    state: OrchestratorState, round_number: int, config: Planned, draws: Draws
+) -> Round[OrchestratorState]:
+    """One stretch of the stream."""
+    plan = config.plan
+    owners, users_side = np.arange(int(state.num_owners), dtype=np.int32), np.array([state.num_owners], np.int32)
+    counted_round, num_known = np.zeros(len(owners), np.int32), len(state.counted_round)
+    counted_round[:num_known] = state.counted_round
+    holdings = Collect()
+    answer = yield Ask(owners, Register(users_side[0], counted_round), holdings)
+    owners = answer.came(owners)
+    counted_round = counted_round.copy()
+    counted_round[owners] = round_number
+    starts, held_by = _table(holdings, len(state.item_factors))
+    began = Collect()
+    answer = yield Ask(users_side, Begin(starts, held_by), began)
+    if len(answer.lost):
+        raise HushrecError("the users' side is lost: no event comes; bring it back and use --resume")
+    state = _grown(state, int(began.batches[0][1].num_users[0]), len(starts) - 1, draws)
+    state = replace(state, is_held=np.diff(starts) > 0, counted_round=counted_round)
+    delays, late = draws.generator("delays", round_number), list[tuple[int, _Moves]]()
+    for window in range(int(began.batches[0][1].num_windows[0])):
+        sent = Collect()
+        yield Ask(users_side, NextWindow(np.array(window)), sent)
+        moves = yield from _learn(state, owners, window)
+        late += [(window + int(delays.integers(plan.max_delay + 1)), part) for part in _by_owner(moves, config)]
+        state = _moved(state, [part for due, part in late if due <= window], plan.learning_rate)
+        late = [entry for entry in late if entry[0] > window]
+        if sent.batches and sent.batches[0][1].num_rows:
+            yield Ask(users_side, _recommendation(state, sent.batches[0][1].users, config), Collect())
+    return _moved(state, [part for _, part in late], plan.learning_rate)
+
+
+def _table(holdings: Collect, num_items: int) -> tuple[NDArray[np.int64], Numbers]:
+    """The owners of each item (Algorithm 1)."""
+    owners = np.concatenate(
+        [np.empty(0, np.int32), *(np.repeat(numbers, said.items.lengths) for numbers, said in holdings.batches)]
+    )
+    items = np.concatenate([np.empty(0, np.int32), *(said.items.values for _, said in holdings.batches)])
+    if not len(items):
+        raise HushrecError("no owner holds an item; bring owners with items")
+    order = np.lexsort((owners, items))
+    if items.max() >= MOST:
+        raise HushrecError(f"an owner holds an item numbered {items.max():,}; number items from 0, without gaps")
+    counts = np.bincount(items, minlength=num_items)
+    return np.concatenate([[0], np.cumsum(counts)]), owners[order].astype(np.int32)
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """Gradients, with what they are of, and whose they are."""
+
+    owners: Numbers  # of each row
+    is_item: NDArray[np.bool_]
+    numbers: Numbers
+    gradients: NDArray[np.float32]
+
+    def of(self, rows: NDArray[np.bool_]) -> "_Moves":
+        """Some of the rows."""
+        return _Moves(self.owners[rows], self.is_item[rows], self.numbers[rows], self.gradients[rows])
+
+
+@dataclass
+class _Requests(Collect):
+    """What owners want; unknown users and items are refused as they come, so that their sender is named."""
+
+    num_users: int = 0
+    num_items: int = 0
+
+    def fork(self) -> "_Requests":
+        """An empty one."""
+        return _Requests(num_users=self.num_users, num_items=self.num_items)
+
+    def add(self, numbers: Numbers, message: Wanted) -> None:
+        """Keep one batch."""
+        sizes = np.where(message.is_item.values, self.num_items, self.num_users)
+        if (message.numbers.values >= sizes).any():
+            raise HushrecError("an owner wants the vector of a user or an item that there is not")
+        super().add(numbers, message)
+
+
+@dataclass
+class _Gradients(Collect):
+    """Gradients, a row for each vector that was sent."""
+
+    num_rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # by owner
+    num_factors: int = 0
+
+    def fork(self) -> "_Gradients":
+        """An empty one."""
+        return _Gradients(num_rows=self.num_rows, num_factors=self.num_factors)
+
+    def add(self, numbers: Numbers, message: BlockGradients) -> None:
+        """Keep one batch."""
+        is_right = message.gradients.values.shape[1] == self.num_factors
+        if not is_right or not np.array_equal(message.gradients.lengths, self.num_rows[numbers]):
+            raise HushrecError("gradients came that do not fit the vectors that were sent")
+        super().add(numbers, message)
+
+
+def _learn(state: OrchestratorState, owners: Numbers, window: int) -> Generator[Ask, Answer, "_Moves | None"]:
+    """Bring a window's mail to the owners, and the vectors that they want; returns their gradients."""
+    wanted = _Requests(num_users=len(state.user_factors), num_items=len(state.item_factors))
+    yield Ask(owners, TakeIn(np.array(window)), wanted)
+    asking, rows = _in_order([(numbers, said) for numbers, said in wanted.batches if said.num_rows], Wanted)
+    if not len(asking):
+        return None
+    is_item, numbers = rows.is_item.values.astype(np.bool_), rows.numbers.values
+    vectors = np.empty((len(numbers), state.item_factors.shape[1]), np.float32)
+    vectors[is_item] = state.item_factors[numbers[is_item]]
+    vectors[~is_item] = state.user_factors[numbers[~is_item]]
+    num_rows = np.zeros(int(state.num_owners), np.int64)
+    num_rows[asking] = rows.numbers.lengths
+    gradients = _Gradients(num_rows=num_rows, num_factors=vectors.shape[1])
+    yield Ask(asking, Vectors(Ragged(rows.numbers.starts, vectors)), gradients)
+    answered, moved = _in_order(gradients.batches, BlockGradients)
+    if not len(answered):
+        return None
+    owner_of_row = np.repeat(asking, rows.numbers.lengths)
+    has_come = np.isin(owner_of_row, answered)
+    return _Moves(owner_of_row[has_come], is_item[has_come], numbers[has_come], moved.gradients.values)
+
+
+def _in_order(batches: list[tuple[Numbers, Any]], kind: type[Message]) -> tuple[Numbers, Any]:
+    """Batches of replies as one, in the order of the owners, and whose they are: those that hold something."""
+    if not batches:
+        return NO_ONE, None
+    owners = np.concatenate([numbers for numbers, _ in batches])
+    joined = kind.join([said for _, said in batches])
+    order = np.argsort(owners)
+    order = order[joined.lengths[order] > 0]
+    return owners[order], joined.take(order)
+
+
+def _by_owner(moves: _Moves | None, config: Planned) -> list[_Moves]:
+    """What may be late is late by owner."""
+    if moves is None or not config.plan.max_delay:
+        return [] if moves is None else [moves]
+    return [moves.of(moves.owners == owner) for owner in np.unique(moves.owners)]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows to sum, as `ExactSum` takes them."""
+
+    items: Ragged
+    gradients: Ragged
+
+
+def _moved(state: OrchestratorState, parts: list[_Moves], learning_rate: float) -> OrchestratorState:
+    """Move vectors by the sums of their gradients (Algorithm 4); sums are exact, so no order matters."""
+    if not parts:
+        return state
+    is_item, numbers, gradients, owners = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("is_item", "numbers", "gradients", "owners")
+    )
+    for factors, is_of_it in ((state.item_factors, is_item), (state.user_factors, ~is_item)):
+        touched, places = np.unique(numbers[is_of_it], return_inverse=True)
+        total = ExactSum.zeros((len(touched), factors.shape[1]), len(places))
+        rows = np.arange(len(places) + 1)
+        total.add(
+            owners[is_of_it], _Rows(Ragged(rows, places.astype(np.int32)), Ragged(rows, gradients[is_of_it]))
+        )
+        factors[touched] -= learning_rate * total.to_float()
+    return state
+
+
+def _recommendation(state: OrchestratorState, users: Ragged, config: Planned) -> Recommend:
+    """The best items of all that are held; the users' side leaves out what a user knows already."""
+    scores = state.user_factors[users.values] @ state.item_factors.T
+    scores[:, ~state.is_held] = -np.inf
+    items, _ = top_k(scores, min(config.plan.recommended + _KNOWN, int(state.is_held.sum())))
+    return Recommend(users, Ragged(users.starts, items.astype(np.int32)))
+
+
+# --- The other parties, and results ------------------------------------------------------------------------
+
+
+def enrol(numbers: Numbers, rows: OwnerRows, _num_items: int, config: Planned, draws: Draws) -> Parties:
+    """Owners with their items, the users' side with its events."""
+    return Parties.enrol(numbers, rows, config.plan.parts if config.plan.ends_blocks else 0, draws)
+
+
+def model(
+    state: OrchestratorState, _private: Parties, config: Planned, rating_range: tuple[float, float] | None
+) -> Scorer:
+    """The orchestrator's vectors."""
+    return RankingFactors(state.user_factors, state.item_factors, config.plan.regularization)
+
+
+def loss(state: OrchestratorState, rows: OwnerRows) -> float:
+    """The mean loss of the blocks of a stream, all owners' items together."""
+    return block_loss(state.user_factors, state.item_factors, rows.users, rows.items, rows.is_positive)
+
+
+def facts(private: Parties, _config: Planned) -> Mapping[str, float]:
+    """What owners did with the messages that came."""
+    totals = sum((owner.counts for owner in private.owners), np.zeros(len(COUNTS), np.int64))
+    waiting = sum(owner.num_waiting for owner in private.owners)
+    counts = {f"messages {name}": float(totals[place]) for name, place in COUNTS._asdict().items()}
+    return {"interactions accepted": counts.pop("messages accepted"), **counts, "interactions waiting": waiting}
+
+
+PAPER = Paper(
+    title="DRIFT: A Federated Recommender System with Implicit Feedback",
+    authors="Theo Nommay",
+    venue="Master thesis, Grenoble",
+    year=2022,
+)
+
+# Any config with these settings: SAROS has one of its own.
+SYSTEM: System[Any, OrchestratorState, Parties] = System(
+    name="drift",
+    title="DRIFT: data owners learn from encrypted interactions, online",
+    paper=PAPER,
+    config=Config,
+    messages=(
+        Register, OwnerKey, Holdings, Begin, Began, NextWindow, SentInteractions, WindowSent, TakeIn, Wanted,
+        Vectors, BlockGradients, Recommend, Recommended,
+    ),
+    init=init,
+    enrol=enrol,
+    round=orchestrator_round,
+    handlers={
+        Register: owner_register, Begin: users_begin, NextWindow: users_send, TakeIn: owner_take_in,
+        Vectors: owner_learn, Recommend: users_show,
+    },
+    model=model,
+    reply_bytes=lambda private, config: np.full(len(private.numbers), 64 * config.plan.window),
+    inboxes={
+        OwnerKey: lambda _private, _config: Collect(),
+        SentInteractions: lambda _private, _config: Collect(),
+    },
+    reads={Begin: (), Vectors: (), Recommend: ()},
+    learned=("entries", "owner_states", "gateway_state", "table"),
+    model_arrays=("user_factors", "item_factors"),
+    server_ranks=True,
+    facts=facts,
+    measured_every=lambda config: config.plan.parts,
+    loss=loss,
+    feedback="signed",
+    parties="owners",
+)  # fmt: skip

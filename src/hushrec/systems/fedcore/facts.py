@@ -1,0 +1,57 @@
+"""What is told with a run of partners beside its quality: what was common, who was served, what noise promises."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from hushrec.systems.fedcore.ledger import DELTA, Ledger, Release
+from hushrec.systems.fedcore.partners import Agreement, Partnership
+from hushrec.systems.fedcore.visitors import largest_difference
+
+
+def facts_of(private: Partnership, terms: Agreement, ledger: Ledger) -> Mapping[str, float]:
+    """Numbers by name."""
+    partners = private.partners
+    facts: dict[str, float] = {
+        "common users": max(int(np.count_nonzero(partner.common_users >= 0)) for partner in partners)
+    }
+    if any(partner.common_items.max(initial=-1) >= 0 for partner in partners):
+        facts["aligned items"] = max(int(np.count_nonzero(partner.common_items >= 0)) for partner in partners)
+    if (private.asked >= 0).any():
+        facts["visitors asked about"] = int((private.asked >= 0).sum())
+        facts["visitors served"] = int(np.isfinite(private.answers).any(axis=2).sum())
+        if not terms.top_k:
+            facts["largest error of encrypted scores"] = _largest_error(private, terms)
+    if ledger.count:
+        facts["epsilon of one release"] = ledger.per_release()
+        facts["releases that one rating is in"] = ledger.count
+        facts[f"epsilon of these together, delta {DELTA:g}"] = round(ledger.total(), 2)
+    return facts
+
+
+def ledger_of(private: Partnership, epsilon: float, num_rounds: int, batch_size: int) -> Ledger:
+    """Releases that one rating is in: in each pass through its partner's ratings one of its user, and one of its
+    item if items are aligned.
+    """
+    sizes = [len(partner.ratings) for partner in private.partners]
+    num_steps = max(1, max(sizes) // batch_size)
+    passes = max(-(-num_steps * min(batch_size, size) // size) for size in sizes if size)
+    ledger = Ledger()
+    num_rows = 1 + any(partner.common_items.max(initial=-1) >= 0 for partner in private.partners)
+    ledger.add(Release("laplace", epsilon, num_rounds * passes * num_rows, "rating in its own gradients"))
+    return ledger
+
+
+def _largest_error(private: Partnership, terms: Agreement) -> float:
+    """Decrypted scores against the same products in the clear, where the partner that answered is here, too."""
+    worst, ids_of = 0.0, [private.ids_of(place)[0] for place in range(len(private.partners))]
+    number_of = [{str(name): number for number, name in enumerate(ids)} for ids in ids_of]
+    place_of = {partner.number: place for place, partner in enumerate(private.partners)}
+    for ids, partner in zip(ids_of, private.partners, strict=True):
+        for visitor, helper, answers in zip(partner.asked, partner.helpers, partner.answers, strict=True):
+            scores = answers[: len(partner.item_factors)]
+            if helper in place_of and np.isfinite(scores).all():
+                home = private.partners[place_of[helper]]
+                vector = home.shown_users[number_of[place_of[helper]][str(ids[visitor])]]
+                worst = max(worst, largest_difference(partner, scores[None], vector[None], terms))
+    return worst

@@ -1,0 +1,154 @@
+"""Partners' vectors, ready to predict: for a partner's own users, and for visitors whom another one knows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.errors import NewcomerError
+from hushrec.models import neucf, neucf_scoring
+from hushrec.protocol import Numbers
+from hushrec.systems.fedcore.co_training import Rows
+from hushrec.systems.fedcore.partners import Agreement, Partnership
+
+
+@dataclass(frozen=True)
+class PartnerModel:
+    """Scores of a partner's items for its users and visitors; items of others have none."""
+
+    user_vectors: Rows  # of every account; a visitor's is that of a partner that knows it
+    item_vectors: Rows
+    layers: Rows  # of each partner
+    user_starts: NDArray[np.int64]
+    item_starts: NDArray[np.int64]
+    is_pmf: bool
+    activation: neucf.Activation
+    rating_range: tuple[float, float] | None
+
+    def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
+        """Scores of pairs, clipped to the range of ratings."""
+        scores = np.empty(len(users), np.float32)
+        if self.is_pmf:
+            np.einsum("ij,ij->i", self.user_vectors[users], self.item_vectors[items], out=scores)
+        else:
+            partner_of = self._partner_of(items)
+            for partner in range(len(self.layers)):
+                is_own = partner_of == partner
+                scores[is_own] = neucf_scoring.predict(
+                    self.user_vectors, self.item_vectors, self.layers[partner], users[is_own], items[is_own],
+                    self.activation,
+                )  # fmt: skip
+        return scores if self.rating_range is None else np.clip(scores, *self.rating_range)
+
+    def score(self, users: Numbers) -> NDArray[np.float32]:
+        """Scores of all items; those of other partners are not to be had."""
+        scores = np.full((len(users), len(self.item_vectors)), -np.inf, np.float32)
+        partner_of = np.searchsorted(self.user_starts, users, "right") - 1
+        for partner in range(len(self.item_starts) - 1):
+            rows = np.flatnonzero(partner_of == partner)
+            items = slice(int(self.item_starts[partner]), int(self.item_starts[partner + 1]))
+            vectors, own = self.user_vectors[users[rows]], self.item_vectors[items]
+            if self.is_pmf:
+                scores[rows, items] = vectors @ own.T
+            else:
+                scores[rows, items] = neucf_scoring.score(vectors, own, self.layers[partner], self.activation)
+        return scores
+
+    def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scores for a newcomer at the partner whose items these are: the vector nearest to the mean user's."""
+        partners = np.unique(self._partner_of(items))
+        if not self.is_pmf or len(partners) != 1:
+            raise NewcomerError("newcomers are served with model pmf, from ratings of one partner's items")
+        (partner,) = partners
+        users = slice(int(self.user_starts[partner]), int(self.user_starts[partner + 1]))
+        mean = self.user_vectors[users].mean(axis=0, dtype=np.float64)
+        known = self.item_vectors[items].astype(np.float64)
+        pull = np.eye(known.shape[1])  # of one rating's weight, so that few ratings do not say too much
+        vector = mean + np.linalg.solve(known.T @ known + pull, known.T @ (ratings - known @ mean))
+        scores = np.full(len(self.item_vectors), -np.inf, np.float32)
+        own = slice(int(self.item_starts[partner]), int(self.item_starts[partner + 1]))
+        scores[own] = self.item_vectors[own] @ vector
+        return scores
+
+    def _partner_of(self, items: Numbers) -> NDArray[np.int64]:
+        return np.searchsorted(self.item_starts, items, "right") - 1
+
+
+def partner_model(
+    private: Partnership, terms: Agreement, rating_range: tuple[float, float] | None
+) -> PartnerModel:
+    """The model of all partners in this process."""
+    rows = private.rows
+    return PartnerModel(
+        _with_visitors(private), private.item_factors, private.layers, rows.user_starts, rows.item_starts,
+        terms.model == "pmf", terms.activation, rating_range,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """What a partner can use alone: its users' vectors, and the answers that it got about visitors."""
+
+    own: PartnerModel  # of visitors it knows nothing: they have the mean user's vector
+    answer_of: NDArray[np.int64]  # of every account: the row of answers about it, -1 if there is none
+    answers: Rows  # (rows, items of all partners): scores or ranks, -inf where there are none
+    are_scores: bool
+
+    def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
+        """Scores of pairs, clipped to the range of ratings."""
+        scores, rows = self.own.predict(users, items), self.answer_of[users]
+        if self.are_scores:
+            answers = self.answers[rows[rows >= 0], items[rows >= 0]]
+            limits = self.own.rating_range
+            scores[rows >= 0] = answers if limits is None else np.clip(answers, *limits)
+        return scores
+
+    def score(self, users: Numbers) -> NDArray[np.float32]:
+        """Scores of all items, or the ranks that came back in their place."""
+        scores, rows = self.own.score(users), self.answer_of[users]
+        scores[rows >= 0] = self.answers[rows[rows >= 0]]
+        return scores
+
+    def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scores for a newcomer, as without the others."""
+        return self.own.fold_in(items, ratings)
+
+
+def own_model(private: Partnership, terms: Agreement, rating_range: tuple[float, float] | None) -> OwnModel:
+    """What the partners in this process can each use alone."""
+    rows = private.rows
+    own = PartnerModel(
+        _alone(private), private.item_factors, private.layers, rows.user_starts, rows.item_starts,
+        terms.model == "pmf", terms.activation, rating_range,
+    )  # fmt: skip
+    places, order = np.nonzero(np.isfinite(private.answers).any(axis=2))
+    answer_of = np.full(len(private.user_factors), -1, np.int64)
+    answer_of[rows.user_starts[places] + private.asked[places, order]] = np.arange(len(places))
+    answers = np.full((len(places), len(private.item_factors)), -np.inf, np.float32)
+    for row, (place, number) in enumerate(zip(places, order, strict=True)):
+        first, last = rows.item_starts[place : place + 2]
+        found = private.answers[place, number, : last - first]
+        answers[row, first:last] = np.where(np.isnan(found), -np.inf, found)
+    return OwnModel(own, answer_of, answers, not terms.top_k)
+
+
+def _alone(private: Partnership) -> Rows:
+    """Every account's vector: a visitor's is the mean of its partner's users."""
+    vectors, starts = private.user_factors.copy(), private.rows.user_starts
+    for place, partner in enumerate(private.partners):
+        visitors = starts[place] + np.flatnonzero(~partner.is_rated)
+        vectors[visitors] = partner.user_factors[partner.is_rated].mean(axis=0)
+    return vectors
+
+
+def _with_visitors(private: Partnership) -> Rows:
+    """Every account's vector: a visitor's from the first partner that knows it, else the mean of those here."""
+    rows, vectors = private.rows, _alone(private)
+    is_rated = np.concatenate([partner.is_rated for partner in private.partners])
+    known = np.flatnonzero(is_rated)
+    ids, first = np.unique(rows.user_ids[known], return_index=True)
+    visitors = np.flatnonzero(~is_rated)
+    places = np.minimum(np.searchsorted(ids, rows.user_ids[visitors]), len(ids) - 1)
+    is_known = ids[places] == rows.user_ids[visitors]
+    vectors[visitors[is_known]] = private.shown_users[known[first[places[is_known]]]]
+    return vectors

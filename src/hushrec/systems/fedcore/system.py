@@ -1,0 +1,428 @@
+"""FedCORE: organisations that train together and serve each other's users under encryption.
+
+Li, Wu, Pan, Ding, Wu, Tan, Xu, Yang, Ming: FedCORE: Federated Learning for Cross-Organization Recommendation
+Ecosystem (TKDE 2024). Partners hold ratings of their own users on their own items. Users that several of them have
+are aligned; items are not, even where they are the same. A server keeps time and carries sealed mail.
+
+Before the first round (Algorithm 1, steps 1 and 2):
+1. Partners align their users (`privacy/alignment.py`). Vectors of common users start from their tokens, so they
+   are equal at all partners that have them; so are the layers of NeuCF.
+The round is an epoch of K steps (step 3). In each step every partner
+2. takes a batch of its ratings and computes gradients (lines 6 to 9);
+3. sends those of common users, privatised, to the partners that have the user, and that of the layers to all
+   (lines 10 to 14);
+4. moves common vectors and layers by the mean of what partners sent, its own by its own gradients (16 to 22).
+After the last round (Algorithm 2, `fedcore_inference.py`) each partner asks the others about some visitors:
+5. it sends who they are; 6. a partner that knows one returns its encrypted vector, perhaps with noise (Eq. 17);
+7. the asking partner computes encrypted scores of its items; 8. the other decrypts them and returns the scores, or
+   the best places only.
+
+Threat model: partners are honest but curious; each sees what is addressed to it. With `privatizer none`, a
+step's gradient of a common user, together with the user's vector, which the receiver has too, gives the item
+vector and nearly the rating: see `hushrec audit fedcore`. Whatever the privatiser, rows name their users: over
+an epoch a partner learns how many ratings each common user has at the other. Aligned items (`unaligned` below 1)
+reveal much more: see ItemGradients. The server sees who takes part, how many batches of ratings and how many
+common users each partner has, how many visitors it was served, sizes of mail and a digest of each model, no
+content; it can leave partners out. Not protected: the gradients of the layers, which no privatiser touches; what
+a rating does to later gradients through the item vectors, which the ledger does not count; against a partner
+that lies. In inference visitors are named by plain hashes of their ids, which can be guessed; the partner that
+decrypts learns its user's scores of all items of the other, and as many users as a vector has numbers give it
+the item vectors (`attacks/model_extraction.py`); the partner that asks gets the user's vector from as many
+scores.
+
+Symbols: U = user_factors, V = item_factors, W = layers, gamma = learning_rate, alpha = regularization,
+T = num_rounds, epsilon = epsilon, Delta h = 2 clip.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import accumulate
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.interactions import PartnerRows
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.models import neucf
+from hushrec.privacy.homomorphic import imported
+from hushrec.protocol import (
+    Ask,
+    Cohort,
+    Collect,
+    Message,
+    Numbers,
+    Paper,
+    Ragged,
+    Reply,
+    Role,
+    Round,
+    Scorer,
+    Sealed,
+    System,
+    ragged,
+    shared,
+)
+from hushrec.settings import check_bounds, setting
+from hushrec.systems.fedcore.alignment import Align, Aligned, Identities, align_partners, partner_align
+from hushrec.systems.fedcore.encrypted_scores import MOST_FACTORS
+from hushrec.systems.fedcore.facts import facts_of, ledger_of
+from hushrec.systems.fedcore.inference import MAIL, Serve, Served, partner_serve, serve_visitors
+from hushrec.systems.fedcore.laplace import scale_of
+from hushrec.systems.fedcore.ledger import Ledger
+from hushrec.systems.fedcore.mail import Inbox, others, slices_to, still_here
+from hushrec.systems.fedcore.model import own_model as own_partner_model
+from hushrec.systems.fedcore.model import partner_model
+from hushrec.systems.fedcore.partners import Agreement, Partner, Partnership, Privatizer, Release, Training
+from hushrec.systems.fedcore.set_intersection import TOKEN_BYTES
+from hushrec.systems.fedcore.visitors import show_users
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of FedCORE."""
+
+    model: Literal["pmf", "neucf"] = setting("pmf", "pmf, or neucf with its layers")
+    num_rounds: int = setting(50, "epochs", "[1, inf)")
+    num_factors: int = setting(0, "length of vectors; 0: 20 for pmf, 16 in each branch of neucf", "[0, inf)")
+    # DEVIATION: the paper says batches of 256; 128 is what its authors' code has, and what its numbers fit.
+    batch_size: int = setting(128, "ratings in a step", "[1, inf)")
+    learning_rate: float = setting(0.0, "of the first round; 0: 0.4 for pmf, 0.15 for neucf", "[0, inf)")
+    decay: float = setting(0.0, "of the learning rate after a round; 0: 1 for pmf, 0.9 for neucf", "[0, 1]")
+    regularization: float = setting(0.0, "weight of the vectors' squared norms (pmf)", "[0, inf)")
+    activation: neucf.Activation = setting("relu", "of neucf; quadratic can be computed under encryption")
+    privatizer: Literal["none", "dp", "average", "dp+average"] = setting("none", "of gradients for others")
+    epsilon: float = setting(15.0, "of one released row, with dp", "(0, inf)")
+    clip: float = setting(0.05, "of a row's l1 norm, with dp", "(0, inf)")
+    alignment: Literal["psi", "keyed-hash"] = setting(
+        "psi", "how common users are found; keyed-hash: its key is public, whoever gets the mail can test ids"
+    )
+    unaligned: float = setting(1.0, "share of the common items that stay unaligned", "[0, 1]")
+    inference: Literal["auto", "ckks", "none"] = setting(
+        "auto", "whether visitors are served in the end; auto: ckks, but none for neucf with relu"
+    )
+    num_asked: int = setting(20, "visitors that each partner asks about", "[0, inf)")
+    query_budget: int = setting(0, "visitors that a partner answers to another; 0: all", "[0, inf)")
+    top_k: int = setting(0, "answer with the places of so many best items only; 0: with scores", "[0, inf)")
+    inference_noise: float = setting(0.0, "scale of Laplace noise on vectors of visitors (Eq. 17)", "[0, inf)")
+    prior_seed: int = setting(0, "public: of what all partners start alike", "[0, inf)")
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+        if self.inference == "ckks" and self.model == "neucf" and self.activation == "relu":
+            raise HushrecError("ReLU cannot be encrypted; use --activation quadratic, or --inference none")
+        if self.serves_visitors and self.width + (self.model == "neucf") > MOST_FACTORS:
+            raise HushrecError(
+                f"--num-factors {self.num_factors} is too much for encrypted scores; use less, or --inference none"
+            )
+
+    @property
+    def serves_visitors(self) -> bool:
+        """Whether there is an inference phase."""
+        can = self.model == "pmf" or self.activation == "quadratic"
+        return bool(self.num_asked) and can and self.inference != "none"
+
+    @property
+    def width(self) -> int:
+        """Numbers of a vector."""
+        return (self.num_factors or 20) if self.model == "pmf" else 2 * (self.num_factors or 16)
+
+    @property
+    def num_weights(self) -> int:
+        """Numbers of the layers."""
+        return 0 if self.model == "pmf" else neucf.num_weights(self.width // 2)
+
+    @property
+    def agreement(self) -> Agreement:
+        """What else partners agree on."""
+        return Agreement(
+            self.model, self.activation, self.width, self.alignment, self.unaligned, self.prior_seed,
+            self.num_asked, self.query_budget, self.top_k,
+        )  # fmt: skip
+
+    def training(self, round_number: int) -> Training:
+        """How partners train in a round."""
+        has_noise = self.privatizer.startswith("dp")
+        rate, decay = (0.4, 1.0) if self.model == "pmf" else (0.15, 0.9)
+        learning_rate = (self.learning_rate or rate) * (self.decay or decay) ** (round_number - 1)
+        # DEVIATION: the paper moves a vector by the mean of its single gradients; its authors' code, and its
+        # learning rates, by the gradient of the batch's mean squared error, in which each rating counts 1/B.
+        return Training(
+            self.model, self.activation, self.batch_size, learning_rate, self.regularization,
+            Privatizer(
+                "average" in self.privatizer, self.clip if has_noise else 0.0, scale_of(self.clip, self.epsilon)
+            ),
+        )  # fmt: skip
+
+
+# --- Messages, in order of sending -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TakeStep(Message):
+    """Reveals: who takes part."""
+
+    sender, receiver = Role.SERVER, Role.PARTNER
+    step: NDArray[np.int64] = shared(np.int64, 0, low=0)
+    num_steps: NDArray[np.int64] = shared(np.int64, 0, low=1)
+    partners: Numbers = shared(np.int32, low=0)
+
+
+@dataclass(frozen=True)
+class UserGradients(Message):
+    """Reveals: which common users have ratings in the batch, so over an epoch how many each has; without noise,
+    nearly which item and rating.
+    """
+
+    sender, receiver = Role.PARTNER, Role.PARTNER
+    users: Ragged = ragged(np.int32, low=0)
+    gradients: Ragged = ragged(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class ItemGradients(Message):
+    """Reveals: which aligned items have ratings in the batch; without noise, the direction of the vectors of users
+    who rated them, also of users whom the receiver does not have, and for common users who rated what and how.
+
+    Sent only if some items are aligned.
+    """
+
+    sender, receiver = Role.PARTNER, Role.PARTNER
+    items: Ragged = ragged(np.int32, low=0)
+    gradients: Ragged = ragged(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class LayerGradients(Message):
+    """Reveals: the mean gradient of NeuCF's layers over the batch; no privatiser touches it."""
+
+    sender, receiver = Role.PARTNER, Role.PARTNER
+    gradient: Ragged = ragged(np.float32)
+
+
+@dataclass(frozen=True)
+class Stepped(Message):
+    """Reveals: that the partner is there."""
+
+    sender, receiver = Role.PARTNER, Role.SERVER
+
+
+@dataclass(frozen=True)
+class Settle(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.SERVER, Role.PARTNER
+    num_steps: NDArray[np.int64] = shared(np.int64, 0, low=1)
+
+
+@dataclass(frozen=True)
+class Settled(Message):
+    """Reveals: a digest of the partner's model."""
+
+    sender, receiver = Role.PARTNER, Role.SERVER
+    digest: Ragged = ragged(np.uint8)
+
+
+# --- The server ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server knows."""
+
+    is_present: NDArray[np.bool_]
+    num_steps: NDArray[np.int64]  # of a round
+    digests: NDArray[np.uint8]  # of each partner's model after the last round it took part in
+
+
+def init(num_partners: int, _num_items: int, _config: Config, _draws: Draws) -> ServerState:
+    """The server before the first round."""
+    return ServerState(
+        np.ones(num_partners, np.bool_), np.array(0, np.int64), np.zeros((num_partners, 32), np.uint8)
+    )
+
+
+def server_round(state: ServerState, round_number: int, config: Config, _draws: Draws) -> Round[ServerState]:
+    """One epoch."""
+    partners = np.flatnonzero(state.is_present).astype(np.int32)
+    if round_number == 1:
+        partners, num_steps = yield from align_partners(partners, len(state.is_present), config.alignment)
+        state = replace(state, num_steps=np.array(num_steps, np.int64))
+    for step in range(int(state.num_steps)):
+        answer = yield Ask(partners, TakeStep(np.array(step), state.num_steps, partners), Collect())
+        partners = still_here(partners, answer, len(state.is_present))
+    settled = Collect()
+    answer = yield Ask(partners, Settle(state.num_steps), settled)
+    partners = still_here(partners, answer, len(state.is_present))
+    digests = state.digests.copy()
+    for numbers, message in settled.batches:
+        if (message.digest.lengths != digests.shape[1]).any():
+            raise HushrecError("a partner's digest has not 32 bytes; all partners need the same hushrec")
+        digests[numbers] = message.digest.values.reshape(len(numbers), -1)
+    if round_number == config.num_rounds and config.serves_visitors and len(partners) > 1:
+        partners = yield from serve_visitors(partners)
+    is_present = np.zeros_like(state.is_present)
+    is_present[partners] = True
+    return replace(state, is_present=is_present, digests=digests)
+
+
+# --- The partners ----------------------------------------------------------------------------------------
+
+
+def enrol(numbers: Numbers, rows: PartnerRows, _num_items: int, config: Config, _draws: Draws) -> Partnership:
+    """Partners with their ratings."""
+    if config.serves_visitors:
+        imported("tenseal.sealapi", "encrypted inference (--inference none does without it)", "TenSEAL", "he")
+    return Partnership.enrol(numbers, rows, config.width, config.num_weights, config.num_asked)
+
+
+def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Config, draws: Draws) -> Reply:
+    """Count the step before, then compute the next one and send what others may see of it."""
+    step, num_steps, training = int(request.step), int(request.num_steps), config.training(cohort.round_number)
+    releases = []
+    for row in cohort.rows:
+        partner = cohort.private.partners[row]
+        if step == 0:
+            partner.begin(cohort.round_number)
+        else:
+            partner.count(step - 1, num_steps, _releases(cohort, partner), training, draws)
+        releases.append(partner.step(step, num_steps, training, draws).release)
+    mail: list[Sealed] = []
+    for shift in range(1, len(request.partners)):
+        to = others(request.partners, cohort.numbers, shift)
+        held = [
+            _held_by(release, cohort.private.partners[row], int(other))
+            for release, row, other in zip(releases, cohort.rows, to, strict=True)
+        ]
+        mail += [Sealed(message, to) for message in _messages(held, config)]
+    return Reply(Stepped(), tuple(mail))
+
+
+def _held_by(release: Release, partner: Partner, other: int) -> Release:
+    """What of a release is about users and items that the other has as well."""
+    held = partner.held_by(other)
+    if held is None:
+        return release
+    has_user, has_item = held[0][release.users], held[1][release.items]
+    return Release(
+        release.users[has_user], release.user_rows[has_user], release.items[has_item],
+        release.item_rows[has_item], release.layers,
+    )  # fmt: skip
+
+
+def _messages(releases: list[Release], config: Config) -> Iterator[Message]:
+    yield UserGradients(*_columns([(release.users, release.user_rows) for release in releases]))
+    if config.unaligned < 1:
+        yield ItemGradients(*_columns([(release.items, release.item_rows) for release in releases]))
+    if config.num_weights:
+        starts = np.arange(len(releases) + 1) * config.num_weights
+        yield LayerGradients(Ragged(starts, np.concatenate([release.layers for release in releases])))
+
+
+def _columns(slices: list[tuple[Numbers, NDArray[np.float32]]]) -> tuple[Ragged, Ragged]:
+    starts = np.array([0, *accumulate(len(numbers) for numbers, _ in slices)])
+    numbers = np.concatenate([numbers for numbers, _ in slices])
+    return Ragged(starts, numbers), Ragged(starts, np.concatenate([rows for _, rows in slices]))
+
+
+def _releases(cohort: Cohort[Partnership], partner: Partner) -> list[Release]:
+    """What the others sent in the step before."""
+    number, width = partner.number, partner.item_factors.shape[1]
+    users = list(slices_to(cohort, UserGradients, number))
+    no_items, no_layers = _nothing(width)
+    items = list(slices_to(cohort, ItemGradients, number)) if ItemGradients in cohort.inboxes else []
+    layers = list(slices_to(cohort, LayerGradients, number)) if LayerGradients in cohort.inboxes else []
+    together = zip(users, items or [no_items] * len(users), layers or [no_layers] * len(users), strict=True)
+    return [Release(*of_users, *of_items, *of_layers) for of_users, of_items, of_layers in together]
+
+
+@cache
+def _nothing(width: int) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+    """Gradients of no item, and of no layers."""
+    return [np.empty(0, np.int32), np.empty((0, width), np.float32)], [np.empty(0, np.float32)]
+
+
+def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Config, draws: Draws) -> Reply:
+    """Count the last step."""
+    num_steps, training = int(request.num_steps), config.training(cohort.round_number)
+    for row in cohort.rows:
+        partner = cohort.private.partners[row]
+        partner.count(num_steps - 1, num_steps, _releases(cohort, partner), training, draws)
+        show_users(partner, config.inference_noise, draws)
+    digests = [cohort.private.partners[row].digest() for row in cohort.rows]
+    return Reply(Settled(Ragged(np.arange(len(digests) + 1) * 32, np.concatenate(digests))))
+
+
+def model(
+    _state: ServerState, private: Partnership, config: Config, rating_range: tuple[float, float] | None
+) -> Scorer:
+    """All partners' vectors; every visitor is served with the plain vector of a partner that knows it.
+
+    So accuracy for visitors is that of an inference phase that answers about all of them, with scores.
+    """
+    return partner_model(private, config.agreement, rating_range)
+
+
+def own_model(private: Partnership, config: Config, rating_range: tuple[float, float] | None) -> Scorer:
+    """What a partner can use alone: visitors are served with the answers that came back."""
+    return own_partner_model(private, config.agreement, rating_range)
+
+
+def _inbox(width: int, _private: Partnership, _config: Config) -> Inbox:
+    return Inbox(width=width)
+
+
+def facts(private: Partnership, config: Config) -> Mapping[str, float]:
+    """What is told with a run."""
+    ledger = Ledger()
+    if config.privatizer.startswith("dp") and not config.num_weights:  # the layers' gradients have no noise at all
+        ledger = ledger_of(private, config.epsilon, config.num_rounds, config.batch_size)
+    return facts_of(private, config.agreement, ledger)
+
+
+PAPER = Paper(
+    title="FedCORE: Federated Learning for Cross-Organization Recommendation Ecosystem",
+    authors=(
+        "Zhitao Li, Xueyang Wu, Weike Pan, Youlong Ding, Zeheng Wu, Shengqi Tan, Qian Xu, Qiang Yang, Zhong Ming"
+    ),
+    venue="TKDE",
+    year=2024,
+)
+
+SYSTEM = System(
+    name="fedcore",
+    title="FedCORE: organisations train together and serve each other's users",
+    paper=PAPER,
+    config=Config,
+    messages=(
+        Align, Identities, Aligned, TakeStep, UserGradients, ItemGradients, LayerGradients, Stepped, Settle,
+        Settled, Serve, *MAIL, Served,
+    ),
+    init=init,
+    enrol=enrol,
+    round=server_round,
+    handlers={Align: partner_align, TakeStep: partner_step, Settle: partner_settle, Serve: partner_serve},
+    model=model,
+    reply_bytes=lambda private, config: np.full(
+        len(private.numbers), 4 * (config.batch_size * (config.width + 1) + config.num_weights)
+    ),
+    inboxes={
+        Identities: lambda _private, _config: Inbox(width=TOKEN_BYTES),
+        UserGradients: lambda _private, config: Inbox(width=config.width),
+        ItemGradients: lambda _private, config: Inbox(width=config.width),
+        LayerGradients: lambda _private, _config: Inbox(),
+        **{kind: partial(_inbox, width) for kind, width in MAIL.items()},
+    },
+    learned=(
+        "user_factors", "item_factors", "layers", "user_factors_before", "item_factors_before", "layers_before",
+        "clock", "common_users", "common_items", "holders_of_users", "holders_of_items",
+        "shown_users", "asked", "answers", "helpers", "owed",
+    ),
+    model_arrays=("digests",),
+    private_arrays=("user_factors", "item_factors", "layers"),
+    own_model=own_model,
+    facts=facts,
+    parties="partners",
+)  # fmt: skip
