@@ -34,7 +34,7 @@ from hushrec.runtime.packets import Contents, Kind, Packet, encode_packet
 from hushrec.runtime.training import Job, run_job
 from hushrec.runtime.wire import code_of, encode
 from hushrec.settings import build
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.fedrec import ItemGradients, Settle
 from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, Noise
 

@@ -28,7 +28,7 @@ from hushrec.errors import HushrecError
 from hushrec.privacy.exact_sum import SUM_RANGE, row_limit
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.fedrec import ItemGradients
 
 ROUND_SECONDS = 600

@@ -15,7 +15,7 @@ from hushrec.data import latest_share, load, owned, owners_summary
 from hushrec.data.interactions import Interactions
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, data_for, run_job
-from hushrec.systems import system_named
+from hushrec.registry import system_named
 from hushrec.systems.drift.messages import SentInteractions
 
 FORMS: dict[str, dict[str, Any]] = {

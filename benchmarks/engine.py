@@ -13,7 +13,7 @@ from hushrec.draws import Draws
 from hushrec.protocol import Transcript
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.settings import build
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 
 def engine_run(rows, data, config, system, threads: int, num_rounds: int):

@@ -35,7 +35,7 @@ from hushrec.runtime.checkpoint import digest, model_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
 from hushrec.settings import build, to_dict
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 NUM_NODES = 3
 KINDS = ("node", "node's worker", "server", "server's worker", "node and worker")

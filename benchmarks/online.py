@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Interactions, load, owned, stream_order
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.drift.live import Live
 from hushrec.systems.drift.live_lines import Event, parse
 

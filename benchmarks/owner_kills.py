@@ -31,7 +31,7 @@ from hushrec.runtime.checkpoint import digest, model_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, data_for, run_job
 from hushrec.settings import to_dict
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 SYSTEM, NUM_NODES, USERS = SYSTEMS["drift"], 3, "users"
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.models.pmf import initial_factors
-from hushrec.privacy.denoising import assign, draw_denoisers, draw_participants
+from hushrec.protocol import draw_participants
+from hushrec.privacy.denoising import assign, draw_denoisers
 from hushrec.systems.fedrec_plus_plus import Config
 
 Vector = NDArray[np.float64]

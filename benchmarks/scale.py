@@ -20,7 +20,7 @@ def measure(num_users: int, num_items: int, num_ratings: int) -> None:
     from hushrec.runtime.in_process import RuntimeOptions
     from hushrec.runtime.training import Job, run_job
     from hushrec.settings import build
-    from hushrec.systems import SYSTEMS
+    from hushrec.registry import SYSTEMS
 
     system = SYSTEMS["fedrec++"]
     small = Job(system, build(system.config, {"num_rounds": 8}), 0, synthetic(50, 40, 500, seed=1))

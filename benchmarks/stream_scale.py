@@ -16,7 +16,7 @@ from hushrec.data.interactions import OwnerRows
 from hushrec.draws import Draws
 from hushrec.protocol import Transcript
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 NUM_ITEMS, NUM_OWNERS, SECOND_OWNER, PER_USER = 3706, 18, 0.65, 100

@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 from hushrec.cli.app import app
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 BASE = Path(__file__).parents[1]
 PAGES = [path for path in (BASE / "README.md", *sorted((BASE / "docs").rglob("*.md"))) if path.exists()]

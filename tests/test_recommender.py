@@ -13,7 +13,7 @@ from hushrec.runs.folds import run
 from hushrec.runs.record import read_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.checkpoint import digest, model_arrays, private_arrays
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from systems.runs import held, short
 
 KINDS = list(RECOMMENDERS.values())

@@ -19,53 +19,18 @@ from hushrec.data import (
     synthetic,
 )
 from hushrec.errors import HushrecError
-from hushrec.recommender import (
-    DRIFT,
-    FCF,
-    NGCF,
-    PMF,
-    SAROS,
-    SDCF,
-    Average,
-    FedCORE,
-    FedMF,
-    FedRec,
-    FedRecPlusPlus,
-    LightGCN,
-    MetaMF,
-    NeuCF,
-    NeuMF,
-    PTFFedRec,
-    SDCFDenoised,
-    load_run,
-)
+from hushrec.recommender import ESTIMATORS, Recommender, load_run
+from hushrec.registry import SYSTEMS
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.systems import SYSTEMS
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "DRIFT",
-    "FCF",
-    "NGCF",
-    "PMF",
-    "SAROS",
-    "SDCF",
     "SYSTEMS",
-    "Average",
-    "FedCORE",
-    "FedMF",
-    "FedRec",
-    "FedRecPlusPlus",
     "HushrecError",
     "Interactions",
-    "LightGCN",
-    "MetaMF",
-    "NeuCF",
-    "NeuMF",
-    "PTFFedRec",
+    "Recommender",
     "RuntimeOptions",
-    "SDCFDenoised",
     "k_folds",
     "latest_share",
     "leave_one_out",
@@ -75,3 +40,14 @@ __all__ = [
     "read",
     "synthetic",
 ]
+
+
+def __getattr__(name: str) -> type[Recommender]:
+    """Every system's class: `hushrec.FedRec`, and those of systems that other packages bring."""
+    if name in ESTIMATORS:
+        return ESTIMATORS[name]
+    raise AttributeError(f"module 'hushrec' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *ESTIMATORS])

@@ -7,3 +7,15 @@ class HushrecError(Exception):
 
 class NewcomerError(HushrecError):
     """A model that knows only those whom it was trained with."""
+
+
+class PublicError(HushrecError):
+    """An error whose words name nothing private: a node may send them to the server."""
+
+
+class DivergedError(PublicError):
+    """A number that is not finite or far too large: the training diverges."""
+
+
+class LostForGoodError(HushrecError):
+    """What a run cannot go on without is lost or damaged: to try again is useless."""

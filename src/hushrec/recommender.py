@@ -1,10 +1,11 @@
 """The systems as estimators: settings in the constructor, then `fit`, `predict`, `recommend`, `evaluate`."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from math import isfinite
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,14 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from hushrec.data import Interactions
 from hushrec.errors import HushrecError
 from hushrec.evaluation import top_k
-from hushrec.protocol import Numbers, Ragged, Scorer, System
+from hushrec.protocol import AnySystem, Numbers, Ragged, Scorer
+from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import Side, load_fold, save_fitted
-from hushrec.runs.quality import evaluate
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, data_for, run_job
+from hushrec.runtime.training import Job, job_for, prepared, run_job
 from hushrec.settings import to_dict
-from hushrec.systems import SYSTEMS
 
 # Below this number of raters an item's vector is hardly trained, and its scores are far too high or too low.
 MIN_RATERS = 10
@@ -69,8 +69,7 @@ class Ranker:
         seen = Ragged(np.array([0, len(items)]), items) if exclude_seen else None
         with np.errstate(all="ignore"):  # what overflows is refused
             scores = self.scorer.fold_in(items, ratings)
-        # A partner has no scores of others' items.
-        own = scores if self.train.partners is None else scores[scores != -np.inf]
+        own = scores[scores != -np.inf]  # a partner has no scores of others' items
         if not len(own) or not np.isfinite(own).all():
             raise HushrecError(
                 "these ratings give scores that are not finite; give ratings like those of training"
@@ -101,7 +100,7 @@ class Ranker:
 class Recommender:
     """A system that can be fitted. Its settings are those of the system's config."""
 
-    system: ClassVar[System[Any, Any, Any]]
+    system: ClassVar[AnySystem]
 
     def __init__(self, *, seed: int = 0, options: RuntimeOptions | None = None, **settings: Any) -> None:
         self.config = self.system.configure(settings)
@@ -116,7 +115,7 @@ class Recommender:
 
     def fit(self, train: Interactions, on_round: Callable[[Progress], None] | None = None) -> Self:
         """Train all rounds. `on_round` is told the progress after each."""
-        job = Job(self.system, self.config, self.seed, data_for(self.system, train))
+        job = job_for(self.system, self.config, self.seed, train)
         self._fitted, self._ranker = (job, run_job(job, self.options, on_round=on_round)), None
         return self
 
@@ -161,8 +160,8 @@ class Recommender:
     def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
         """MAE, RMSE and ranking metrics on ratings that were not trained on."""
         ranker = self.ranker()
-        measured = data_for(self.system, test.renumbered_as(ranker.train))
-        return evaluate(ranker.scorer, ranker.train, measured, tuple(at), feedback=self.system.feedback)
+        measured = prepared(self.system, test.renumbered_as(ranker.train))
+        return self.system.feedback.evaluate(ranker.scorer, ranker.train, measured, tuple(at))
 
     def save(self, path: str | Path) -> None:
         """Keep the fitted model as a run's folder, for `hushrec.load_run` and the command line."""
@@ -172,11 +171,12 @@ class Recommender:
     def source(self) -> str:
         """Whose model predicts, in words."""
         job, _ = self._require_fitted()
-        if self.system.server_ranks and job.party != "node":
+        if self.system.result.server is not None and job.party != "node":
             return "the server's model"
-        if self.system.parties == "partners" and job.party != "node":
-            return "the partners' vectors, all of which this simulation has"
-        return f"the {'partner' if self.system.parties == 'partners' else 'client'}'s own model; nothing was sent"
+        word = self.system.holders.word
+        if job.party != "node" and self.system.holders.is_seen_whole:
+            return f"the {word}s' vectors, all of which this simulation has"
+        return f"the {word}'s own model; nothing was sent"
 
     def _require_fitted(self) -> tuple[Job, Progress]:
         if self._fitted is None:
@@ -184,113 +184,58 @@ class Recommender:
         return self._fitted
 
 
-class PMF(Recommender):
-    """Probabilistic matrix factorisation in one place."""
+def estimator(system: AnySystem) -> type[Recommender]:
+    """The class of a system: its settings are the keyword arguments, its docstring tells what they mean."""
+    own = [
+        inspect.Parameter(entry.name, inspect.Parameter.KEYWORD_ONLY, default=entry.default, annotation=hint)
+        for entry in fields(system.config)
+        if (hint := get_type_hints(system.config)[entry.name])
+    ]
+    if system.about.presets:
+        first = next(iter(system.about.presets))
+        own.insert(0, inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=first, annotation=str))
+    shared = list(inspect.signature(Recommender.__init__).parameters.values())
+    signature = inspect.Signature([shared[0], *own, *(one for one in shared[1:] if one.kind is one.KEYWORD_ONLY)])
 
-    system = SYSTEMS["pmf"]
+    def __init__(  # noqa: N807
+        self: Recommender, *, seed: int = 0, options: RuntimeOptions | None = None, **settings: Any
+    ) -> None:
+        Recommender.__init__(self, seed=seed, options=options, **settings)
 
-
-class FedRec(Recommender):
-    """Rated items hidden among virtual ones."""
-
-    system = SYSTEMS["fedrec"]
-
-
-class FedRecPlusPlus(Recommender):
-    """Virtual items, and denoisers who take their noise out again."""
-
-    system = SYSTEMS["fedrec++"]
-
-
-class SDCF(Recommender):
-    """Randomised response and Langevin noise."""
-
-    system = SYSTEMS["sdcf"]
-
-
-class SDCFDenoised(Recommender):
-    """SDCF with FedRec++'s denoisers."""
-
-    system = SYSTEMS["sdcf-denoised"]
-
-
-class PTFFedRec(Recommender):
-    """Predictions instead of parameters; the server's model stays hidden."""
-
-    system = SYSTEMS["ptf-fedrec"]
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    __init__.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+    lines = [
+        f"    {entry.name}: {entry.metadata['help']} (default {entry.default!r})"
+        for entry in fields(system.config)
+    ]
+    paper = system.about.paper
+    doc = f"{system.about.title}.\n\n{paper.authors}: {paper.title} ({paper.venue} {paper.year}).\n\nSettings:\n"
+    members = {"system": system, "__init__": __init__, "__doc__": doc + "\n".join(lines), "__module__": "hushrec"}
+    return type(system.about.class_name, (Recommender,), members)
 
 
-class FCF(Recommender):
-    """Federated collaborative filtering of implicit feedback."""
+class _Estimators(Mapping[str, type[Recommender]]):
+    """The estimators, by the names of their classes, made when they are asked for."""
 
-    system = SYSTEMS["fcf"]
+    def __init__(self) -> None:
+        self._made: dict[str, type[Recommender]] = {}
 
+    def _systems(self) -> dict[str, str]:
+        return {SYSTEMS[name].about.class_name: name for name in SYSTEMS}
 
-class FedMF(Recommender):
-    """Matrix factorisation with homomorphically encrypted gradients."""
+    def __getitem__(self, class_name: str) -> type[Recommender]:
+        if class_name not in self._made:
+            self._made[class_name] = estimator(SYSTEMS[self._systems()[class_name]])
+        return self._made[class_name]
 
-    system = SYSTEMS["fedmf"]
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._systems())
 
-
-class MetaMF(Recommender):
-    """A meta network on the server generates each client's model."""
-
-    system = SYSTEMS["metamf"]
-
-
-class NeuMF(Recommender):
-    """Neural matrix factorisation in one place."""
-
-    system = SYSTEMS["neumf"]
+    def __len__(self) -> int:
+        return len(SYSTEMS)
 
 
-class NGCF(Recommender):
-    """Neural graph collaborative filtering in one place."""
-
-    system = SYSTEMS["ngcf"]
-
-
-class LightGCN(Recommender):
-    """Light graph convolution in one place."""
-
-    system = SYSTEMS["lightgcn"]
-
-
-class FedCORE(Recommender):
-    """Organisations that train together; fitted to data of partners (`hushrec.data.join`)."""
-
-    system = SYSTEMS["fedcore"]
-
-
-class NeuCF(Recommender):
-    """NeuCF for ratings in one place, the baseline of FedCORE."""
-
-    system = SYSTEMS["neucf"]
-
-
-class Average(Recommender):
-    """The mean of all ratings, the baseline of FedCORE."""
-
-    system = SYSTEMS["average"]
-
-
-class DRIFT(Recommender):
-    """Owners of items learn from encrypted interactions; `hushrec.data.owned` says who owns what."""
-
-    system = SYSTEMS["drift"]
-
-
-class SAROS(Recommender):
-    """Blocks of one stream of interactions in one place, the counterpart of DRIFT."""
-
-    system = SYSTEMS["saros"]
-
-
-_KINDS = (
-    PMF, FedRec, FedRecPlusPlus, SDCF, SDCFDenoised, PTFFedRec, FCF, FedMF, MetaMF, NeuMF, NGCF, LightGCN, FedCORE,
-    NeuCF, Average, DRIFT, SAROS,
-)  # fmt: skip
-RECOMMENDERS = {kind.system.name: kind for kind in _KINDS}
+ESTIMATORS = _Estimators()
 
 
 def load_run(path: str | Path, fold: int | None = None, side: Side | None = None) -> Recommender:
@@ -299,6 +244,6 @@ def load_run(path: str | Path, fold: int | None = None, side: Side | None = None
     Where server and clients have models of their own, `side` says whose; the server's, unless told.
     """
     job, progress = load_fold(Path(path), fold, side)
-    recommender = RECOMMENDERS[job.system.name](seed=job.seed, **to_dict(job.config))
+    recommender = ESTIMATORS[job.system.about.class_name](seed=job.seed, **to_dict(job.config))
     recommender._fitted = job, progress
     return recommender

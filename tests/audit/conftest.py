@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hushrec.data import Interactions
-from hushrec.data.interactions import checked
+from hushrec.data.checking import checked
 from hushrec.protocol import Message, Ragged, Recorded, Role, ragged
 
 

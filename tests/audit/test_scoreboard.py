@@ -10,7 +10,7 @@ from hushrec.audit.attacks import ATTACKS, attacks_on
 from hushrec.audit.scoreboard import Attack, Finding, Watcher
 from hushrec.data import Interactions
 from hushrec.draws import Draws
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 FOLDER = Path(hushrec.audit.attacks.__file__).parent
 

@@ -21,7 +21,7 @@ from hushrec.runs.record import read_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from systems.runs import as_options, short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"

@@ -15,7 +15,7 @@ from hushrec.runs.record import read_run, write_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
-from hushrec.systems import system_named
+from hushrec.registry import system_named
 
 app = typer.Typer(rich_markup_mode="rich")
 app.command("compare")(compare)

@@ -13,7 +13,7 @@ from hushrec.runs.folds import run
 from hushrec.runs.run_settings import RunSettings, settings_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from systems.runs import short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"

@@ -13,7 +13,7 @@ from hushrec.runs.folds import run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
-from hushrec.systems import system_named
+from hushrec.registry import system_named
 
 app = typer.Typer(rich_markup_mode="rich")
 app.command("report")(report)

@@ -20,7 +20,7 @@ from hushrec.runs.folds import run
 from hushrec.runs.record import Run, SplitKind, read_run
 from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from systems.runs import as_options, short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from hushrec.cli.app import app
 from hushrec.cli.systems import reveals
 from hushrec.errors import HushrecError
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 NAMES = list(SYSTEMS)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushrec.data.interactions import Interactions, checked
+from hushrec.data.checking import checked
+from hushrec.data.interactions import Interactions
 
 # In development the real files lie beside the checkout.
 BESIDE_THE_CHECKOUT = Path(__file__).parents[3] / "shared" / "data"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hushrec.data.interactions import RowError, checked, data_digest, without_duplicates
+from hushrec.data.checking import RowError, checked, data_digest, without_duplicates
 from hushrec.errors import HushrecError
 
 

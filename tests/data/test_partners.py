@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hushrec.data import Deal, Interactions, Measure, Split, alone, copies, join
-from hushrec.data.interactions import data_digest
+from hushrec.data.checking import data_digest
 from hushrec.data.partners import NUM_COPIES
 from hushrec.errors import HushrecError
 from hushrec.runtime.checkpoint import load_train, save_train

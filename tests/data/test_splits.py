@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushrec.data import Interactions, Split, k_folds, latest_share, leave_one_out, random_share
-from hushrec.data.interactions import checked
+from hushrec.data.checking import checked
 from hushrec.errors import HushrecError
 
 

@@ -29,7 +29,7 @@ from hushrec.runtime.in_process import Losses, RuntimeOptions
 from hushrec.runtime.packets import Packet, decode_packet
 from hushrec.runtime.training import Job, run_job
 from hushrec.runtime.transport import Delivery
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.drift import store as owner_store
 from hushrec.systems.fedcore.partners import Partnership
 from systems.runs import SMALL, settings_of

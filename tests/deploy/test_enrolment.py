@@ -23,7 +23,7 @@ from hushrec.deploy.orders import Catalogue
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.runtime.packets import Contents, about, contents_of, decode_packet
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 CATALOGUE = Catalogue(["3", "7", "10", "40"], True, ["three", "seven", "ten", "forty"])
 TEXTS = Catalogue(["a", "b", "c"], False)

@@ -47,9 +47,9 @@ from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import load_train, read_arrays
 from hushrec.runtime.packets import contents_of
 from hushrec.runtime.wire import decode
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.drift.messages import OwnerKey, SentInteractions
-from hushrec.systems.drift.parties import owner_key
+from hushrec.systems.drift.members import owner_key
 from hushrec.systems.drift.store import OwnerStore
 
 COMMAND = [sys.executable, "-m", "hushrec.cli.app"]

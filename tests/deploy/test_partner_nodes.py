@@ -28,7 +28,7 @@ from hushrec.recommender import load_run
 from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import read_arrays
 from hushrec.runtime.packets import about, decode_packet
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.fedcore.inference import EncryptedScores, PublicKeys, Serve
 from hushrec.systems.fedcore.system import SYSTEM, TakeStep, UserGradients
 

@@ -21,7 +21,8 @@ from hushrec.errors import HushrecError
 from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import load_train, read_arrays
 from hushrec.runtime.packets import Kind, Refusal, about, contents_of
-from hushrec.systems import SYSTEMS, fedrec_plus_plus
+from hushrec.registry import SYSTEMS
+from hushrec.systems import fedrec_plus_plus
 from hushrec.systems.fedrec_plus_plus import Noise
 
 SYSTEM = "fedrec++"

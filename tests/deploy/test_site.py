@@ -42,7 +42,7 @@ from hushrec.runtime.packets import (
     encode_packet,
 )
 from hushrec.runtime.wire import WireError, decode, encode
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 SYSTEM = "fedrec++"
 MESSAGES = SYSTEMS[SYSTEM].messages

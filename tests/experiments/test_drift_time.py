@@ -8,9 +8,9 @@ from hushrec.runs.folds import run
 from hushrec.runs.record import Run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.systems import system_named
+from hushrec.registry import system_named
 from hushrec.systems.drift import owners as drift_owners
-from hushrec.systems.drift import parties as ownership
+from hushrec.systems.drift import members as ownership
 from hushrec.systems.drift import system as drift
 
 DATA = "synthetic:users=60,items=40,ratings=1500"

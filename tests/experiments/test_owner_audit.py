@@ -14,9 +14,9 @@ from hushrec.protocol import Role, Transcript
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.drift.cipher import Letters, open_interactions
-from hushrec.systems.drift.parties import owner_key
+from hushrec.systems.drift.members import owner_key
 
 SMALL = {"epochs": 1, "parts": 2, "window": 64}
 

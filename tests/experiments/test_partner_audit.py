@@ -11,7 +11,7 @@ from hushrec.experiments.partner_attacks import sent
 from hushrec.experiments.partner_audit import ATTACKS, PartnerAudit
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 
 @pytest.fixture(scope="module")

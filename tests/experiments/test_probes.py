@@ -23,7 +23,7 @@ from hushrec.runs.record import Run, read_run
 from hushrec.runs.run_settings import settings_for, splits_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.fedcore.partners import Partnership
 from hushrec.systems.fedcore.system import Align
 from systems.partner_runs import interactions, watched

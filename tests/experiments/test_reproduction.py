@@ -25,7 +25,7 @@ from hushrec.runs.run_settings import RunSettings, settings_for, splits_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
 from hushrec.settings import build
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.ptf_fedrec.system import RELEASED
 from systems.runs import short
 

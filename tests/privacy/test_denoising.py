@@ -12,16 +12,10 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.kernels.rows import FRACTION_BITS
 from hushrec.privacy import denoising
-from hushrec.privacy.denoising import (
-    Assignment,
-    DenoiserTotal,
-    NoiseSums,
-    assign,
-    check_denoisers,
-    draw_denoisers,
-    draw_participants,
-)
-from hushrec.privacy.exact_sum import DivergedError, ExactSum
+from hushrec.protocol import draw_participants
+from hushrec.privacy.denoising import (Assignment, DenoiserTotal, NoiseSums, assign, check_denoisers, draw_denoisers)
+from hushrec.errors import DivergedError
+from hushrec.privacy.exact_sum import ExactSum
 from hushrec.protocol import Ragged
 
 NUM_ITEMS, NUM_FACTORS = 6, 3

@@ -6,7 +6,7 @@ import pytest
 
 from hushrec.errors import HushrecError
 from hushrec.privacy.dense_sum import DenseSum
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.protocol import Ragged
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from hushrec.errors import HushrecError
 from hushrec.kernels.rows import FIXED_LIMIT, FRACTION_BITS
-from hushrec.privacy.exact_sum import SUM_RANGE, DivergedError, ExactSum, row_limit
+from hushrec.errors import DivergedError
+from hushrec.privacy.exact_sum import SUM_RANGE, ExactSum, row_limit
 from hushrec.protocol import Ragged
 
 NUM_ITEMS, NUM_FACTORS = 5, 3

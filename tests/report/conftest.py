@@ -8,7 +8,7 @@ from hushrec.runs.record import Run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
-from hushrec.systems import system_named
+from hushrec.registry import system_named
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 

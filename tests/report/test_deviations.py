@@ -3,7 +3,7 @@ from pathlib import Path
 
 import hushrec
 from hushrec.report.deviations import Mark, deviations, find_marks
-from hushrec.systems import SYSTEMS, system_named
+from hushrec.registry import SYSTEMS, system_named
 
 PACKAGE = Path(hushrec.__file__).parent
 

@@ -10,7 +10,7 @@ from hushrec.experiments import published
 from hushrec.protocol import Role
 from hushrec.report.page import SECTIONS, page, reveals, threat_model, write_report
 from hushrec.runs.record import Run
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 

@@ -18,7 +18,7 @@ from hushrec.runs.folds import run
 from hushrec.runs.record import Run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.systems import system_named
+from hushrec.registry import system_named
 
 STEPS = {
     "preprocessing": {"all": 1.0},

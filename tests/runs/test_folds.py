@@ -23,7 +23,7 @@ from hushrec.runtime.checkpoint import Progress, save_train
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, data_for
 from hushrec.settings import to_dict
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from systems.runs import short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"

@@ -28,7 +28,7 @@ from hushrec.runtime.checkpoint import (
 )
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, data_for, run_job
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from systems.runs import held, short
 
 ARRAYS = {

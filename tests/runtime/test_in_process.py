@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.protocol import (
     Answer,
     Ask,

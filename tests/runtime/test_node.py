@@ -20,7 +20,7 @@ from hushrec.runtime.node import Node, Stopwatch
 from hushrec.runtime.packets import Contents, Kind, Mail, Packet, about, contents_of, decode_packet, encode_packet
 from hushrec.runtime.post import BadLetter, Host, Post
 from hushrec.runtime.wire import Frame, WireError, decode, encode
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.fedrec import ItemGradients, Settle
 from hushrec.systems.fedrec_plus_plus import DenoiserFactors, DenoisingSums, ItemFactors, Noise
 

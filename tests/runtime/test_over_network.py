@@ -30,7 +30,7 @@ from hushrec.runtime.packets import (
 from hushrec.runtime.post import Host, Post
 from hushrec.runtime.transport import Delivery
 from hushrec.runtime.wire import code_of, decode, encode
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.fedrec_plus_plus import ItemGradients, Noise
 
 SYSTEM, DRAWS, RUN = SYSTEMS["fedrec++"], Draws(0), b"r" * 16

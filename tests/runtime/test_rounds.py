@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.protocol import Answer, Ask, Collect, Transcript
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.rounds import diverged, drive_round, run_rounds

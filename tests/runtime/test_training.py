@@ -22,7 +22,7 @@ from hushrec.runtime.checkpoint import Progress, digest, load_progress, model_ar
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, announce_compilation, data_for, run_job
 from hushrec.settings import build
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from systems.runs import SMALL, held, settings_of
 
 DATA = "synthetic:users=80,items=50,ratings=1500"

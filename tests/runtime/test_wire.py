@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hushrec.protocol import Message, Ragged, Role, each, ragged, shared
 from hushrec.runtime import wire
 from hushrec.runtime.wire import WireError, code_of, decode, encode, frame_bytes
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.fedrec import ItemGradients
 from hushrec.systems.fedrec_plus_plus import DenoisingSums, ItemFactors
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hushrec.data import Interactions, join
-from hushrec.data.interactions import checked
+from hushrec.data.checking import checked
 from hushrec.protocol import Answer, Ask, System
 from hushrec.systems.fedcore.partners import Partner, Partnership
 

@@ -15,7 +15,7 @@ from hushrec.protocol import Message, Recorded, Scorer, System, Transcript
 from hushrec.runtime.checkpoint import model_arrays, private_arrays
 from hushrec.runtime.in_process import InProcess, Losses, RuntimeOptions
 from hushrec.runtime.wire import encode
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,14 @@ from hushrec import settings
 from hushrec.data.interactions import OwnerRows, PartnerRows, UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.errors import HushrecError
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.privacy.sealing import SEAL_BYTES
 from hushrec.protocol import Cohort, Handler, Message, Reply, System
 from hushrec.runs.folds import run as run_experiment
 from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.wire import code_of, decode
-from hushrec.systems import SYSTEMS, system_named
+from hushrec.registry import SYSTEMS, system_named
 
 from .runs import (
     SMALL,

@@ -28,7 +28,7 @@ from hushrec.runtime.checkpoint import load_train
 from hushrec.runtime.packets import Contents, about, decode_packet
 from hushrec.runtime.training import data_for
 from hushrec.settings import shown_to_parties
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 
 NAMES = list(SYSTEMS)
 PARTNERS = [name for name in NAMES if SYSTEMS[name].parties == "partners"]

@@ -12,12 +12,13 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.kernels.rows import FRACTION_BITS
 from hushrec.privacy import denoising
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.privacy.filling import list_items
 from hushrec.protocol import Role
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.systems import SYSTEMS, fedrec
+from hushrec.registry import SYSTEMS
+from hushrec.systems import fedrec
 from hushrec.systems.fedrec_plus_plus import Config, DenoiserFactors, DenoisingSums, ItemFactors, Noise
 
 from .runs import Finished, assert_same, digest, hand_worked, losing, run, some_ratings, table

@@ -7,7 +7,7 @@ import pytest
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models.neucf import train_epoch
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.systems import neucf
 
 from .runs import Finished, assert_same, digest, run, some_ratings, table

@@ -7,7 +7,7 @@ from hushrec.data import synthetic
 from hushrec.errors import HushrecError
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, data_for, run_job
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.drift.messages import BlockGradients, Register
 
 from .owner_runs import learned_slowly, some_stream, stream

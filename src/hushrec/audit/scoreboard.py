@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.evaluation import bootstrap_interval
-from hushrec.protocol import Message, Recorded, Role, System
+from hushrec.protocol import AnySystem, Message, Recorded, Role
 
 Guess = TypeVar("Guess")
 
@@ -49,7 +49,7 @@ class Attack(Headline, Generic[Guess]):
     judge: Callable[[Guess, Interactions], Outcome]
     sums_up: bool  # whether a guess is about all rounds so far, not about the last one
 
-    def applies_to(self, system: System[Any, Any, Any]) -> bool:
+    def applies_to(self, system: AnySystem) -> bool:
         """Whether it can use what clients send in a system."""
         return any(self.reads(kind) for kind in system.messages)
 

@@ -16,22 +16,22 @@ from typer.core import TyperGroup
 
 from hushrec.audit.attacks import attacks_on
 from hushrec.audit.scoreboard import Finding, Watcher
-from hushrec.cli.console import note, results, watching
+from hushrec.cli.console import announce_compilation, note, results, watching
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
 from hushrec.cli.run import Go, command_for, length_of
-from hushrec.data import load, owned
+from hushrec.data import SplitKind, load
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.experiments.owner_audit import ATTACKS, OwnerAudit, ThresholdRow, audit_threshold
 from hushrec.experiments.partner_audit import PartnerAudit
-from hushrec.protocol import Role, System
+from hushrec.protocol import AnySystem, Role
+from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import FoldProgress, Watch, load_fold
-from hushrec.runs.record import SplitKind, read_run
-from hushrec.runs.run_settings import settings_for, splits_of
+from hushrec.runs.record import read_run
+from hushrec.runs.run_settings import settings_for, splits_for
 from hushrec.runtime.checkpoint import Progress, model_digest
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, announce_compilation, data_for, run_job
-from hushrec.systems import SYSTEMS
+from hushrec.runtime.training import Job, run_job
 from hushrec.systems.drift.live_folder import is_live
 
 _FOLDER = "RUN"
@@ -126,7 +126,7 @@ def common(
 ) -> Go:
     """Options of every system."""
 
-    def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
+    def go(system: AnySystem, values: dict[str, Any]) -> None:
         config = system.configure(values)
         compared = parse_thetas(thetas, system)
         interactions = load(
@@ -137,9 +137,7 @@ def common(
             notify=note,
         )
         settings = settings_for(system, seed, 1, split, test_share, owners=owners, data=interactions)
-        if owners:
-            interactions = owned(interactions, owners, seed)
-        job = Job(system, config, seed, next(splits_of(data_for(system, interactions), settings)).train)
+        job = Job(system, config, seed, next(splits_for(system, interactions, settings)).train)
         if compared:
             _compare(job, compared, threads, as_json)
         else:
@@ -148,7 +146,7 @@ def common(
     return go
 
 
-def parse_thetas(text: str | None, system: System[Any, Any, Any]) -> tuple[int, ...]:
+def parse_thetas(text: str | None, system: AnySystem) -> tuple[int, ...]:
     """The thresholds of `1,2,5`."""
     if text is None:
         return ()
@@ -182,7 +180,7 @@ def of_folder(
     job, before = load_fold(run, fold)
 
     def check(again: Progress) -> None:
-        digests = {model_digest(job.system, one.state, one.private) for one in (again, before)}
+        digests = {model_digest(one.state, one.private) for one in (again, before)}
         if len(digests) > 1:
             note("made again, the run ended in other numbers than those kept: versions or machine differ")
 
@@ -191,12 +189,12 @@ def of_folder(
 
 def _audit(job: Job, threads: int | None, as_json: bool, check: Callable[[Progress], None] | None = None) -> None:
     findings: list[Finding] = []
-    by_parties = {"partners": audit_partners, "owners": audit_owners, "owner": audit_owners}
-    if job.system.parties in by_parties or attacks_on(job.system):
-        announce_compilation(note)
+    by_parties = {"partner": audit_partners, "owner": audit_owners}
+    if job.system.holders.word in by_parties or attacks_on(job.system):
+        announce_compilation()
         options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
         with watching(f"audit {job.system.name}", job.config.num_rounds, 1) as watch:
-            findings, progress = by_parties.get(job.system.parties, audit_job)(job, options, watch)
+            findings, progress = by_parties.get(job.system.holders.word, audit_job)(job, options, watch)
         if check is not None:
             check(progress)
     if as_json:
@@ -244,7 +242,7 @@ def _print_findings(job: Job, findings: list[Finding]) -> None:
 
 def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bool) -> None:
     """Audit each threshold, counted in blocks and in users, for one epoch."""
-    announce_compilation(note)
+    announce_compilation()
     options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
     ways = [(theta, threshold) for theta in thetas for threshold in ("blocks", "users")]
     rows, num_rounds = [], job.config.plan.parts

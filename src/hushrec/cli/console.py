@@ -4,10 +4,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from hushrec.draws import chacha_block
 from hushrec.report.tables import format_bytes
 from hushrec.runs.folds import FoldProgress, Watch
 
@@ -86,3 +88,10 @@ def _line(task: Task) -> str:
     if task.time_remaining is not None:
         parts.append(f"left {timedelta(seconds=int(task.time_remaining))}")
     return f"{task.description}: {', '.join(part for part in parts if part)}"
+
+
+def announce_compilation() -> None:
+    """Say that the first run takes longer, if no kernel is compiled yet."""
+    folder = Path(str(chacha_block.stats.cache_path)).parent
+    if not any(folder.rglob("*.nbi")):
+        note("compiling the kernels; this takes half a minute once, then they are cached")

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from hushrec.data.catalogue import CATALOGUE, FOLDER_VARIABLE, SYNTHETIC, Place, find_entry, load, locate
+from hushrec.data.checking import Duplicates
 from hushrec.data.entries import Entry
-from hushrec.data.interactions import Duplicates, Interactions
+from hushrec.data.interactions import Interactions
 from hushrec.data.readers import Columns
 from hushrec.errors import HushrecError
 

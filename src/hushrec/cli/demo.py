@@ -7,19 +7,18 @@ from pathlib import Path
 from rich.table import Table
 
 from hushrec.cli.app import exits_cleanly
-from hushrec.cli.console import note, results, watching
+from hushrec.cli.console import announce_compilation, note, results, watching
 from hushrec.cli.recommend import print_recommendations
 from hushrec.data import Interactions, load
 from hushrec.errors import HushrecError
 from hushrec.recommender import load_run
+from hushrec.registry import system_named
 from hushrec.report.page import write_report
 from hushrec.report.tables import format_bytes, up_and_down
 from hushrec.runs.folds import run
 from hushrec.runs.record import Run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import announce_compilation
-from hushrec.systems import system_named
 
 JOBS = {
     "fedrec-rho-0": ("FedRec, rho 0: nothing hidden", "fedrec", {"rho": 0}),
@@ -32,7 +31,7 @@ NUM_RECOMMENDATIONS = 5
 def main(folder: Path) -> None:
     """Run the three jobs, compare them, recommend, and write the report."""
     data = _data()
-    announce_compilation(note)
+    announce_compilation()
     done = {name: _run(name, data, folder) for name in JOBS}
     out = results()
     label = " (SYNTHETIC, made by a generator)" if data.is_synthetic else ""

@@ -13,17 +13,17 @@ from rich.table import Table
 from hushrec.cli import deploy_run
 from hushrec.cli.console import note, results
 from hushrec.cli.data import parse_columns, parse_duplicates
+from hushrec.data.holdings import described
 from hushrec.deploy.driver import read_report
-from hushrec.deploy.enrolment import NodeSettings, partner_of, read_own, write_settings
+from hushrec.deploy.enrolment import NodeSettings, write_settings
 from hushrec.deploy.identity import fingerprint, mail_key
-from hushrec.deploy.items import read_owned
 from hushrec.deploy.kits import EngineName, engine_named, find_kit, make_kits, read_federation, read_kit
 from hushrec.deploy.local import node_process, server_process
 from hushrec.deploy.processes import Kept
 from hushrec.errors import HushrecError
 from hushrec.privacy.sealing import public_key_of
+from hushrec.registry import SYSTEMS
 from hushrec.report.tables import format_bytes
-from hushrec.systems import SYSTEMS
 
 app = typer.Typer(
     help="Run systems over a real network: a server, nodes that keep their ratings, mutual TLS.",
@@ -128,22 +128,11 @@ def node(
         max_packet_bytes=max_packet_mb << 20,
         **({"systems": list(allow)} if allow else {}),
     )
-    has = _holdings(settings, card.name)
+    has = described(settings.files, card.name)
     write_settings(kit, settings)
     note(f"{card.name}: {has}, which stay here; Ctrl-C ends it")
     note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")
     _keep(node_process(kit, card.name, card.engine, note))
-
-
-def _holdings(settings: NodeSettings, name: str) -> str:
-    """What a node has, in words, after a look at all its files."""
-    if settings.owned is not None:
-        held = read_owned(Path(settings.owned))
-        return f"{len({owner for _, owner in held})} owners of {len({item for item, _ in held})} items"
-    ratings = read_own(settings, settings.data, None)
-    if settings.visitors or settings.items:
-        partner_of(settings, name, None)
-    return f"{ratings.num_users} clients, {len(ratings)} ratings"
 
 
 def _named_value(text: str) -> tuple[str, str]:

@@ -16,21 +16,20 @@ from rich.table import Table
 from hushrec.cli.console import note, results, watching
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
 from hushrec.cli.run import Go, command_for, flags, length_of, parse_lengths, print_run
-from hushrec.data import Deal, load, owned
+from hushrec.data import Deal, load
+from hushrec.data.holdings.node_files import Catalogue, catalogue_of, read_catalogue
 from hushrec.deploy.driver import Report, read_report
-from hushrec.deploy.items import catalogue_of, read_catalogue
 from hushrec.deploy.kits import EngineName, engine_named, read_federation
 from hushrec.deploy.local import prepare, running
-from hushrec.deploy.orders import Catalogue, Order, Relay, place_order
+from hushrec.deploy.orders import Order, Relay, place_order
 from hushrec.deploy.supervisor import Supervisor, Terms
 from hushrec.errors import HushrecError
-from hushrec.protocol import System
+from hushrec.protocol import AnySystem
+from hushrec.registry import SYSTEMS, system_named
 from hushrec.runs.folds import FoldProgress
 from hushrec.runs.record import read_run
-from hushrec.runs.run_settings import settings_for, splits_of
-from hushrec.runtime.training import data_for
+from hushrec.runs.run_settings import settings_for, splits_for
 from hushrec.settings import to_dict
-from hushrec.systems import SYSTEMS, system_named
 
 _CONNECT_SECONDS = 20.0
 
@@ -70,7 +69,7 @@ def common(
 ) -> Go:
     """Options of every system."""
 
-    def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
+    def go(system: AnySystem, values: dict[str, Any]) -> None:
         catalogue = _catalogue(system, items)
         federation = read_federation(folder)
         config = to_dict(system.configure(values))
@@ -88,11 +87,12 @@ def common(
     return go
 
 
-def _catalogue(system: System[Any, Any, Any], items: Path | None) -> Catalogue:
+def _catalogue(system: AnySystem, items: Path | None) -> Catalogue:
     """What all parties know of the items."""
-    if system.parties == "partners":
+    if not system.holders.knows_all_items:
         if items is not None:
-            raise HushrecError(f"--items: partners of {system.name} have items of their own; leave it out")
+            word = system.holders.word
+            raise HushrecError(f"--items: {word}s of {system.name} have items of their own; leave it out")
         return Catalogue([], False)
     if items is None:
         raise HushrecError(f"{system.name} needs --items, a file with all items that its nodes know")
@@ -100,7 +100,7 @@ def _catalogue(system: System[Any, Any, Any], items: Path | None) -> Catalogue:
 
 
 for _system in SYSTEMS.values():
-    _items = "" if _system.parties == "partners" else " --items items.tsv"
+    _items = " --items items.tsv" if _system.holders.knows_all_items else ""
     _words = f"{_system.name} fed{_items} {length_of(_system)}"
     app.command(_system.name, epilog=f"Example: hushrec deploy run {_words}")(command_for(_system, common))
 
@@ -196,13 +196,10 @@ def _local(
     chosen = system_named(system)
     given = {name: value for name, value in {**values, "preset": preset}.items() if value is not None}
     config = to_dict(chosen.configure(given))
-    is_dealt = chosen.parties == "partners"
-    if nodes < 1 + is_dealt:
-        raise HushrecError(f"--nodes must be at least {1 + is_dealt}")
+    if nodes < chosen.holders.least_nodes:
+        raise HushrecError(f"--nodes must be at least {chosen.holders.least_nodes}")
     if out is not None and out.exists():
         raise HushrecError(f"{out} exists; choose a new folder for --out")
-    num_nodes = nodes + (chosen.parties in ("owners", "owner"))  # with the users' side
-    terms = Terms(_checked_least(min_nodes, num_nodes), patience)
     interactions = load(
         data,
         columns=parse_columns(columns),
@@ -210,7 +207,7 @@ def _local(
         rating_range=parse_rating_range(rating_range),
         notify=note,
     )
-    deal = Deal(num_partners=nodes) if is_dealt else None
+    deal = Deal(num_partners=nodes) if chosen.holders.usual_split == "partners" else None
     settings = settings_for(
         chosen,
         seed,
@@ -220,22 +217,23 @@ def _local(
         owners=owners,
         data=interactions,
     )
-    interactions = data_for(chosen, owned(interactions, owners, seed) if owners else interactions)
-    split = next(splits_of(interactions, settings))
+    split = next(splits_for(chosen, interactions, settings))
     order = Order(
         run_id=secrets.token_hex(16), run_name=system, system=system, config=config, seed=seed, shares_seed=True,
         data_name=interactions.name, is_synthetic=interactions.is_synthetic, data_sha256=interactions.sha256,
         rating_range=split.train.rating_range, at=settings.at, relevant_from=relevant_from, relay=relay,
         timeout_seconds=timeout,
     )  # fmt: skip
+    catalogue = catalogue_of(split.train) if chosen.holders.knows_all_items else Catalogue([], False)
     with tempfile.TemporaryDirectory(prefix="hushrec-") as temporary:
         folder = (keep or Path(temporary) / "federation").absolute()  # nodes have other working directories
-        federation, names = prepare(folder, engine, nodes, split, seed)
+        federation, names = prepare(folder, engine, chosen, nodes, split, seed)
+        terms = Terms(_checked_least(min_nodes, len(names)), patience)
         with running(folder, federation, note):
-            run = _supervised(folder, order, catalogue_of(split.train), names, engine, terms, resume=False)
+            run = _supervised(folder, order, catalogue, names, engine, terms, resume=False)
         if out is not None:
             shutil.copytree(run, out)
-        _print(run, num_nodes, as_json)
+        _print(run, len(names), as_json)
 
 
 def _settings_of_all() -> list[inspect.Parameter]:

@@ -13,14 +13,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from hushrec.cli.console import note
+from hushrec.cli.console import announce_compilation, note
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
 from hushrec.data import load, owned
-from hushrec.data.owners import read_holdings
+from hushrec.data.holdings.owners import owners_of, read_held_items
 from hushrec.errors import HushrecError
-from hushrec.protocol import System
-from hushrec.runtime.checkpoint import digest, model_arrays
-from hushrec.runtime.training import announce_compilation
+from hushrec.protocol import AnySystem, result_arrays
+from hushrec.runtime.checkpoint import digest
 from hushrec.systems.drift.live import EVERYTHING, Live
 from hushrec.systems.drift.live_folder import keep, open_folder
 from hushrec.systems.drift.live_lines import Event, Lines, Place, followed, parse, standard_input
@@ -37,7 +36,7 @@ _TAKEN = (
 
 _encode = msgspec.json.Encoder().encode
 
-Go = Callable[[System[Any, Any, Any], dict[str, Any]], None]
+Go = Callable[[AnySystem, dict[str, Any]], None]
 
 
 def with_live(common: Callable[..., Go]) -> Callable[..., Go]:
@@ -79,7 +78,7 @@ def _live_options(
 
 
 def _go(
-    system: System[Any, Any, Any],
+    system: AnySystem,
     settings: dict[str, Any],
     source: str,
     until_end: bool,
@@ -92,7 +91,7 @@ def _go(
             raise HushrecError(f"a live stream has no {name}; leave --{name} out")
     usual = {name: value for name, value in _DEFAULTS.items() if hasattr(system.config, name)}
     live = _start(system, system.configure({**usual, **settings}), values)
-    announce_compilation(note)
+    announce_compilation()
     out, seed = values["out"], values["seed"]
     with open_folder(out, live, seed, values["resume"]) if out else nullcontext(), _Stop() as stop:
         if live.place.num_lines:
@@ -112,10 +111,10 @@ def _note_half(number: int) -> None:
     note(f"line {number}, the last one, is not whole; it is left for later")
 
 
-def _start(system: System[Any, Any, Any], config: Any, values: dict[str, Any]) -> Live:
+def _start(system: AnySystem, config: Any, values: dict[str, Any]) -> Live:
     """Before the first event: with the items, titles and owners of a dataset or of a file, or with none."""
     deal, seed = values["owners"], values["seed"]
-    if deal and system.parties != "owners":
+    if deal and not config.plan.has_owners:
         raise HushrecError(f"--owners {deal}: {system.name} knows no owners of items; leave it out")
     if not values["data"]:
         return Live(system, config, seed, _holdings(deal) if deal else None)
@@ -128,8 +127,8 @@ def _start(system: System[Any, Any, Any], config: Any, values: dict[str, Any]) -
     )
     if deal:
         data = owned(data, deal, seed)
-        if data.owners is not None and not deal.isdigit():  # a single owner dealt by number does hold everything
-            _check_names(deal, data.owners.names)
+        if not deal.isdigit():  # a single owner dealt by number does hold everything
+            _check_names(deal, owners_of(data).names)
     return Live.of(system, config, seed, data)
 
 
@@ -137,7 +136,7 @@ def _holdings(deal: str) -> dict[str, list[str]]:
     """The items of each owner in a file with lines of item, tab, owner."""
     ways = "without --data give a file with lines of item, tab, owner"
     found: dict[str, list[str]] = {}
-    for _, item, owner in read_holdings(Path(deal).expanduser(), f"--owners {deal}: no readable file; {ways}"):
+    for _, item, owner in read_held_items(Path(deal).expanduser(), f"--owners {deal}: no readable file; {ways}"):
         found.setdefault(owner, []).append(item)
     _check_names(deal, found)
     return dict(sorted(found.items()))
@@ -296,4 +295,4 @@ class _Feed:
         if self._waiting:
             more = "" if self._keep is None else "; they are taken in with --resume (a pipe sends them again)"
             note(f"events not learned from yet: {len(self._waiting):,}{more}")
-        note(f"model {digest(model_arrays(live.system, live.state))[:16]}")
+        note(f"model {digest(result_arrays(live.state))[:16]}")

@@ -41,7 +41,7 @@ def recommend(
         ratings = _ratings_of(newcomer)
         if ratings.num_users != 1:
             raise HushrecError(f"{newcomer} holds {ratings.num_users} users; a newcomer's file holds one")
-        if ratings.ratings is None and model.system.feedback == "explicit":
+        if ratings.ratings is None and model.system.feedback.needs_ratings:
             raise HushrecError(f"{newcomer} has no ratings; give a column named rating")
         given = np.ones(len(ratings), np.float32) if ratings.ratings is None else ratings.ratings
         found = model.recommend_newcomer(ratings.item_ids[ratings.items], given, k, not include_seen, min_raters)

@@ -10,7 +10,7 @@ import msgspec
 import typer
 from rich.table import Table as RichTable
 
-from hushrec.cli.console import note, results, watching
+from hushrec.cli.console import announce_compilation, note, results, watching
 from hushrec.data import load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Row, Table, table_named
@@ -23,12 +23,11 @@ from hushrec.experiments.reproduction import (
     reproduce_row,
     verdicts,
 )
+from hushrec.registry import system_named
 from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.reproduced import table_picture
 from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import announce_compilation
-from hushrec.systems import system_named
 
 _WITH_SPREAD = ("accuracy", "counts", "communication")
 _OURS_ONLY = ("curve", "time", "cost")  # published in words or not at all
@@ -58,7 +57,7 @@ def reproduce(
     chosen = _with_seeds(table_named(system_named(system).name, table), seeds)
     tasks = _tasks(chosen, data, row, preset)
     check_picture(picture)
-    announce_compilation(note)
+    announce_compilation()
     options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
     done = [
         _reproduced(chosen, entry, name, f"{place}/{len(tasks)}", (seed, folds), options, out)
@@ -114,7 +113,7 @@ def _reproduced(
     system, interactions = system_named(row.system), load(row.data, notify=note)
     seed, folds = seed_and_folds
     settings = settings_for(
-        system, seed, folds if system.feedback == "explicit" else 1, row.split, deal=row.deal,
+        system, seed, folds if system.feedback.usual_split == "folds" else 1, row.split, deal=row.deal,
         owners=row.owners, passed_over=row.passed_over, data=interactions,
     )  # fmt: skip
     name = " ".join(part for part in (row.data, row.label, preset) if part)
@@ -289,8 +288,7 @@ def _time_grid(table: Table, data: str, entries: list[Reproduced]) -> RichTable:
 
 def _owner_grid(entry: Reproduced) -> RichTable:
     """Seconds of CPU of each owner, a column per step that owners have a part in."""
-    steps, owners = entry.run.folds[0].seconds, entry.run.provenance.owners
-    names = owners.names if owners else ()
+    steps, names = entry.run.folds[0].seconds, entry.run.provenance.names
     shared = [step for step, by_party in steps.items() if set(names) & set(by_party)]
     grid = _grid([f"{entry.row.label}, by owner"], (*(f"{step}, s" for step in shared), "all, s"))
     for name in names:

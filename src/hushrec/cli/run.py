@@ -11,20 +11,19 @@ import msgspec
 import typer
 from rich.table import Table
 
-from hushrec.cli.console import note, results, watching
+from hushrec.cli.console import announce_compilation, note, results, watching
 from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
 from hushrec.cli.live import with_live
-from hushrec.data import Deal, Measure, load
+from hushrec.data import Deal, Measure, SplitKind, load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import published_for
-from hushrec.protocol import System
+from hushrec.protocol import AnySystem
+from hushrec.registry import SYSTEMS, system_named
 from hushrec.report.tables import format_bytes, shown_metrics
 from hushrec.runs.folds import run
-from hushrec.runs.record import Run, SplitKind
+from hushrec.runs.record import Run
 from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import announce_compilation
-from hushrec.systems import SYSTEMS, system_named
 
 app = typer.Typer(
     help="Run a system in this process and measure it.",
@@ -78,7 +77,7 @@ def common(
         raise HushrecError("--resume needs --out, the folder of the run to go on with")
     options = RuntimeOptions(cohort_size=cohort_size) if threads is None else RuntimeOptions(threads, cohort_size)
 
-    def go(system: System[Any, Any, Any], values: dict[str, Any]) -> None:
+    def go(system: AnySystem, values: dict[str, Any]) -> None:
         config = system.configure(values)
         deal = Deal(partners, common_users, common_items)
         interactions = load(
@@ -92,7 +91,7 @@ def common(
             system, seed, folds, split, test_share, parse_lengths(at), relevant_from, deal, owners, passed_over,
             measure, interactions,
         )  # fmt: skip
-        announce_compilation(note)
+        announce_compilation()
         with watching(system.name, config.num_rounds, folds) as watch:
             done = run(system, config, interactions, settings, options, out, resume, watch)
         if as_json:
@@ -119,7 +118,7 @@ def print_run(done: Run) -> None:
     part = ", validation" if done.provenance.measure == "validation" else ""
     heading = f"{done.system} on {done.data}{label}, seed {done.seed}, {len(done.folds)} fold(s){part}"
     out.print(heading, markup=False)
-    for line in _owner_lines(done):
+    for line in _holding_lines(done):
         out.print(line, markup=False, soft_wrap=True)
     if fold.metrics or fold.curve:
         out.print(_metric_table(done))
@@ -151,7 +150,7 @@ def print_run(done: Run) -> None:
 
 def _metric_table(done: Run) -> Table:
     """The metrics; of systems that learn from a stream, also as they were after the first epoch, and the loss."""
-    published, is_stream = published_for(done), system_named(done.system).feedback == "signed"
+    published, is_stream = published_for(done), system_named(done.system).about.is_online
     curves = [fold.curve for fold in done.folds] if is_stream else []
     measured = {name: [curve[name] for curve in curves if name in curve] for name in (curves[0] if curves else ())}
     firsts = {name: fmean(values[0] for values in found) for name, found in measured.items()}
@@ -172,27 +171,17 @@ def _metric_table(done: Run) -> Table:
     return table
 
 
-def _owner_lines(done: Run) -> list[str]:
-    """Who holds the items, and what was drawn."""
-    owners, lines = done.provenance.owners, []
-    if owners is not None and (owners.num_owners > 1 or owners.num_items_without):
-        per_item, per_event = owners.owners_per_item, owners.owners_per_interaction
-        without = f", {owners.num_items_without} items have none" if owners.num_items_without else ""
-        lines.append(
-            f"{owners.num_owners} owners: {', '.join(owners.names[:20])}{' ...' if owners.num_owners > 20 else ''}"
-        )
-        lines.append(f"{per_item:.2f} owners per item and {per_event:.2f} per interaction{without}")
-    if done.provenance.passed_over:
-        lines.append(
-            f"{done.provenance.passed_over} passed-over item(s) drawn at random before each that was taken"
-        )
-    return lines
+def _holding_lines(done: Run) -> list[str]:
+    """Who holds what, and what was drawn."""
+    drawn = done.provenance.passed_over
+    passed_over = [f"{drawn} passed-over item(s) drawn at random before each that was taken"] if drawn else []
+    return [*done.provenance.holding, *passed_over]
 
 
-Go = Callable[[System[Any, Any, Any], dict[str, Any]], None]
+Go = Callable[[AnySystem, dict[str, Any]], None]
 
 
-def command_for(system: System[Any, Any, Any], common: Callable[..., Go]) -> Callable[..., None]:
+def command_for(system: AnySystem, common: Callable[..., Go]) -> Callable[..., None]:
     """A function whose parameters are the common options and the system's settings."""
     hints = get_type_hints(system.config)
     shared = inspect.signature(common).parameters
@@ -208,7 +197,7 @@ def command_for(system: System[Any, Any, Any], common: Callable[..., Go]) -> Cal
         )
         for entry in fields(system.config)
     ]
-    if system.presets:
+    if system.about.presets:
         own.insert(0, _preset_parameter(system))
     names = {parameter.name for parameter in own}
 
@@ -222,7 +211,7 @@ def command_for(system: System[Any, Any, Any], common: Callable[..., Go]) -> Cal
     parameters.insert(0, context)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    command.__doc__ = f"{system.title}."
+    command.__doc__ = f"{system.about.title}."
     return command
 
 
@@ -231,10 +220,10 @@ def _is_typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
-def _preset_parameter(system: System[Any, Any, Any]) -> inspect.Parameter:
-    known = ", ".join(system.presets)
+def _preset_parameter(system: AnySystem) -> inspect.Parameter:
+    known = ", ".join(system.about.presets)
     option = typer.Option("--preset", help=f"Named settings: {known}.", rich_help_panel="Settings")
-    first = next(iter(system.presets))
+    first = next(iter(system.about.presets))
     return inspect.Parameter(
         "preset", inspect.Parameter.KEYWORD_ONLY, default=first, annotation=Annotated[str, option]
     )
@@ -246,7 +235,7 @@ def flags(name: str) -> tuple[str, ...]:
     return (flag, flag.replace("--num-", "--")) if name == "num_rounds" else (flag,)
 
 
-def length_of(system: System[Any, Any, Any], num_rounds: int = 20) -> str:
+def length_of(system: AnySystem, num_rounds: int = 20) -> str:
     """How an example says that a run is short."""
     names = [entry.name for entry in fields(system.config)]
     return f"--rounds {num_rounds}" if "num_rounds" in names else "--epochs 2"
@@ -254,5 +243,5 @@ def length_of(system: System[Any, Any, Any], num_rounds: int = 20) -> str:
 
 for _system in SYSTEMS.values():
     app.command(_system.name, epilog=f"Example: hushrec run {_system.name} --data ml-100k {length_of(_system)}")(
-        command_for(_system, with_live(common) if _system.feedback == "signed" else common)
+        command_for(_system, with_live(common) if _system.about.is_online else common)
     )

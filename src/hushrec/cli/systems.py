@@ -8,9 +8,9 @@ import typer
 from rich.table import Table
 
 from hushrec.cli.console import results
-from hushrec.protocol import System
+from hushrec.protocol import AnySystem
+from hushrec.registry import SYSTEMS, system_named
 from hushrec.report.page import reveals, threat_model
-from hushrec.systems import SYSTEMS, system_named
 
 
 def systems(
@@ -27,20 +27,20 @@ def systems(
         _print_all(chosen)
 
 
-def _roles(system: System[Any, Any, Any]) -> list[str]:
+def _roles(system: AnySystem) -> list[str]:
     roles = [role for message in system.messages for role in (message.sender, message.receiver)]
     return [str(role) for role in dict.fromkeys(roles)]
 
 
-def _described(system: System[Any, Any, Any]) -> dict[str, Any]:
+def _described(system: AnySystem) -> dict[str, Any]:
     return {
         "name": system.name,
-        "title": system.title,
+        "title": system.about.title,
         "paper": {
-            "title": system.paper.title,
-            "authors": system.paper.authors,
-            "venue": system.paper.venue,
-            "year": system.paper.year,
+            "title": system.about.paper.title,
+            "authors": system.about.paper.authors,
+            "venue": system.about.paper.venue,
+            "year": system.about.paper.year,
         },
         "roles": _roles(system),
         "messages": [
@@ -56,19 +56,21 @@ def _described(system: System[Any, Any, Any]) -> dict[str, Any]:
     }
 
 
-def _print_all(chosen: list[System[Any, Any, Any]]) -> None:
+def _print_all(chosen: list[AnySystem]) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "what it is", "published", "roles"):
         table.add_column(heading)
     for system in chosen:
         roles = ", ".join(_roles(system))
-        table.add_row(system.name, system.title, f"{system.paper.venue} {system.paper.year}", roles)
+        table.add_row(
+            system.name, system.about.title, f"{system.about.paper.venue} {system.about.paper.year}", roles
+        )
     results().print(table)
 
 
-def _print_one(system: System[Any, Any, Any]) -> None:
-    out, paper = results(), system.paper
-    out.print(f"{system.name}: {system.title}", markup=False)
+def _print_one(system: AnySystem) -> None:
+    out, paper = results(), system.about.paper
+    out.print(f"{system.name}: {system.about.title}", markup=False)
     out.print(f"{paper.authors}: {paper.title} ({paper.venue} {paper.year})", markup=False)
     out.print()
     messages = Table(box=None, pad_edge=False)

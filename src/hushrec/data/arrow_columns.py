@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hushrec.data.interactions import Ids, RowError
+from hushrec.data.checking import RowError
+from hushrec.data.interactions import Ids
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _LARGEST_TABLE = 1 << 20

@@ -10,9 +10,10 @@ from typing import Literal
 
 import numpy as np
 
+from hushrec.data.checking import Duplicates, checked, data_digest
 from hushrec.data.entries import ENTRIES, Entry, Form
 from hushrec.data.fetching import Fetch, fetch_archive, fetch_into, file_digest
-from hushrec.data.interactions import Duplicates, Interactions, checked, data_digest
+from hushrec.data.interactions import Interactions
 from hushrec.data.readers import Columns, checked_file, read, read_draft
 from hushrec.data.synthetic import synthetic
 from hushrec.data.titles import texts_beside

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 
 from hushrec.data.arrow_columns import ids_of, order_of, ratings_of, timestamps_of
-from hushrec.data.interactions import Duplicates, Interactions, RowError, checked, without_duplicates
+from hushrec.data.checking import Duplicates, RowError, checked, without_duplicates
+from hushrec.data.interactions import Interactions
 from hushrec.data.text_tables import EXPECTED, line_of_row, read_text, sniff
 from hushrec.data.titles import texts_beside
 from hushrec.errors import HushrecError

@@ -18,6 +18,7 @@ from hushrec.errors import HushrecError
 _K_FOLDS, _RANDOM_SHARE, _LEAVE_ONE_OUT = 1, 2, 3
 
 
+SplitKind = Literal["folds", "random", "latest", "leave-one-out", "partners", "pooled"]
 Measure = Literal["test", "validation"]  # validation: for choosing settings, the test part is left alone
 
 

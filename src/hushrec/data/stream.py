@@ -1,20 +1,16 @@
 """The stream: the rows of all users in one order of time, as a system that learns while it runs meets them."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from hushrec.data.interactions import Interactions
 from hushrec.data.row_order import count_starts
-
-if TYPE_CHECKING:
-    from hushrec.data.interactions import Interactions
 
 UNKNOWN = -1
 
 
-def stream_order(data: "Interactions") -> npt.NDArray[np.int64]:
+def stream_order(data: Interactions) -> npt.NDArray[np.int64]:
     """The numbers of the rows in the order of time; events at the same time go by user.
 
     A user's events stay in their `order` where it is known, else equal times stay in the order of the file. A row

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from hushrec.data.interactions import Interactions, checked
+from hushrec.data.checking import checked
+from hushrec.data.interactions import Interactions
 from hushrec.errors import HushrecError
 
 LOW, HIGH = 1.0, 5.0

@@ -5,10 +5,9 @@ A run's folder on the server, `runs/NAME`, holds the operator's `order.json` and
 Nothing in it is private to a client.
 """
 
-import fcntl
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,14 +16,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data import Interactions, Owners
-from hushrec.deploy.enrolment import ids_of, numbers_digest
+from hushrec.data import Interactions
+from hushrec.data.holdings.node_files import Catalogue, ids_of
+from hushrec.deploy.enrolment import numbers_digest
 from hushrec.deploy.identity import KeyCard, check_key_card
 from hushrec.deploy.measuring import joined, shared_digest, summed_facts, without_deal
 from hushrec.deploy.orders import (
     Assignment,
     Attempt,
-    Catalogue,
     Enrolled,
     HostEntry,
     Hosts,
@@ -36,19 +35,19 @@ from hushrec.deploy.orders import (
 )
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.protocol import Transcript
+from hushrec.files import locked, write_private_file
+from hushrec.protocol import Transcript, has_alike_arrays, result_arrays
+from hushrec.registry import system_named
 from hushrec.runs.folds import planned_run
-from hushrec.runs.record import FoldResult, MessageCount, write_run
+from hushrec.runs.record import FoldResult, write_run
 from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.checkpoint import (
     Progress,
     digest,
     load_progress,
-    model_arrays,
     read_arrays,
     save_progress,
     save_train,
-    write_private_file,
 )
 from hushrec.runtime.over_network import Caller, NodesLost, OverNetwork, blamed
 from hushrec.runtime.packets import Kind, Packet, about
@@ -56,7 +55,6 @@ from hushrec.runtime.rounds import run_rounds
 from hushrec.runtime.transport import Transport
 from hushrec.runtime.wire import WireError
 from hushrec.settings import shown_to_parties
-from hushrec.systems import system_named
 
 _LOCK_SECONDS = 60.0
 
@@ -100,15 +98,16 @@ def drive(transport: Transport, nodes: list[str], folder: Path, job: bytes) -> N
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Wait until no earlier job works on the run: one whose parent died may still be at its last round."""
-    with (folder / "lock").open("w") as lock:
-        deadline = time.monotonic() + _LOCK_SECONDS
+    deadline = time.monotonic() + _LOCK_SECONDS
+    with ExitStack() as stack:
         while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                taken = f"an earlier job still works on {folder.name}; end its process"
+                stack.enter_context(locked(folder / "lock", taken))
                 break
-            except BlockingIOError:
+            except HushrecError:
                 if time.monotonic() > deadline:
-                    raise HushrecError(f"an earlier job still works on {folder.name}; end its process") from None
+                    raise
                 time.sleep(0.1)
         yield
 
@@ -175,10 +174,8 @@ class _ServerRun:
         enrolled = self._call(caller, "enrol", Kind.ENROL, dict.fromkeys(present, invitation), Enrolled)
         if known is not None:
             numbers = {host.card.name: host.numbers for host in known.hosts}
-        elif self._system.parties in ("owners", "owner"):
-            numbers = _numbered_owners(enrolled, self._system.parties == "owner")
         else:
-            numbers = _dealt(enrolled)
+            numbers = self._system.holders.number(enrolled)
         assignments = {name: Assignment(numbers[name]) for name in present}
         cards = self._call(caller, "assign", Kind.ASSIGN, assignments, KeyCard)
         self._check_cards(cards, numbers)
@@ -218,7 +215,7 @@ class _ServerRun:
 
     def _open(self, num_clients: int) -> Progress:
         draws = Draws(self._order.seed)
-        state = self._system.init(num_clients, len(self._catalogue.ids), self._config, draws)
+        state = self._system.start(num_clients, len(self._catalogue.ids), self._config, draws)
         progress = Progress(state, None, Transcript())
         path = self._folder / "fold-1" / "state.npz"
         self._progress = load_progress(path, self._system, progress) if path.exists() else progress
@@ -235,31 +232,13 @@ class _ServerRun:
         return [answers[name] for name in present]
 
     def _finish(self, progress: Progress, num_clients: int, measured: list[Measured]) -> None:
-        transcript = progress.transcript
-        totals = [(kind, transcript.total(kind)) for kind in self._system.messages]
-        fold = FoldResult(
-            fold=1,
-            metrics=joined(measured),
-            model_sha256=self._model_sha256(progress, measured),
-            clients_sha256=None,
-            cpu_seconds=progress.cpu_seconds,
-            wall_seconds=progress.wall_seconds,
-            sent_bytes=transcript.sent_bytes(),
-            num_rounds=progress.round_number,
-            num_train=sum(part.num_train for part in measured),
-            num_test=sum(part.num_test for part in measured),
-            num_cold=None,
-            messages=[
-                MessageCount(
-                    kind.__name__, kind.sender, kind.receiver, tally.messages, tally.rows, tally.payload_bytes
-                )
-                for kind, tally in totals
-            ],
-            curve={},
+        fold = FoldResult.of(
+            1, self._system, progress, model_sha256=self._model_sha256(progress, measured), metrics=joined(measured),
+            num_train=sum(part.num_train for part in measured), num_test=sum(part.num_test for part in measured),
             facts=summed_facts(measured),
-        )
+        )  # fmt: skip
         order, known = self._order, self._known(progress, num_clients)
-        save_train(self._folder / "fold-1" / "train.npz", known)
+        save_train(self._folder / "fold-1" / "train.npz", known, self._system)
         plan = planned_run(self._system, self._config, known, settings_for(self._system, order.seed, at=order.at))
         plan = without_deal(plan)
         write_run(self._folder, replace(plan, relevant_from=order.relevant_from, folds=[fold], party="server"))
@@ -267,73 +246,25 @@ class _ServerRun:
 
     def _model_sha256(self, progress: Progress, measured: list[Measured]) -> str:
         """Of what the server ends with; if that is encrypted, of what is in it, as nodes tell."""
-        told = shared_digest(measured) if self._system.shared_arrays else ""
-        return told or digest(model_arrays(self._system, progress.state))
+        told = shared_digest(measured) if has_alike_arrays(type(progress.state)) else ""
+        return told or digest(result_arrays(progress.state))
 
-    def _known(self, progress: Progress, num_clients: int) -> Interactions:
-        """What the server knows of the data: the items, how many users there are or how many owners; no rating."""
-        order, catalogue = self._order, self._catalogue
-        num_users, owners = num_clients, None
-        if self._system.parties in ("owners", "owner"):
-            names = tuple(str(number) for number in range(num_clients - 1))
-            num_users = len(progress.state.user_factors)
-            owners = Owners(names, np.zeros(len(catalogue.ids) + 1, np.int64), np.empty(0, np.int32))
+    def _known(self, progress: Progress, num_parties: int) -> Interactions:
+        """What the server knows of the data: the items, how many users and parties there are; no rating."""
+        order, catalogue, system = self._order, self._catalogue, self._system
+        count_users = system.result.num_users
+        num_users = num_parties if count_users is None else count_users(progress.state)
         titles = None if catalogue.titles is None else np.array(catalogue.titles, np.str_)
         none: NDArray[np.int32] = np.empty(0, np.int32)
-        return Interactions(
+        data = Interactions(
             none, none, np.empty(0, np.float32), None, None, np.arange(num_users),
             ids_of(catalogue.ids, catalogue.are_numbers), titles, order.rating_range, order.data_name,
-            order.data_sha256, order.is_synthetic, owners=owners,
+            order.data_sha256, order.is_synthetic,
         )  # fmt: skip
+        return system.holders.known(data, num_parties)
 
 
 def _check_sense(said: object) -> None:
     """Refuse what cannot be true."""
     if isinstance(said, Enrolled | Measured) and not said.has_sense():
         raise WireError("says of its clients or of its measurements what cannot be")
-
-
-def _dealt(enrolled: dict[str, Enrolled]) -> dict[str, list[int]]:
-    """Numbers of clients: as agreed on beforehand by all nodes, or dealt in the order of the nodes' names."""
-    agreed = {name: entry.numbers for name, entry in enrolled.items() if entry.numbers is not None}
-    if agreed and len(agreed) < len(enrolled):
-        missing = ", ".join(sorted(set(enrolled) - set(agreed)))
-        raise HushrecError(
-            f"some nodes have agreed numbers of clients, not {missing}; use --numbers on all or none"
-        )
-    if agreed:
-        all_numbers = np.concatenate([np.array(numbers, np.int64) for numbers in agreed.values()])
-        # Clients of nodes that are away leave gaps.
-        if len(np.unique(all_numbers)) < len(all_numbers) or all_numbers.max() >= 2 * len(all_numbers) + 1000:
-            raise HushrecError("the agreed numbers of clients are not 0, 1, 2, ... each on one node; agree again")
-        return {name: list(numbers) for name, numbers in agreed.items() if numbers is not None}
-    dealt, first = {}, 0
-    for name in sorted(enrolled):
-        dealt[name] = list(range(first, first + enrolled[name].num_clients))
-        first += enrolled[name].num_clients
-    return dealt
-
-
-def _numbered_owners(enrolled: dict[str, Enrolled], is_alone: bool) -> dict[str, list[int]]:
-    """Numbers of owners: by name, over all nodes. The users' side comes last."""
-    node_of: dict[str, str] = {}
-    for node, entry in sorted(enrolled.items()):
-        for owner in entry.owners:
-            if owner in node_of:
-                raise HushrecError(
-                    f"the owner {owner!r} is on {node_of[owner]} and on {node}; use one node for it"
-                )
-            node_of[owner] = node
-    with_users = [node for node, entry in enrolled.items() if entry.has_users]
-    if not node_of:
-        raise HushrecError("no node holds items; start one with hushrec deploy node --owned")
-    if is_alone and len(node_of) > 1:
-        raise HushrecError(f"{len(node_of)} owners where one holds all items; name one in --owned")
-    if len(with_users) != 1:
-        who = ", ".join(sorted(with_users)) or "no node"
-        raise HushrecError(f"events are on {who}; start one node, and only one, with --data and all events")
-    number_of = {owner: number for number, owner in enumerate(sorted(node_of))}
-    return {
-        node: [number_of[owner] for owner in entry.owners] + ([len(number_of)] if entry.has_users else [])
-        for node, entry in enrolled.items()
-    }

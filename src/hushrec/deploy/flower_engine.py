@@ -24,7 +24,7 @@ from typing import Any
 from hushrec.deploy.certificates import issue, new_authority
 from hushrec.deploy.engines import JobState
 from hushrec.errors import HushrecError
-from hushrec.runtime.checkpoint import write_private_file
+from hushrec.files import write_private_file
 
 LOOPBACK = {"localhost", "127.0.0.1"}
 KNOWN_JOBS = 1000
@@ -125,7 +125,7 @@ class FlowerSession:
 
     def state(self, job_id: str) -> JobState:
         """What the server has noted of the job; it does not notice when a job's process is killed."""
-        from hushrec.deploy.flower_job import last_holder
+        from hushrec.files import last_holder
 
         state = self._noted(job_id)
         if state is JobState.RUNNING and last_holder(self._lock) == (job_id, False):
@@ -147,7 +147,7 @@ class FlowerSession:
         """End the job and wait until its process has ended."""
         from flwr.proto.control_pb2 import StopRunRequest
 
-        from hushrec.deploy.flower_job import last_holder
+        from hushrec.files import last_holder
 
         with contextlib.suppress(HushrecError):  # it may have ended already
             self._do("StopRun", StopRunRequest(run_id=int(job_id)))

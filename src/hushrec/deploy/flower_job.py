@@ -1,7 +1,6 @@
 """What a Flower job is to us: packets in Flower's messages, the transport over them, and the server's app."""
 
 import base64
-import fcntl
 import json
 import os
 import secrets
@@ -9,7 +8,6 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
 from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, pull_and_inflate_object_from_tree
 
 from hushrec.deploy.driver import drive
+from hushrec.files import holding
 from hushrec.runtime.transport import Delivery
 
 PART_BYTES = 4 * 2**20
@@ -163,26 +162,3 @@ def whole_message(client: Any, node: Any, run_id: int, tree: Any, deadline: floa
     )
     message.metadata.__dict__["_message_id"] = tree.object_id  # no part of the digested message
     return message
-
-
-@contextmanager
-def holding(path: Path, holder: str) -> Iterator[None]:
-    """Hold a lock file, as whom the file says. The system frees it when the process ends in any way."""
-    with path.open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.truncate(0)
-        file.write(holder)
-        file.flush()
-        yield
-
-
-def last_holder(path: Path) -> tuple[str, bool]:
-    """Who held a lock file last, and whether that holder still does."""
-    if not path.exists():
-        return "", False
-    with path.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return file.read(), True
-        return file.read(), False

@@ -4,7 +4,6 @@ Flower's own node downloads a bundle of code with every run and executes it. Thi
 uses Flower's client for the connection, for messages and for the proof of who it is. It opens no port.
 """
 
-import fcntl
 import logging
 import ssl
 import threading
@@ -39,6 +38,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from hushrec.deploy.flower_job import NO_MESSAGE, SHORTEST_PAUSE_SECONDS, packed, unpacked, whole_message
 from hushrec.deploy.site import Site, open_site
 from hushrec.errors import HushrecError
+from hushrec.files import locked
 
 LOGGER = logging.getLogger(__name__)
 LONGEST_PAUSE_SECONDS = 1.0
@@ -48,7 +48,9 @@ HEARTBEAT_SECONDS = 4.0  # the server misses a node after twice HEARTBEAT_MIN_IN
 def serve(kit: Path, address: str) -> None:
     """Answer packets until the process is told to end."""
     with ExitStack() as stack:
-        stack.enter_context(_only_process(kit))
+        # Two processes of one kit would take each other's packets.
+        in_use = f"{kit} is in use by another process; stop that one first"
+        stack.enter_context(locked(kit / "flower.lock", in_use))
         site = open_site(kit)
         link = stack.enter_context(_connection(kit, address))
         pause = SHORTEST_PAUSE_SECONDS
@@ -186,14 +188,3 @@ def _client(kit: Path, address: str) -> tuple[FleetHttpClient, Any]:
     key: Any = load_pem_private_key((startup / "client.key").read_bytes(), password=None)
     signer = NodeAuthHttpInterceptor(key, key.public_key())
     return FleetHttpClient(f"https://{address}", interceptors=[signer], verify=tls), key
-
-
-@contextmanager
-def _only_process(kit: Path) -> Iterator[None]:
-    """Two processes of one kit would take each other's packets."""
-    with (kit / "flower.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise HushrecError(f"{kit} is in use by another process; stop that one first") from None
-        yield

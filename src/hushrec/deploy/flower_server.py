@@ -34,7 +34,7 @@ from flwr.superlink.auth_plugin import NoOpControlAuthnPlugin
 from flwr.superlink.cli.flower_superlink import SuperLinkLifespan, _parse_superlink_lifespan_config
 from flwr.superlink.main import create_app
 
-from hushrec.runtime.checkpoint import write_private_file
+from hushrec.files import write_private_file
 
 LOGGER = logging.getLogger(__name__)
 NODES_PART = "/v1/fleet/"

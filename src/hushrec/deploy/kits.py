@@ -13,7 +13,7 @@ import msgspec
 
 from hushrec.deploy.engines import Engine
 from hushrec.errors import HushrecError
-from hushrec.runtime.checkpoint import write_private_file
+from hushrec.files import write_private_file
 
 EngineName = Literal["nvflare", "flower"]
 

@@ -7,10 +7,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hushrec.data import Split
-from hushrec.deploy.enrolment import write_settings
+from hushrec.deploy.enrolment import NodeSettings, write_settings
 from hushrec.deploy.kits import EngineName, Federation, engine_named, make_kits
 from hushrec.deploy.processes import Kept
-from hushrec.deploy.shares import deal
+from hushrec.protocol import AnySystem
+from hushrec.registry import SYSTEMS
 
 _KEEP_SECONDS = 0.2
 
@@ -36,20 +37,14 @@ def free_port() -> int:
 
 
 def prepare(
-    folder: Path, engine: EngineName, num_nodes: int, split: Split, seed: int
+    folder: Path, engine: EngineName, system: AnySystem, num_nodes: int, split: Split, seed: int
 ) -> tuple[Federation, list[str]]:
-    """Kits, and a share of the data for every node; partners are nodes of their own names.
-
-    Where items have owners, these are on the nodes, and one more node, `users`, is the users' side.
-    """
-    nodes = [f"node-{number}" for number in range(1, num_nodes + 1)]
-    if split.train.partners is not None:
-        nodes = list(split.train.partners.names)
-    if split.train.owners is not None:
-        nodes = [*nodes, "users"]
+    """Kits, and a share of the data for every node, each of which takes part in everything."""
+    nodes = system.holders.node_names(split.train, num_nodes)
     federation = make_kits(folder, engine, nodes, "localhost", free_port())
-    for name, share in deal(split, nodes, seed, folder / "shares").items():
-        write_settings(folder / name, share.settings())
+    for name, files in system.holders.deal(split, nodes, seed, folder / "shares").items():
+        settings = NodeSettings.of_files(files, systems=list(SYSTEMS), accepts_shared_seed=True)
+        write_settings(folder / name, settings)
     return federation, nodes
 
 

@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.data import Interactions
-from hushrec.deploy.enrolment import NodeSettings, own_test
+from hushrec.deploy.enrolment import NodeSettings
 from hushrec.deploy.orders import Invitation, Measure, Measured
 from hushrec.evaluation import evaluated_users
-from hushrec.protocol import System
+from hushrec.evaluation.feedback import rating_quality, relevance_limit
+from hushrec.protocol import AnySystem, alike_arrays
 from hushrec.runs.folds import planned_run
-from hushrec.runs.quality import evaluate, rating_quality, relevance_limit
 from hushrec.runs.record import FoldResult, Run, write_run
 from hushrec.runs.run_settings import settings_for
-from hushrec.runtime.checkpoint import digest, shared_arrays
-from hushrec.runtime.training import data_for
+from hushrec.runtime.checkpoint import digest
+from hushrec.runtime.training import prepared
 from hushrec.settings import shown_to_parties
 
 
@@ -28,7 +27,7 @@ def measure(
     folder: Path,
     settings: NodeSettings,
     invitation: Invitation,
-    system: System[Any, Any, Any],
+    system: AnySystem,
     config: Any,
     train: Interactions,
     private: Any,
@@ -36,38 +35,29 @@ def measure(
 ) -> Measured:
     """Make the node's folder one that `hushrec recommend` takes, and measure if there are test ratings."""
     train = replace(train, rating_range=invitation.rating_range)
-    if system.own_model is None:
-        return Measured(facts=dict(system.facts(private, config)) if system.facts else {})
+    facts = dict(system.result.facts(private, config))
+    if system.result.party is None:
+        return Measured(facts=facts)
     kept = without_deal(planned_run(system, config, train, settings_for(system, at=order.at)))
     shown = shown_to_parties(config)  # of what is secret, a node has but the defaults
     fold = _own_fold(config.num_rounds, len(train))
     write_run(folder, replace(kept, config=shown, party="node", folds=[fold]))
-    shared = shared_arrays(system, private)
-    model_sha256 = digest(shared) if shared else ""
+    alike = alike_arrays(private)
+    model_sha256 = digest(alike) if alike else ""
     if settings.test is None:
         return Measured(model_sha256=model_sha256)
-    test = own_test(settings, train, invitation.catalogue, invitation.rating_range)
-    scorer = system.own_model(private, config, invitation.rating_range)
-    train, test = data_for(system, train), data_for(system, test)
+    test = system.holders.read_test(settings.files, train, invitation.catalogue, invitation.rating_range)
+    scorer = system.result.party(private, config, invitation.rating_range)
+    train, test = prepared(system, train), prepared(system, test)
     # Where the server has a model of its own, the clients' is another one.
-    prefix = "client " if system.server_ranks else ""
-    found = evaluate(scorer, train, test, order.at, order.relevant_from, system.feedback)
+    prefix = "client " if system.result.server is not None else ""
+    found = system.feedback.evaluate(scorer, train, test, order.at, order.relevant_from)
     metrics = {prefix + name: value for name, value in found.items()}
-    for group, is_in in _groups(train, test).items():
+    for group, is_in in system.holders.groups(train, test).items():
         metrics |= {f"{group} {name}": value for name, value in rating_quality(scorer, test.select(is_in)).items()}
     limit = relevance_limit(test, order.relevant_from)
     num_users = len(evaluated_users(test.by_user(), limit))
     return Measured(metrics, len(test), num_users, len(train), model_sha256=model_sha256)
-
-
-def _groups(train: Interactions, test: Interactions) -> dict[str, NDArray[np.bool_]]:
-    """What a partner measures by itself, under the names of a run in one process: its users, and its visitors."""
-    if train.partners is None:
-        return {}
-    (name,) = train.partners.names
-    is_own = (np.bincount(train.users, minlength=train.num_users) > 0)[test.users]
-    groups = {f"{name} own": is_own, f"{name} cold": ~is_own}
-    return {group: is_in for group, is_in in groups.items() if is_in.any()}
 
 
 def without_deal(plan: Run) -> Run:

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from hushrec.data.holdings.node_files import Catalogue
 from hushrec.deploy.identity import KeyCard
 from hushrec.errors import HushrecError
-from hushrec.runtime.checkpoint import write_private_file
-from hushrec.systems import system_named
+from hushrec.files import write_private_file
+from hushrec.registry import system_named
 
 Relay = Literal["direct", "onion"]
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31 - 1)]  # of a client
@@ -36,11 +37,11 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_seconds: float = 60.0
 
 
-def place_order(folder: Path, order: Order, catalogue: "Catalogue", resume: bool) -> Path:
+def place_order(folder: Path, order: Order, catalogue: Catalogue, resume: bool) -> Path:
     """Keep an order in its run's folder; with `resume`, go on with the same one."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,80}", order.run_name):
         raise HushrecError(f"{order.run_name!r} cannot be a run's name; use letters, digits, . _ + -")
-    if order.relay == "onion" and system_named(order.system).parties != "users":
+    if order.relay == "onion" and not system_named(order.system).holders.hides_writers:
         raise HushrecError(
             f"--relay onion hides who writes to whom; in {order.system} everybody knows: use --relay direct"
         )
@@ -66,14 +67,6 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     away: list[str] = []  # nodes to go on without
 
 
-class Catalogue(msgspec.Struct, frozen=True):
-    """The items of the federation, which everybody knows; numbers are places in it. Partners have none."""
-
-    ids: list[str]
-    are_numbers: bool
-    titles: list[str] | None = None
-
-
 class Invitation(msgspec.Struct, frozen=True):
     """To a node: what will be run."""
 
@@ -96,15 +89,13 @@ class Enrolled(msgspec.Struct, frozen=True):
     letter_bytes: Annotated[
         int, msgspec.Meta(ge=1, lt=2**31)
     ]  # no letter of its clients is longer; coarsely rounded
-    owners: list[str] = []  # names, ascending
+    names: list[str] = []  # ascending
     has_users: bool = False
 
     def has_sense(self) -> bool:
-        """Whether each client has a number of its own, if they have numbers, or each owner a name."""
-        if self.owners or self.has_users:
-            return (
-                self.owners == sorted(set(self.owners)) and len(self.owners) + self.has_users == self.num_clients
-            )
+        """Whether each party has a number of its own, if they have numbers, or a name of its own."""
+        if self.names or self.has_users:
+            return self.names == sorted(set(self.names)) and len(self.names) + self.has_users == self.num_clients
         return self.numbers is None or len(set(self.numbers)) == len(self.numbers) == self.num_clients
 
 

@@ -19,46 +19,29 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hushrec.deploy.enrolment import (
-    Clients,
-    NodeSettings,
-    clients_of,
-    letter_bytes,
-    numbers_digest,
-    owners_of,
-    partner_of,
-    read_settings,
-    users_side,
-)
+from hushrec.data import Interactions
+from hushrec.data.holdings.node_files import NodeData
+from hushrec.deploy.enrolment import NodeSettings, letter_bytes, numbers_digest, read_settings
 from hushrec.deploy.identity import check_key_card, key_card, mail_key
 from hushrec.deploy.kits import node_names, read_kit
 from hushrec.deploy.measuring import measure
 from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Ready
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
-from hushrec.privacy.exact_sum import DivergedError
-from hushrec.protocol import Numbers
-from hushrec.runtime.checkpoint import (
-    load_train,
-    read_arrays,
-    restore_private,
-    save_train,
-    write_arrays,
-    write_private_file,
-)
+from hushrec.errors import DivergedError, HushrecError, LostForGoodError, PublicError
+from hushrec.files import write_private_file
+from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Store
+from hushrec.registry import system_named
+from hushrec.runtime.checkpoint import load_train, read_arrays, save_train, write_arrays
 from hushrec.runtime.node import Node
+from hushrec.runtime.node_store import open_store
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
 from hushrec.runtime.post import BadLetter, Host, Post
-from hushrec.runtime.training import check_signs, data_for, enrolled, num_parties
+from hushrec.runtime.training import prepared
 from hushrec.runtime.wire import WireError
-from hushrec.systems import system_named
-from hushrec.systems.drift.store import NO_MARK, Mark, OwnerStore, StoreError
-
-_STORE = Path("fold-1") / "owners.sqlite"
 
 
-class Refused(HushrecError):
-    """What a node will not do, and may say so to the server: no word of it is private."""
+class Refused(PublicError):
+    """What a node will not do, whatever it is asked again."""
 
 
 class Site:
@@ -140,13 +123,11 @@ def _refusal(error: Exception) -> Refusal:
     """What the server is told. Words about the node's own files stay on the node."""
     if isinstance(error, DivergedError | Refused):
         return Refusal(str(error), is_final=True)
-    if isinstance(error, StoreError):
-        return Refusal(
-            "has lost its store of interactions; its own log (private/node.log) says more", is_final=True
-        )
+    if isinstance(error, LostForGoodError):
+        return Refusal("has lost what it had kept; its own log (private/node.log) says more", is_final=True)
     if isinstance(error, BadLetter):
         return Refusal(str(error), letter=error.place)
-    if isinstance(error, WireError) or type(error).__module__.startswith("hushrec.privacy"):
+    if isinstance(error, PublicError):
         return Refusal(str(error))
     return Refusal("cannot; its own log (private/node.log) says why")
 
@@ -159,7 +140,7 @@ class _NodeRun:
         self.system = system_named(invitation.system)
         self.config = self.system.configure(invitation.config)
         self._node: Node | None = None
-        self._store: OwnerStore | None = None  # of owners
+        self._store: Store[Any] | None = None
         self.last = NO_MARK
 
     @classmethod
@@ -174,15 +155,16 @@ class _NodeRun:
             run._restore()
         else:
             try:
-                clients = run._clients()
+                held = run._read_own()
             except HushrecError:
                 # Its words may quote a rating or an id.
                 raise HushrecError("the node's files cannot be used; start it again to see why") from None
-            save_train(folder / "fold-1" / "train.npz", clients.train)
-            write_arrays(folder / "numbers.npz", {} if clients.numbers is None else {"agreed": clients.numbers})
-            if run._has_owners():
-                OwnerStore.create(folder / _STORE)
-                run._restore()
+            save_train(folder / "fold-1" / "train.npz", held.train, run.system)
+            if held.lists_users:
+                lines = [f"{user}\t{number}\n" for number, user in enumerate(held.train.user_ids.tolist())]
+                write_private_file(folder / "users.tsv", "".join(lines).encode())
+            write_arrays(folder / "numbers.npz", {} if held.numbers is None else {"agreed": held.numbers})
+            run._restore(is_new=True)
             write_private_file(known, msgspec.msgpack.encode(invitation))
         return run
 
@@ -196,41 +178,30 @@ class _NodeRun:
         run._restore()
         return run
 
-    def _clients(self) -> Clients:
+    def _read_own(self) -> NodeData:
         """Who is on this node, as its owner's files say."""
-        settings, invitation = self._settings, self.invitation
-        if self.system.parties == "partners":
-            return partner_of(settings, read_kit(self._kit).name, invitation.rating_range)
-        if self.system.parties == "users":
-            return clients_of(settings, invitation.catalogue, invitation.rating_range)
-        if settings.owned is not None:
-            return owners_of(settings, invitation.catalogue)
-        clients = users_side(settings, invitation.catalogue, invitation.rating_range)
-        lines = [f"{user}\t{number}\n" for number, user in enumerate(clients.train.user_ids.tolist())]
-        write_private_file(self._folder / "users.tsv", "".join(lines).encode())
-        return clients
+        invitation, name = self.invitation, read_kit(self._kit).name
+        return self.system.holders.read(self._settings.files, name, invitation.catalogue, invitation.rating_range)
 
-    def check_new(self, packet: Packet, data: bytes) -> Mark:
+    def check_new(self, packet: Packet, data: bytes) -> ReplayMark:
         """Refuse a packet that was here before, unless it is the last one, asked for again."""
         last, digest = self.last, sha256(data).digest()
         is_repeated = packet.sequence == last.sequence and digest == last.digest
         is_past = packet.kind in (Kind.ASK, Kind.RELAY) and packet.round_number < last.round_number
         if not is_repeated and (packet.sequence <= last.sequence or is_past):
             raise WireError("a packet that is replayed or altered")
-        return Mark(packet.sequence, max(last.round_number, packet.round_number), digest)
+        return ReplayMark(packet.sequence, max(last.round_number, packet.round_number), digest)
 
     def enrolled(self) -> Enrolled:
-        """How many clients are here; a partner is alone. Owners tell their names."""
-        train = self._train()
-        check_signs(self.system, train)
-        num_clients = num_parties(self.system, train)
+        """How many parties are here, and their names if they have some."""
+        system, train = self.system, self._train()
+        system.feedback.check_trainable(prepared(system, train), system.name)
+        num_parties = system.holders.num_parties(train)
         agreed = read_arrays(self._folder / "numbers.npz").get("agreed")
-        numbers = None if agreed is None else agreed.tolist()
-        private = self._private(np.arange(num_clients, dtype=np.int32))
-        room = letter_bytes(self.system, private, self.config)
-        if train.owners is None:
-            return Enrolled(num_clients, numbers, room)
-        return Enrolled(num_clients, None, room, list(train.owners.names), train.owners.has_users)
+        private = self._private(np.arange(num_parties, dtype=np.int32))
+        names, has_users = system.holders.names(train)
+        room = letter_bytes(system, private, self.config)
+        return Enrolled(num_parties, None if agreed is None else agreed.tolist(), room, names, has_users)
 
     def assign(self, run_id: bytes, assignment: Assignment) -> Any:
         """Keep the clients' numbers; the card that proves whose mail key this is."""
@@ -239,7 +210,7 @@ class _NodeRun:
         known = kept.get("assigned", kept.get("agreed"))
         if known is not None and not np.array_equal(known, numbers):
             raise Refused("other numbers than were agreed on or assigned before")
-        num_clients = num_parties(self.system, self._train())
+        num_clients = self.system.holders.num_parties(self._train())
         if len(numbers) != num_clients or len(np.unique(numbers)) != num_clients:
             raise Refused("not one number for each client")
         write_arrays(self._folder / "numbers.npz", kept | {"assigned": numbers})
@@ -258,13 +229,14 @@ class _NodeRun:
         write_private_file(self._folder / "hosts.msgpack", msgspec.msgpack.encode(hosts))
         return Ready()
 
-    def answer(self, packet: Packet, mark: Mark) -> Packet:
+    def answer(self, packet: Packet, mark: ReplayMark) -> Packet:
         """Serve an ask; what it changed is on disk before the reply leaves."""
         if self._node is None:
             self._node = self._open_node(self._hosts())
         reply = self._node.answer(packet)
         if packet.kind == Kind.ASK:
-            self._save(self._node, mark)
+            assert self._store is not None
+            self._store.save(self._node.private, mark)
         return reply
 
     def measure(self, order: Measure) -> Any:
@@ -276,16 +248,13 @@ class _NodeRun:
             self._node.private, order,
         )  # fmt: skip
 
-    def _train(self) -> Any:
-        return load_train(self._folder / "fold-1" / "train.npz", "own ratings", "", False)
-
-    def _has_owners(self) -> bool:
-        if self.system.parties not in ("owners", "owner"):
-            return False
-        return not self._train().owners.has_users
+    def _train(self) -> Interactions:
+        return load_train(self._folder / "fold-1" / "train.npz", self.system, "own ratings", "", False)
 
     def _private(self, numbers: Numbers) -> Any:
-        return enrolled(self.system, numbers, data_for(self.system, self._train()), self.config, self._draws())
+        train = prepared(self.system, self._train())
+        rows = self.system.holders.rows(train)
+        return self.system.enrol(numbers, rows, train.num_items, self.config, self._draws())
 
     def _draws(self) -> Draws:
         if self.invitation.seed is not None:
@@ -304,10 +273,8 @@ class _NodeRun:
     def _open_node(self, hosts: Hosts) -> Node:
         numbers = read_arrays(self._folder / "numbers.npz")["assigned"]
         private = self._private(numbers)
-        if self._store is not None:
-            self._store.restore(private)
-        elif (self._folder / "fold-1" / "state.npz").exists():
-            restore_private(self.system, private, read_arrays(self._folder / "fold-1" / "state.npz"))
+        assert self._store is not None
+        self._store.restore(private)
         known = [
             Host(host.card.name, host.card.public_key, np.sort(np.array(host.numbers, np.int32)))
             for host in hosts.hosts
@@ -317,33 +284,20 @@ class _NodeRun:
         post = Post(run_id, known, own, key, choose, hosts.pad_bytes, hosts.away, hosts.num_clients)
         return Node(self.system, self.config, self._draws(), numbers, private, post)
 
-    def _save(self, node: Node, mark: Mark) -> None:
-        if self._store is not None:
-            self._store.save(node.private, mark)
-            return
-        arrays = {f"private.{name}": getattr(node.private, name) for name in self.system.learned}
-        arrays["last"] = np.array([mark.sequence, mark.round_number], np.int64)
-        arrays["digest"] = np.frombuffer(mark.digest, np.uint8)
-        write_arrays(self._folder / "fold-1" / "state.npz", arrays)
-
-    def _restore(self) -> None:
-        if self._has_owners():
-            self._store = OwnerStore(self._folder / _STORE)
-            self.last = self._store.mark
-            return
-        path = self._folder / "fold-1" / "state.npz"
-        if path.exists():
-            arrays = read_arrays(path)
-            sequence, round_number = arrays["last"].tolist()
-            self.last = Mark(sequence, round_number, arrays["digest"].tobytes())
+    def _restore(self, is_new: bool = False) -> None:
+        private = self._private(np.arange(self.system.holders.num_parties(self._train()), dtype=np.int32))
+        self._store = open_store(self.system, self._folder / "fold-1", private, is_new)
+        self.last = self._store.mark
 
 
 def _check_consent(settings: NodeSettings, invitation: Invitation) -> None:
     """A node takes part in what its owner agreed to, and in nothing else."""
     if invitation.system not in settings.systems:
         raise Refused(f"this node does not take part in {invitation.system}; its owner can allow it with --allow")
-    if settings.owned is not None and system_named(invitation.system).parties not in ("owners", "owner"):
-        raise Refused(f"this node holds items of owners, no ratings; it cannot take part in {invitation.system}")
+    try:
+        system_named(invitation.system).holders.check_files(settings.files, invitation.system)
+    except HushrecError as error:
+        raise Refused(str(error)) from None
     for name, value in settings.required.items():
         if str(invitation.config.get(name)) != value:
             raise Refused(f"this node takes part only with {name} {value}")

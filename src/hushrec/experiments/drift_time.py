@@ -13,14 +13,14 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hushrec.data import load
-from hushrec.protocol import System
+from hushrec.protocol import AnySystem
 from hushrec.runs.folds import run
 from hushrec.runs.record import Run
-from hushrec.runs.run_settings import RunSettings, prepared, settings_for, splits_of
+from hushrec.runs.run_settings import RunSettings, settings_for, splits_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
+from hushrec.systems.drift import members as ownership
 from hushrec.systems.drift import owners as drift_owners
-from hushrec.systems.drift import parties as ownership
 from hushrec.systems.drift import system as drift
 from hushrec.systems.drift.cipher import KEY_BYTES, Form
 from hushrec.systems.drift.messages import SentInteractions
@@ -99,16 +99,16 @@ def timed() -> Iterator[Clock]:
             setattr(place, name, function)
 
 
-def warm_up(system: System[Any, Any, Any], config: Any) -> None:
+def warm_up(system: AnySystem, config: Any) -> None:
     """Run a little, so that nothing is compiled or read from a cache while time is taken."""
     data = load(_TINY)
     run(system, replace(config, epochs=1), data, settings_for(system, data=data), RuntimeOptions(threads=1))
 
 
-def preprocessing_seconds(data: str, system: System[Any, Any, Any], config: Any, settings: RunSettings) -> float:
+def preprocessing_seconds(data: str, system: AnySystem, config: Any, settings: RunSettings) -> float:
     """Reading a data set, dealing its items to owners, splitting it and sorting the stream."""
     start = time.process_time()
-    split = next(splits_of(prepared(system, load(data), settings), settings))
+    split = next(splits_for(system, load(data), settings))
     Job(system, config, settings.seed, split.train).start()
     return time.process_time() - start
 
@@ -126,11 +126,11 @@ def cipher_seconds(num_messages: int, plain_bytes: int) -> float:
 
 def with_seconds(done: Run, clock: Clock, preprocessing: float, form: Form) -> Run:
     """The run with the time of its steps, and of AES-GCM by itself; what no step accounts for is the rest."""
-    owners = done.provenance.owners
+    names = done.provenance.names
     seconds: Seconds = {step: {} for step in STEPS}
     seconds["preprocessing"][ALL] = preprocessing
     for (step, owner), spent in sorted(clock.seconds.items()):
-        name = ORCHESTRATOR if owner < 0 else owners.names[owner] if owners else ALL
+        name = ORCHESTRATOR if owner < 0 else names[owner] if names else ALL
         seconds[step][name] = spent
     total = sum(fold.cpu_seconds for fold in done.folds)
     seconds[STEPS[-1]][ALL] = total - sum(clock.seconds.values())

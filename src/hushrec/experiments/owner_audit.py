@@ -13,6 +13,7 @@ from hushrec.audit.attacks.score_difference import follow, guess_by_directions, 
 from hushrec.audit.attacks.wire_reading import Read, guess_positives, read_messages
 from hushrec.audit.scoreboard import Finding, Headline, finding_of
 from hushrec.data import Interactions
+from hushrec.data.holdings.owners import owners_of, rows_of_owners
 from hushrec.draws import Draws
 from hushrec.protocol import Role
 from hushrec.runtime.checkpoint import Progress
@@ -32,8 +33,7 @@ class Truth:
     """Who interacted with what, to mark guesses by."""
 
     def __init__(self, train: Interactions) -> None:
-        assert train.owners is not None
-        self.owners, self.events = train.owners, train.by_owner()
+        self.owners, self.events = owners_of(train), rows_of_owners(train)
         self._num_items = train.num_items
         keys = self.events.users.astype(np.int64) * train.num_items + self.events.items
         self._keys, rows = np.unique(keys, return_index=True)

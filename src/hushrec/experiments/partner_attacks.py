@@ -17,6 +17,7 @@ from hushrec.audit.attacks.gradient_inversion import invert_blind, invert_known_
 from hushrec.audit.attacks.gradient_matching import match_gradients
 from hushrec.audit.attacks.item_identification import twin_ranks
 from hushrec.data import Interactions
+from hushrec.data.holdings import PARTNERS
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import neucf
@@ -52,7 +53,7 @@ class Sample:
 
 def twins_of(train: Interactions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Items that a and b both have, by their numbers at each."""
-    rows = train.by_partner()
+    rows = PARTNERS.rows(train)
     ids = [rows.item_ids[rows.item_starts[place] : rows.item_starts[place + 1]] for place in (0, 1)]
     _, at_a, at_b = np.intersect1d(ids[0], ids[1], return_indices=True)
     return at_a, at_b

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from hushrec.data import Deal
+from hushrec.data import Deal, SplitKind
 from hushrec.errors import HushrecError
-from hushrec.runs.record import Run, SplitKind
+from hushrec.registry import system_named
+from hushrec.runs.record import Run
 from hushrec.runs.run_settings import NUM_FOLDS, settings_for
 from hushrec.settings import to_dict
-from hushrec.systems import system_named
 
 # accuracy, counts and communication have a published spread or unit; of the others only the order is claimed.
 # Of a curve, a time or a cost there may be claims that compare rows.
@@ -79,7 +79,7 @@ class Table:
 
     def presets_of(self, row: Row) -> list[str]:
         """With which presets a row is run; an empty name stands for the row's settings alone."""
-        has_them = set(self.presets) <= set(system_named(row.system).presets)
+        has_them = set(self.presets) <= set(system_named(row.system).about.presets)
         return self.presets if self.presets and has_them and "preset" not in row.config else [""]
 
 

@@ -12,11 +12,11 @@ from hushrec.errors import HushrecError
 from hushrec.experiments.drift_time import CIPHER, preprocessing_seconds, timed, warm_up, with_seconds
 from hushrec.experiments.probes import all_of
 from hushrec.experiments.published import Claim, Row, Table
+from hushrec.registry import system_named
 from hushrec.runs.folds import FoldProgress, Watch, run
 from hushrec.runs.record import FoldResult, Run, write_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.systems import system_named
 from hushrec.systems.drift.system import SYSTEM as DRIFT
 
 

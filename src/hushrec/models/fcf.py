@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import HushrecError
 from hushrec.kernels.rows import dot, load, store, width_of
+from hushrec.protocol import kept
 
 Factors = NDArray[np.float32]
 Squares = NDArray[np.float64]
@@ -37,8 +38,8 @@ class PositiveClients:
     starts: NDArray[np.int64]
     items: NDArray[np.int32]  # ascending within a client
     num_items: int  # of the whole catalogue
-    user_factors: Factors  # as solved last; zero before
-    item_factors: Factors  # as sent at the end of a run; zero before
+    user_factors: Factors = kept(result=True)  # as solved last; zero before
+    item_factors: Factors = kept()  # as sent at the end of a run; zero before
     _common: "tuple[Factors, Squares] | None" = None  # V^T V of the V that came last
 
     def common_for(self, item_factors: Factors) -> Squares:

@@ -17,6 +17,7 @@ from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import HushrecError
 from hushrec.kernels.rows import dot, load, store, width_of, zeros
 from hushrec.privacy.filling import Listing
+from hushrec.protocol import kept
 
 Factors = NDArray[np.float32]
 
@@ -38,11 +39,11 @@ class RatingClients:
     items: NDArray[np.int32]  # ascending within a client
     ratings: NDArray[np.float32]
     num_items: int  # of the whole catalogue
-    user_factors: Factors
-    updated_round: NDArray[np.int32]  # of `user_factors`
-    previous_user_factors: Factors
-    previous_round: NDArray[np.int32]  # of `previous_user_factors`
-    item_factors: Factors  # as sent at the end of a run; zero before
+    user_factors: Factors = kept(result=True)
+    updated_round: NDArray[np.int32] = kept()  # of `user_factors`
+    previous_user_factors: Factors = kept()
+    previous_round: NDArray[np.int32] = kept()  # of `previous_user_factors`
+    item_factors: Factors = kept()  # as sent at the end of a run; zero before
 
     @classmethod
     def enrol(
@@ -237,11 +238,6 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
             noise_items[num_noise] = listed_items[place]
             store(noise, num_noise, gradient)
             num_noise += np.uint64(rank < 0)
-
-
-def train_kernel_cache() -> str:
-    """The folder where the compiled kernels of this module are kept."""
-    return str(_train.stats.cache_path)
 
 
 def train_clients(

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.kernels.rows import add_fixed, load, magnitude, width_of, zeros
 from hushrec.privacy.exact_sum import (
-    DivergedError,
     ExactSum,
     Gradients,
     check_columns,
@@ -45,22 +44,6 @@ def check_denoisers(num_denoisers: int, num_clients: int) -> None:
 def draw_denoisers(num_denoisers: int, num_clients: int, draws: Draws) -> Numbers:
     """Uniformly drawn clients, ascending."""
     chosen = draws.generator("denoisers").choice(num_clients, num_denoisers, replace=False)
-    return np.sort(chosen).astype(np.int32)
-
-
-def draw_participants(
-    num_clients: int, participation: float, denoisers: Numbers, round_number: int, draws: Draws
-) -> Numbers:
-    """Uniformly drawn participants of a round, ascending; at least one denoiser is among them, if any exist."""
-    if participation >= 1:
-        return np.arange(num_clients, dtype=np.int32)
-    generator = draws.generator("participants", round_number)
-    # A denoiser needs another client to hide behind.
-    least = 2 if len(denoisers) else 1
-    size = min(num_clients, max(least, round(participation * num_clients)))
-    chosen = generator.choice(num_clients, size, replace=False)
-    if len(denoisers) and not np.isin(chosen, denoisers).any():
-        chosen[0] = generator.choice(denoisers)
     return np.sort(chosen).astype(np.int32)
 
 

@@ -12,9 +12,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.kernels.rows import FRACTION_BITS, add_fixed, load, magnitude, width_of, zeros
-from hushrec.privacy.exact_sum import DivergedError, is_within, row_limit
+from hushrec.privacy.exact_sum import is_within, row_limit
 from hushrec.protocol import Numbers, Ragged
 
 

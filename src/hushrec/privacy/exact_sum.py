@@ -12,15 +12,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.kernels.rows import FIXED_LIMIT, FRACTION_BITS, add_fixed, load, magnitude, store, width_of, zeros
 from hushrec.protocol import Numbers, Ragged
 
 SUM_RANGE = 2.0 ** (63 - FRACTION_BITS)
-
-
-class DivergedError(HushrecError):
-    """An update that cannot be summed exactly because it is not finite or far too large."""
 
 
 class Gradients(Protocol):

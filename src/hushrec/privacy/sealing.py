@@ -25,7 +25,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from hushrec.errors import HushrecError
+from hushrec.errors import PublicError
 
 # What a seal adds to a frame: an X25519 public key and an AES-GCM tag.
 SEAL_BYTES = 48
@@ -40,7 +40,7 @@ _LENGTH = struct.Struct("<I")
 _NOT_OPENED = "sealed mail does not open: altered, meant for another place or sealed to another key; drop it"
 
 
-class SealError(HushrecError):
+class SealError(PublicError):
     """Mail that cannot be sealed or opened."""
 
 

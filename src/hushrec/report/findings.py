@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from hushrec.registry import system_named
 from hushrec.report.tables import (
     DRIVING_ROLES,
     MetricRow,
+    are_counted_together,
     format_bytes,
     format_count,
     format_metric,
@@ -17,7 +19,6 @@ from hushrec.report.tables import (
     up_and_down,
 )
 from hushrec.runs.record import Run
-from hushrec.systems import system_named
 
 Likeness = Literal["identical", "same model", "different", "incomparable"]
 
@@ -29,15 +30,14 @@ def likeness(one: Run, other: Run) -> Likeness:
     do, and the clients' are not known. incomparable: no fold in common, or digests of other arrays.
     """
     pairs = [(a, b) for a in one.folds for b in other.folds if a.fold == b.fold]
-    systems = system_named(one.system), system_named(other.system)
-    if not pairs or len({system.model_arrays for system in systems}) > 1:
+    if not pairs or any(set(a.digested) != set(b.digested) for a, b in pairs if a.digested and b.digested):
         return "incomparable"
     if any(a.model_sha256 != b.model_sha256 for a, b in pairs):
         return "different"
     clients = [(a.clients_sha256, b.clients_sha256) for a, b in pairs]
     if any(None not in pair and pair[0] != pair[1] for pair in clients):
         return "different"
-    has_none = not any(system.private_arrays for system in systems)
+    has_none = all(run.party == "all" for run in (one, other)) and all(pair == (None, None) for pair in clients)
     return "identical" if has_none or all(None not in pair for pair in clients) else "same model"
 
 
@@ -169,7 +169,7 @@ def _accuracy(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
 
 
 def _cost(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
-    if all(run.provenance.num_owners for run in runs):  # of one and of many owners: only sums can be compared
+    if all(are_counted_together(run) for run in runs):  # of one and of many owners: only sums can be compared
         sent = [sum(sum(fold.sent_bytes.values()) for fold in run.folds) for run in runs]
         each = [f"{format_bytes(total)} with {name}" for total, name in zip(sent, names, strict=True)]
         return [f"All parties together send {_listed(each)}."]

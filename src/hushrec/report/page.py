@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hushrec.errors import HushrecError
-from hushrec.protocol import Message, System
+from hushrec.protocol import AnySystem, Message
+from hushrec.registry import system_named
 from hushrec.report.canvas import to_inline_svg
 from hushrec.report.deviations import Deviation, deviations
 from hushrec.report.figures import bytes_by_message, curves_of, learning_curves
@@ -34,7 +35,6 @@ from hushrec.report.tables import (
     traffic_rows,
 )
 from hushrec.runs.record import Run
-from hushrec.systems import system_named
 
 SECTIONS = {  # id: heading, and name in the list at the top
     "summary": ("Summary", "Summary"),
@@ -339,8 +339,8 @@ def _systems(runs: Sequence[Run]) -> str:
     return "\n".join(_system(system) for system in systems)
 
 
-def _system(system: System[Any, Any, Any]) -> str:
-    paper = system.paper
+def _system(system: AnySystem) -> str:
+    paper = system.about.paper
     citation = f"{paper.authors}: {paper.title}. {paper.venue} {paper.year}."
     head = ["message", "from", "to", "reveals to its receiver"]
     rows = [
@@ -349,7 +349,7 @@ def _system(system: System[Any, Any, Any]) -> str:
     ]
     threat = threat_model(system)
     return (
-        f"<h3>{escape(system.title)}</h3>\n"
+        f"<h3>{escape(system.about.title)}</h3>\n"
         + _text(citation, "soft")
         + (f"<p><strong>Threat model:</strong> {_prose(threat)}</p>" if threat else "")
         + _table(head, rows)
@@ -361,7 +361,7 @@ def reveals(message: type[Message]) -> str:
     return _paragraph(inspect.getdoc(message) or "", "Reveals:")
 
 
-def threat_model(system: System[Any, Any, Any]) -> str:
+def threat_model(system: AnySystem) -> str:
     """The paragraph about it in the docstring of the system's module."""
     module = inspect.getmodule(system.config)
     return _paragraph((module and inspect.getdoc(module)) or "", "Threat model:")

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
+from hushrec.registry import system_named
 from hushrec.report.tables import ABSENT, format_count, format_seconds, format_setting
 from hushrec.runs.record import FoldResult, Run
-from hushrec.systems import system_named
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         "items": lambda run: format_count(run.provenance.num_items),
         "ratings": lambda run: format_count(run.provenance.num_ratings),
         "range of ratings": _rating_range,
-        "owners": _owners,
+        "parties": _parties,
+        "who holds what": lambda run: "; ".join(run.provenance.holding) or ABSENT,
         "drawn, passed-over items": lambda run: str(run.provenance.passed_over),
         "split": _split,
         "seed": lambda run: str(run.seed),
@@ -59,8 +60,10 @@ def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         "machine": lambda run: run.provenance.machine,
         "started": lambda run: run.provenance.started.replace("T", " ").replace("+00:00", " UTC"),
     }
-    if not any(run.provenance.num_owners for run in runs):
-        del wanted["owners"], wanted["drawn, passed-over items"]
+    if not any(run.provenance.holding for run in runs):
+        del wanted["who holds what"]
+    if not any(run.provenance.passed_over for run in runs):
+        del wanted["drawn, passed-over items"]
     rows = [PropertyRow(name, [text(run) for run in runs]) for name, text in wanted.items()]
     return rows + _version_rows(runs)
 
@@ -69,11 +72,8 @@ def _count_or_absent(count: int | None) -> str:
     return ABSENT if count is None else format_count(count)
 
 
-def _owners(run: Run) -> str:
-    kept = run.provenance
-    if kept.owners is None or kept.num_owners < 2:
-        return str(kept.num_owners) if kept.num_owners else ABSENT
-    return f"{kept.num_owners}, {kept.owners.owners_per_interaction:.2f} per interaction"
+def _parties(run: Run) -> str:
+    return f"{format_count(run.num_parties)} {run.party_name}{'s' if run.num_parties != 1 else ''}"
 
 
 def _version_rows(runs: Sequence[Run]) -> list[PropertyRow]:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hushrec.errors import HushrecError
+from hushrec.registry import system_named
 from hushrec.report.canvas import PALETTE, PAPER, new_figure, style
 from hushrec.report.figures import curves_of
 from hushrec.report.tables import labels
 from hushrec.runs.record import Run
-from hushrec.systems import system_named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ _GAP_INCHES = 0.6  # between two panels, one above the other
 
 def is_stream(run: Run) -> bool:
     """Whether the run learned from a stream."""
-    return system_named(run.system).feedback == "signed"
+    return system_named(run.system).about.is_online
 
 
 def stream_figures(runs: Sequence[Run]) -> dict[str, "Figure"]:
@@ -116,8 +116,7 @@ def time_by_step(runs: Sequence[Run], names: Sequence[str]) -> "Figure":
     first = runs[0].folds[0].seconds
     if not all(run.folds[0].seconds for run in runs):
         raise HushrecError("these runs kept no times of steps; make them with: hushrec reproduce drift figure6.3")
-    owners = runs[0].provenance.owners
-    owner_names = owners.names if owners else ()
+    owner_names = runs[0].provenance.names
     whole = [{step: sum(parts.values()) for step, parts in run.folds[0].seconds.items()} for run in runs]
     by_owner = [{step: parts.get(name, 0.0) for step, parts in first.items()} for name in owner_names]
     with style():

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean, pstdev
-from typing import Any
 
 from hushrec.experiments.published import published_for
-from hushrec.protocol import Role, System
+from hushrec.protocol import AnySystem, Role
+from hushrec.registry import system_named
 from hushrec.runs.record import FoldResult, Run
-from hushrec.systems import system_named
 
 ABSENT = "–"
 DRIVING_ROLES = (Role.SERVER, Role.ORCHESTRATOR)
@@ -76,9 +75,9 @@ def format_setting(value: object) -> str:
 # --- What runs are called --------------------------------------------------------------------------------
 
 
-def short_title(system: System[Any, Any, Any]) -> str:
+def short_title(system: AnySystem) -> str:
     """A system's name as papers write it."""
-    return system.title.partition(":")[0]
+    return system.about.title.partition(":")[0]
 
 
 def labels(runs: Sequence[Run], joint: str = " ") -> list[str]:
@@ -203,13 +202,8 @@ def per_party(runs: Iterable[Run]) -> str:
 
 
 def shown_metrics(runs: Iterable[Run]) -> list[str]:
-    """Those of them that papers on these systems give: of systems that learn from a stream, MAP and NDCG only."""
-    names = [
-        name
-        for run in runs
-        for name in run.mean
-        if system_named(run.system).feedback != "signed" or name.startswith(("MAP@", "NDCG@"))
-    ]
+    """Those of them that papers on these systems give."""
+    names = [name for run in runs for name in run.mean if system_named(run.system).feedback.is_shown(name)]
     return list(dict.fromkeys(names))
 
 
@@ -289,8 +283,13 @@ def traffic_rows(run: Run) -> list[TrafficRow]:
     return rows
 
 
+def are_counted_together(run: Run) -> bool:
+    """Whether bytes are told of all parties together, as these differ too much."""
+    return system_named(run.system).holders.differ_in_size
+
+
 def _client_rounds(run: Run, fold: FoldResult) -> int:
-    num_parties = 1 if run.provenance.num_owners else run.num_parties
+    num_parties = 1 if are_counted_together(run) else run.num_parties
     return max(1, num_parties) * max(1, fold.num_rounds)
 
 

@@ -10,49 +10,29 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hushrec.data import (
-    Interactions,
-    Split,
-    alone,
-    owners_summary,
-)
+from hushrec.data import Interactions, Split
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.protocol import Recorded, Role, System, Transcript
-from hushrec.runs.quality import (
-    check_measurable,
-    curve_names,
-    final_metrics,
-    group_metrics,
-    num_cold,
-    round_metrics,
-)
-from hushrec.runs.record import (
-    FoldResult,
-    MessageCount,
-    Provenance,
-    Run,
-    alone_in,
-    open_run,
-    read_run,
-    write_run,
-)
-from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, prepared, splits_of
+from hushrec.protocol import AnySystem, Recorded, Role, Transcript, restore, result_arrays
+from hushrec.registry import system_named
+from hushrec.runs.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
+from hushrec.runs.record import FoldResult, Provenance, Run, alone_in, open_run, read_run, write_run
+from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, data_to_split, splits_for
 from hushrec.runtime.checkpoint import (
     Progress,
     digest,
+    from_file,
     load_progress,
     load_train,
     model_digest,
-    private_arrays,
     read_arrays,
-    restore_private,
     save_progress,
     save_train,
 )
@@ -60,7 +40,6 @@ from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.rounds import diverged
 from hushrec.runtime.training import Job, run_job
 from hushrec.settings import to_dict
-from hushrec.systems import system_named
 
 Side = Literal["server", "client"]
 
@@ -83,7 +62,7 @@ RoundAttack = Callable[[list[Recorded], Interactions], float]  # what the server
 
 
 def run(
-    system: System[Any, Any, Any],
+    system: AnySystem,
     config: Any,
     data: Interactions,
     settings: RunSettings,
@@ -99,17 +78,14 @@ def run(
     Attacks see what the server saw in each round: all scores are in the curve, the last is among the metrics. So
     is what a probe measures.
     """
-    data = prepared(system, data, settings)
-    if data.ratings is None and settings.relevant_from is not None:
+    splits = splits_for(system, data, settings)
+    first = next(splits)
+    if first.train.ratings is None and settings.relevant_from is not None:
         raise HushrecError(f"{system.name} takes no ratings: all items are relevant; leave --relevant-from out")
-    planned = planned_run(system, config, data, settings)
-    if system.parties == "owners":
-        planned = replace(planned, provenance=replace(planned.provenance, owners=owners_summary(data)))
+    planned = planned_run(system, config, data_to_split(system, data, settings), settings, first.train)
     current = open_run(folder, planned, resume) if folder else planned
     with alone_in(folder) if folder else nullcontext():
-        for split in islice(splits_of(data, settings), len(current.folds), None):
-            if system.parties == "partners" and split.train.partners is None:
-                split = replace(split, train=alone(split.train), test=alone(split.test))
+        for split in islice(chain([first], splits), len(current.folds), None):
             fold_folder = folder / f"fold-{split.fold}" if folder else None
             job = Job(system, config, settings.seed, split.train)
             result = _run_fold(job, split, current, options, fold_folder, watch, attacks or {}, probe)
@@ -119,13 +95,22 @@ def run(
     return current
 
 
-def planned_run(system: System[Any, Any, Any], config: Any, data: Interactions, settings: RunSettings) -> Run:
-    """A run before its first fold."""
-    made = _provenance(data, settings)
-    if system.parties == "partners":
-        made = replace(made, num_partners=settings.deal.num_partners if settings.split == "partners" else 1)
-    if system.feedback == "signed" and data.owners is not None:
-        made = replace(made, num_owners=len(data.owners.names))
+def planned_run(
+    system: AnySystem,
+    config: Any,
+    data: Interactions,
+    settings: RunSettings,
+    held: Interactions | None = None,
+) -> Run:
+    """A run before its first fold; `held`: the data as it is in the hands of the parties, if that differs."""
+    holders, held = system.holders, data if held is None else held
+    made = replace(
+        _provenance(data, settings),
+        party=holders.word,
+        num_parties=holders.how_many(held),
+        names=tuple(holders.names(held)[0]),
+        holding=tuple(holders.told(held)),
+    )
     return Run(
         system.name, data.name, settings.seed, to_dict(config), made,
         settings.num_folds, settings.at, settings.relevant_from,
@@ -142,12 +127,14 @@ def _run_fold(
     attacks: Mapping[str, RoundAttack],
     probe: Probe | None,
 ) -> FoldResult:
-    check_measurable(job.system, split.test)
+    job.system.feedback.check_measurable(split.test)
     if folder and (folder / "train.npz").exists():
-        _check_same_train(folder, split.train)
+        _check_same_train(folder, job)
     elif folder:
-        save_train(folder / "train.npz", split.train)
-    num_rounds, measured_every = job.config.num_rounds, job.system.measured_every(job.config)
+        save_train(folder / "train.npz", split.train, job.system)
+    num_rounds, measured_every = job.config.num_rounds, job.system.result.measured_every(job.config)
+    measure = round_metrics(job, split.test, plan.at)
+    names = (*curve_names(job.system, plan.at), *attacks)
     probed: dict[str, float] = {}
     metrics: dict[str, float] = {}
 
@@ -156,7 +143,7 @@ def _run_fold(
             probed.update(probe(job, progress))
         if progress.round_number % measured_every == 0:
             try:
-                metrics.update(round_metrics(job, progress, split.test, plan.at))
+                metrics.update(measure(progress))
                 metrics.update(_attacked(attacks, progress.transcript, split.train))
             except HushrecError as error:
                 raise diverged(job.config, progress.round_number, str(error)) from None
@@ -171,7 +158,7 @@ def _run_fold(
     if probe is not None and folder:  # what it found is not in checkpoints: an interrupted fold begins again
         (folder / "state.npz").unlink(missing_ok=True)
     progress = run_job(job, options, folder / "state.npz" if folder else None, on_round)
-    result = _fold_result(split.fold, job, progress, split.test, plan, tuple(attacks))
+    result = _fold_result(split.fold, job, progress, split.test, plan, names, tuple(attacks))
     return replace(result, metrics=result.metrics | group_metrics(job, progress, split) | probed)
 
 
@@ -184,24 +171,22 @@ def _attacked(attacks: Mapping[str, RoundAttack], transcript: Transcript, train:
     return {name: attack(seen, train) for name, attack in attacks.items()}
 
 
-def _check_same_train(folder: Path, train: Interactions) -> None:
+def _check_same_train(folder: Path, job: Job) -> None:
     """Refuse to go on with other ratings than a fold began with: some of its test could be among them."""
-    kept = load_train(folder / "train.npz", train.name, train.sha256, train.is_synthetic)
-    columns = zip(
-        (kept.users, kept.items, kept.ratings, *_table(kept)), (*_by_user(train), *_table(train)), strict=True
-    )
-    if not all(np.array_equal(one, other) for one, other in columns if one is not None and other is not None):
+    train = job.train
+    kept = load_train(folder / "train.npz", job.system, train.name, train.sha256, train.is_synthetic)
+    ours, theirs = _columns(job.system, train), _columns(job.system, kept)
+    if not all(np.array_equal(ours[name], theirs[name]) for name in ours.keys() & theirs.keys()):
         raise HushrecError(f"{folder} was trained on other rows or owners of {train.name}; choose another --out")
 
 
-def _table(train: Interactions) -> tuple[np.ndarray[Any, Any] | None, ...]:
-    """Who holds which item."""
-    return (None, None) if train.owners is None else (train.owners.starts, train.owners.owners)
-
-
-def _by_user(train: Interactions) -> tuple[np.ndarray[Any, Any] | None, ...]:
+def _columns(system: AnySystem, train: Interactions) -> dict[str, NDArray[Any]]:
+    """Users, items, ratings, and who holds what."""
     rows = train.by_user()
-    return np.repeat(np.arange(train.num_users, dtype=np.int32), np.diff(rows.starts)), rows.items, rows.ratings
+    columns: dict[str, NDArray[Any]] = {"starts": rows.starts, "items": rows.items}
+    if rows.ratings is not None:
+        columns["ratings"] = rows.ratings
+    return columns | system.holders.arrays(train)
 
 
 def _fold_result(
@@ -210,38 +195,28 @@ def _fold_result(
     progress: Progress,
     test: Interactions | None,
     plan: Run,
+    names: tuple[str, ...] = (),
     attacks: tuple[str, ...] = (),
 ) -> FoldResult:
-    train, transcript = job.train, progress.transcript
+    """`names`: of the columns of the learning curve."""
+    train = job.train
     metrics = {} if test is None else final_metrics(job, progress, test, plan)
-    names = (*curve_names(job.system, plan.at), *attacks)
-    curve = np.empty((0, len(names))) if progress.curve is None else progress.curve
-    metrics |= {name: float(curve[-1, names.index(name)]) for name in attacks}
-    private = private_arrays(job.system, progress.private)
-    totals = [(kind, transcript.total(kind)) for kind in job.system.messages]
-    return FoldResult(
-        fold=fold,
+    curve = {} if progress.curve is None else dict(zip(names, progress.curve.T, strict=True))
+    metrics |= {name: float(curve[name][-1]) for name in attacks}
+    private = result_arrays(progress.private)
+    return FoldResult.of(
+        fold,
+        job.system,
+        progress,
         metrics=metrics,
-        model_sha256=model_digest(job.system, progress.state, progress.private),
+        model_sha256=model_digest(progress.state, progress.private),
         clients_sha256=digest(private) if private else None,
-        cpu_seconds=progress.cpu_seconds,
-        wall_seconds=progress.wall_seconds,
-        sent_bytes=transcript.sent_bytes(),
-        num_rounds=progress.round_number,
         num_train=len(train),
         num_test=0 if test is None else len(test),
         num_cold=0 if test is None else num_cold(train, test),
-        messages=[
-            MessageCount(
-                kind.__name__, kind.sender, kind.receiver, tally.messages, tally.rows, tally.payload_bytes
-            )
-            for kind, tally in totals
-        ],
         # A part without a completed block has no loss.
-        curve={
-            name: values.tolist() for name, values in zip(names, curve.T, strict=True) if np.isfinite(values).all()
-        },
-        facts=dict(job.system.facts(progress.private, job.config)) if job.system.facts else {},
+        curve={name: values.tolist() for name, values in curve.items() if np.isfinite(values).all()},
+        facts=job.system.result.facts(progress.private, job.config),
     )
 
 
@@ -270,7 +245,7 @@ def save_fitted(folder: Path, job: Job, progress: Progress) -> None:
     if (folder / "run.json").exists() and any(fold.num_test for fold in read_run(folder).folds):
         raise HushrecError(f"{folder} holds a run with test metrics; save to another folder")
     plan = planned_run(job.system, job.config, job.train, RunSettings(seed=job.seed))
-    save_train(folder / "fold-1" / "train.npz", job.train)
+    save_train(folder / "fold-1" / "train.npz", job.train, job.system)
     save_progress(folder / "fold-1" / "state.npz", job.system, progress)
     write_run(folder, replace(plan, folds=[_fold_result(1, job, progress, None, plan)]))
 
@@ -280,7 +255,7 @@ def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -
     kept = read_run(folder)
     system = system_named(kept.system)
     _check_side(system, kept.party, side)
-    if kept.party == "server" and not system.server_ranks:
+    if kept.party == "server" and system.result.server is None:
         raise HushrecError(
             f"the server of {system.name} has no client's vector; recommend on a node, from its private/runs"
         )
@@ -290,23 +265,25 @@ def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -
             f"{folder} has no finished fold {number or 1}; finish it with: hushrec run ... --resume"
         )
     place = folder / f"fold-{number}"
-    train = load_train(place / "train.npz", kept.data, kept.provenance.data_sha256, kept.provenance.is_synthetic)
+    made = kept.provenance
+    train = load_train(place / "train.npz", system, kept.data, made.data_sha256, made.is_synthetic)
     job = Job(system, system.configure(kept.config), kept.seed, train, kept.party)
     if kept.party == "server":
-        state = system.init(train.num_users, train.num_items, job.config, Draws(kept.seed))
+        num_parties = system.holders.num_parties(train)
+        state = system.start(num_parties, train.num_items, job.config, Draws(kept.seed))
         return job, load_progress(place / "state.npz", system, Progress(state, None, Transcript()))
     start = job.start()
     if kept.party == "node":
-        restore_private(system, start.private, read_arrays(place / "state.npz"))
+        restore(start.private, from_file("private", read_arrays(place / "state.npz")))
         return job, start
     party = "node" if side == "client" else kept.party
     return replace(job, party=party), load_progress(place / "state.npz", system, start)
 
 
-def _check_side(system: System[Any, Any, Any], party: str, side: Side | None) -> None:
-    if side == "server" and not system.server_ranks:
+def _check_side(system: AnySystem, party: str, side: Side | None) -> None:
+    if side == "server" and system.result.server is None:
         raise HushrecError(f"the server of {system.name} has no client's vector; leave --side server out")
-    if side == "client" and system.own_model is None:
+    if side == "client" and system.result.party is None:
         raise HushrecError(f"clients of {system.name} have no model of their own; leave --side client out")
     if (party, side) in (("server", "client"), ("node", "server")):
         raise HushrecError(f"this is the folder of a {party}; the model of a {side} is not in it")

@@ -1,7 +1,7 @@
 """What a run is on disk: `run.json`, which `Run` describes, written at once or not at all."""
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -9,16 +9,14 @@ from typing import Any, Literal
 
 import msgspec
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-from hushrec.data import Deal, Measure, OwnersSummary
+from hushrec.data import Deal, Measure, SplitKind
 from hushrec.errors import HushrecError
-from hushrec.runtime.checkpoint import write_private_file
+from hushrec.files import locked, write_private_file
+from hushrec.protocol import AnySystem, result_arrays
+from hushrec.registry import system_named
+from hushrec.runtime.checkpoint import Progress
+from hushrec.settings import to_dict
 
-SplitKind = Literal["folds", "random", "latest", "leave-one-out", "partners", "pooled"]
 _TEMPORARY = ".run.json."
 
 
@@ -53,6 +51,38 @@ class FoldResult:
     curve: dict[str, list[float]]  # of the test metrics, a value each time they are measured
     facts: dict[str, float] = field(default_factory=dict)  # what else the system tells of the fold
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)  # CPU by step and party, where it was taken
+    digested: tuple[str, ...] = ()  # the arrays that `model_sha256` is of
+
+    @classmethod
+    def of(
+        cls,
+        fold: int,
+        system: AnySystem,
+        progress: Progress,
+        *,
+        model_sha256: str,
+        num_train: int,
+        clients_sha256: str | None = None,
+        metrics: dict[str, float] | None = None,
+        num_test: int = 0,
+        num_cold: int | None = None,
+        curve: dict[str, list[float]] | None = None,
+        facts: Mapping[str, float] | None = None,
+    ) -> "FoldResult":
+        """What came out, with the messages and the time that it took."""
+        transcript = progress.transcript
+        totals = [(kind, transcript.total(kind)) for kind in system.messages]
+        return cls(
+            fold, metrics or {}, model_sha256, clients_sha256, progress.cpu_seconds, progress.wall_seconds,
+            transcript.sent_bytes(), progress.round_number, num_train, num_test, num_cold,
+            [
+                MessageCount(
+                    kind.__name__, kind.sender, kind.receiver, tally.messages, tally.rows, tally.payload_bytes
+                )
+                for kind, tally in totals
+            ],
+            curve or {}, dict(facts or {}), digested=tuple(result_arrays(progress.state)),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,9 +101,10 @@ class Provenance:
     machine: str
     started: str  # ISO time
     deal: Deal | None = None  # to partners, with the splits partners and pooled
-    num_partners: int = 0  # 0: every user is a party
-    num_owners: int = 0  # of items, where they are the parties
-    owners: OwnersSummary | None = None
+    party: str = "client"  # what a party is called
+    num_parties: int = 0  # 0: every user is one
+    names: tuple[str, ...] = ()  # of the parties, if they have some
+    holding: tuple[str, ...] = ()  # who holds what, in lines for people
     passed_over: int = 0  # items drawn for each one that a user took
     measure: Measure = "test"
 
@@ -106,12 +137,12 @@ class Run:
     @property
     def party_name(self) -> str:
         """What the parties of the run are called."""
-        return "partner" if self.provenance.num_partners else "owner" if self.provenance.num_owners else "client"
+        return self.provenance.party
 
     @property
     def num_parties(self) -> int:
         """How many there are."""
-        return self.provenance.num_partners or self.provenance.num_owners or self.provenance.num_users
+        return self.provenance.num_parties or self.provenance.num_users
 
     @property
     def is_done(self) -> bool:
@@ -153,20 +184,14 @@ class Run:
 def alone_in(folder: Path) -> Iterator[None]:
     """Keep other processes out of a run's folder: each would write over what the other did.
 
-    A process that is killed lets go. Where there are no such locks (Windows), nothing is kept out.
+    A process that is killed lets go.
     """
-    if fcntl is None:
-        yield
-        return
+    lock = folder / ".lock"
     try:
-        file = (folder / ".lock").open("w")
+        lock.touch()
     except OSError as error:
         raise HushrecError(f"{folder} cannot be written ({error.strerror}); choose another --out") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise HushrecError(f"another process works on {folder}; stop it, or choose another --out") from None
+    with locked(lock, f"another process works on {folder}; stop it, or choose another --out"):
         yield
 
 
@@ -183,10 +208,14 @@ def open_run(folder: Path, planned: Run, resume: bool) -> Run:
     if not resume:
         raise HushrecError(f"{folder} holds a run already; add --resume to go on with it, or choose another --out")
     kept = read_run(folder)
+    if kept.system == planned.system:  # a setting that did not exist then has its default
+        kept = replace(kept, config=to_dict(system_named(kept.system).configure(kept.config)))
     for name in ("system", "data", "seed", "config", "at", "relevant_from"):
         _check_same(folder, name, getattr(kept, name), getattr(planned, name))
-    for name in ("data_sha256", "rating_range", "split", "test_share", "deal", "owners", "passed_over", "measure"):
+    for name in ("data_sha256", "rating_range", "split", "test_share", "deal", "passed_over", "measure"):
         _check_same(folder, name, getattr(kept.provenance, name), getattr(planned.provenance, name))
+    if kept.provenance.holding:  # older runs do not say; their rows are compared, too
+        _check_same(folder, "holding", kept.provenance.holding, planned.provenance.holding)
     if any(fold.num_test == 0 for fold in kept.folds):
         raise HushrecError(f"{folder} holds a model that was fitted to all ratings; choose another --out")
     return replace(kept, num_folds=planned.num_folds, folds=kept.folds[: planned.num_folds])
@@ -211,6 +240,16 @@ def read_run(folder: Path) -> Run:
     if not path.exists():
         raise HushrecError(f"{folder} is not a run; make one with: hushrec run ... --out {folder}")
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Run)
+        return msgspec.convert(_with_parties(msgspec.json.decode(path.read_bytes())), Run)
     except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
         raise HushrecError(f"{path} is damaged ({error}); delete its folder and run again") from None
+
+
+def _with_parties(kept: Any) -> Any:
+    """Older runs name the number of their partners or owners, not what a party is."""
+    made = kept.get("provenance", {}) if isinstance(kept, dict) else {}
+    for party in ("partner", "owner"):
+        if made.get(f"num_{party}s"):
+            names = (made.get(f"{party}s") or {}).get("names", ())
+            made |= {"party": party, "num_parties": made[f"num_{party}s"], "names": names}
+    return kept

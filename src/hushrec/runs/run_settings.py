@@ -3,25 +3,22 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 from hushrec.data import (
     Deal,
     Interactions,
     Measure,
     Split,
+    SplitKind,
     copies,
     k_folds,
     latest_share,
     leave_one_out,
-    owned,
     random_share,
     with_passed_over,
 )
 from hushrec.errors import HushrecError
-from hushrec.protocol import Feedback, System
-from hushrec.runs.record import SplitKind
-from hushrec.runtime.training import data_for
+from hushrec.protocol import AnySystem
 
 NUM_FOLDS = 5
 _DEALT = ("partners", "pooled")
@@ -56,7 +53,7 @@ class RunSettings:
 
 
 def settings_for(
-    system: System[Any, Any, Any],
+    system: AnySystem,
     seed: int = 0,
     num_folds: int = 1,
     split: SplitKind | None = None,
@@ -73,17 +70,14 @@ def settings_for(
 
     Data without times, where they are needed for that, is split at random.
     """
-    usual: dict[Feedback, SplitKind] = {"explicit": "folds", "implicit": "random", "signed": "latest"}
-    lengths = {"explicit": (10,), "implicit": (20,), "signed": (1, 5, 10, 20)}
-    if owners and system.parties != "owners":
-        raise HushrecError(f"--owners {owners}: {system.name} knows no owners of items; leave it out")
-    if passed_over and system.feedback != "signed":
+    feedback, holders = system.feedback, system.holders
+    if passed_over and not feedback.takes_passed_over:
         raise HushrecError(f"--passed-over {passed_over}: {system.name} takes no such items; leave it out")
     if split is None:
-        split = "partners" if system.parties == "partners" else usual[system.feedback]
+        split = holders.usual_split or feedback.usual_split
         split = "random" if split == "latest" and data is not None and not _has_all_times(data) else split
     return RunSettings(
-        seed, num_folds, split, test_share, at or lengths[system.feedback], relevant_from, deal or Deal(), owners,
+        seed, num_folds, split, test_share, at or feedback.usual_lengths, relevant_from, deal or Deal(), owners,
         passed_over, measure,
     )  # fmt: skip
 
@@ -120,8 +114,16 @@ def _has_all_times(data: Interactions) -> bool:
     return data.order is not None or (data.timestamps is not None and bool((data.timestamps >= 0).all()))
 
 
-def prepared(system: System[Any, Any, Any], data: Interactions, settings: RunSettings) -> Interactions:
-    """The data as the system takes it, before it is split."""
+def data_to_split(system: AnySystem, data: Interactions, settings: RunSettings) -> Interactions:
+    """The data with the feedback that the system learns from, and dealt as was wished; the rest is the split's."""
     if settings.passed_over:
         data = with_passed_over(data, settings.passed_over, settings.seed)
-    return data_for(system, owned(data, settings.owners, settings.seed) if settings.owners else data)
+    data = system.feedback.prepare(data, system.name)
+    return system.holders.dealt(data, settings.owners, settings.seed, system.name) if settings.owners else data
+
+
+def splits_for(system: AnySystem, data: Interactions, settings: RunSettings) -> Iterator[Split]:
+    """The folds to run, in the hands of the system's parties."""
+    for split in splits_of(data_to_split(system, data, settings), settings):
+        held = system.holders.held_in_run
+        yield replace(split, train=held(split.train), test=held(split.test))

@@ -1,28 +1,35 @@
 """A run on disk: what each side holds after a round, as plain arrays, written at once or not at all.
 
-A `state.npz` is checkpoint and result alike: the server's state, the learned part of the private state, the
-tallies of the transcript and the learning curve. A `train.npz` beside it holds the ratings that were trained on,
-with ids and titles, so that a folder can be resumed and used without the dataset.
+A `state.npz` is checkpoint and result alike: the server's state, what is kept of the private state, the tallies of
+the transcript and the learning curve. A `train.npz` beside it holds the ratings that were trained on, with ids,
+titles and who holds them, so that a folder can be resumed and used without the dataset.
 """
 
-import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data import Interactions, Owners, Partners, UserRows, stream_order
+from hushrec.data import Interactions, UserRows
 from hushrec.errors import HushrecError
-from hushrec.protocol import System, Tally, Transcript
-
-Arrays = dict[str, NDArray[Any]]
+from hushrec.files import private_file
+from hushrec.protocol import (
+    AnySystem,
+    Arrays,
+    Tally,
+    Transcript,
+    alike_arrays,
+    kept_arrays,
+    restore,
+    restored,
+    result_arrays,
+)
 
 # All that NumPy and zipfile raise when bytes of an archive are not what they were.
 _DAMAGE = (
@@ -52,52 +59,15 @@ def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
     return total.hexdigest()
 
 
-def model_arrays(system: System[Any, Any, Any], state: Any) -> Arrays:
-    """The arrays that the driving side ends with."""
-    return {name: getattr(state, name) for name in system.model_arrays}
-
-
-def private_arrays(system: System[Any, Any, Any], private: Any) -> Arrays:
-    """The arrays that the other parties end with."""
-    return {name: getattr(private, name) for name in system.private_arrays}
-
-
-def shared_arrays(system: System[Any, Any, Any], private: Any) -> Arrays:
-    """The model as all parties hold it, where the driving side cannot read it; else nothing."""
-    return {name: getattr(private, name) for name in system.shared_arrays}
-
-
-def model_digest(system: System[Any, Any, Any], state: Any, private: Any) -> str:
+def model_digest(state: Any, private: Any) -> str:
     """Of the model after the last round, decrypted if the driving side has ciphertexts, which never repeat."""
-    return digest(shared_arrays(system, private) or model_arrays(system, state))
+    return digest(alike_arrays(private) or result_arrays(state))
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a file of arrays that only its owner can read."""
-    with _private_file(path) as file:
+    with private_file(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
-
-
-def write_private_file(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read."""
-    with _private_file(path) as file:
-        file.write(data)
-
-
-@contextmanager
-def _private_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that is there as a whole or not at all, also after a power cut."""
-    for folder in reversed([path.parent, *path.parent.parents]):
-        folder.mkdir(mode=0o700, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read_arrays(path: Path) -> Arrays:
@@ -111,13 +81,21 @@ def read_arrays(path: Path) -> Arrays:
         raise HushrecError(f"{path} is damaged; delete its folder and run again") from None
 
 
-def save_progress(path: Path, system: System[Any, Any, Any], progress: Progress) -> None:
+def in_file(part: str, arrays: Arrays) -> Arrays:
+    """Arrays under the names that they have in a file: `server.item_factors`."""
+    return {f"{part}.{name}": array for name, array in arrays.items()}
+
+
+def from_file(part: str, arrays: Arrays) -> Arrays:
+    """Those arrays of a file that are of one part."""
+    return {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}
+
+
+def save_progress(path: Path, system: AnySystem, progress: Progress) -> None:
     """Write all that is needed to go on from here."""
-    arrays: Arrays = {
-        f"server.{entry.name}": getattr(progress.state, entry.name) for entry in fields(progress.state)
-    }
+    arrays = in_file("server", kept_arrays(progress.state))
     if progress.private is not None:
-        arrays |= {f"private.{name}": getattr(progress.private, name) for name in system.learned}
+        arrays |= in_file("private", kept_arrays(progress.private))
     tallies = [
         (round_number, system.messages.index(kind), tally.messages, tally.rows, tally.payload_bytes)
         for (round_number, kind), tally in progress.transcript.tallies.items()
@@ -130,43 +108,26 @@ def save_progress(path: Path, system: System[Any, Any, Any], progress: Progress)
     write_arrays(path, arrays)
 
 
-def load_progress(path: Path, system: System[Any, Any, Any], start: Progress) -> Progress:
+def load_progress(path: Path, system: AnySystem, start: Progress) -> Progress:
     """Go on from a file; `start` is the same run before its first round."""
     arrays = read_arrays(path)
     try:
-        server = {entry.name: arrays[f"server.{entry.name}"] for entry in fields(start.state)}
-        if not all(_fits(server[name], getattr(start.state, name)) for name in system.model_arrays):
-            raise ValueError
+        state = restored(start.state, from_file("server", arrays))
         round_number = int(arrays["round_number"])
         if start.private is not None:
-            restore_private(system, start.private, arrays)
+            restore(start.private, from_file("private", arrays))
         for sent_in, kind, *counts in arrays["tallies"].tolist():
             start.transcript.tallies[sent_in, system.messages[kind]] = Tally(*counts)
         cpu_seconds, wall_seconds = arrays["seconds"].tolist()
     except (KeyError, ValueError, IndexError):
         raise HushrecError(f"{path} is not of this run; choose another --out") from None
-    state = replace(start.state, **server)
     return Progress(
         state, start.private, start.transcript, round_number, cpu_seconds, wall_seconds, arrays.get("curve")
     )
 
 
-def _fits(kept: NDArray[Any], start: NDArray[Any]) -> bool:
-    """Whether an array can have grown out of another: with rows for those who came since."""
-    return kept.ndim == start.ndim and kept.shape[1:] == start.shape[1:] and len(kept) >= len(start)
-
-
-def restore_private(system: System[Any, Any, Any], private: Any, arrays: Arrays) -> None:
-    """Put what training changed back where it was."""
-    for name in system.learned:
-        if isinstance(getattr(type(private), name, None), property):  # packed: only what is in use was kept
-            setattr(private, name, arrays[f"private.{name}"])
-        else:
-            getattr(private, name)[:] = arrays[f"private.{name}"]
-
-
-def save_train(path: Path, train: Interactions) -> None:
-    """Keep what was trained on, with ids and titles."""
+def save_train(path: Path, train: Interactions, system: AnySystem) -> None:
+    """Keep what was trained on, with ids and titles, and who holds it."""
     rows = train.by_user()
     arrays: Arrays = {"starts": rows.starts, "items": rows.items}
     arrays |= {"user_ids": train.user_ids, "item_ids": train.item_ids}
@@ -176,30 +137,11 @@ def save_train(path: Path, train: Interactions) -> None:
         arrays["titles"] = train.titles
     if train.rating_range is not None:
         arrays["rating_range"] = np.array(train.rating_range)
-    if train.partners is not None:
-        partners = train.partners
-        arrays |= {"partner_names": np.array(partners.names, np.str_)}
-        arrays |= {"partner_users": partners.user_starts, "partner_items": partners.item_starts}
-    if train.owners is not None:
-        arrays |= _owner_arrays(train, train.owners)
-    write_arrays(path, arrays)
+    write_arrays(path, arrays | system.holders.arrays(train))
 
 
-def _owner_arrays(train: Interactions, owners: Owners) -> Arrays:
-    """Who holds which item, and the place of each row in the stream of all users' events."""
-    rows, place = train.canonical_order(), np.empty(len(train), np.int64)
-    place[stream_order(train)] = np.arange(len(train))
-    return {
-        "owner_names": np.array(owners.names, np.str_),
-        "owner_starts": owners.starts,
-        "item_owners": owners.owners,
-        "owner_has_users": np.array(owners.has_users),
-        "stream_places": place if rows is None else place[rows],
-    }
-
-
-def load_train(path: Path, name: str, data_sha256: str, is_synthetic: bool) -> Interactions:
-    """What `save_train` kept; times are not, but where items have owners, places in the stream stand for them."""
+def load_train(path: Path, system: AnySystem, name: str, data_sha256: str, is_synthetic: bool) -> Interactions:
+    """What `save_train` kept. Times are not, but for the order of events where the holders need it."""
     arrays = read_arrays(path)
     if not {"starts", "items", "user_ids", "item_ids"} <= arrays.keys():
         raise HushrecError(f"{path} is not what a run was trained on; delete its folder and run again")
@@ -207,16 +149,11 @@ def load_train(path: Path, name: str, data_sha256: str, is_synthetic: bool) -> I
     users = np.repeat(np.arange(len(rows.starts) - 1, dtype=np.int32), np.diff(rows.starts))
     low_high = arrays.get("rating_range")
     rating_range = None if low_high is None else (float(low_high[0]), float(low_high[1]))
-    partners = None
-    if "partner_names" in arrays:
-        names = tuple(str(name) for name in arrays["partner_names"])
-        partners = Partners(names, arrays["partner_users"], arrays["partner_items"])
-    owners = None
-    if "owner_names" in arrays:
-        names = tuple(str(name) for name in arrays["owner_names"])
-        has_users = bool(arrays["owner_has_users"])
-        owners = Owners(names, arrays["owner_starts"], arrays["item_owners"], has_users)
-    return Interactions(
-        users, rows.items, rows.ratings, arrays.get("stream_places"), None, arrays["user_ids"], arrays["item_ids"],
-        arrays.get("titles"), rating_range, name, data_sha256, is_synthetic, partners, owners,
+    data = Interactions(
+        users, rows.items, rows.ratings, None, None, arrays["user_ids"], arrays["item_ids"], arrays.get("titles"),
+        rating_range, name, data_sha256, is_synthetic,
     )  # fmt: skip
+    try:
+        return system.holders.restored(data, arrays)
+    except KeyError:
+        raise HushrecError(f"{path} does not say who holds its rows; delete its folder and run again") from None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.privacy.sealing import SEAL_BYTES
-from hushrec.protocol import Answer, Ask, Cohort, Fold, Message, Numbers, Recorded, System, Transcript
+from hushrec.protocol import Answer, AnySystem, Ask, Cohort, Fold, Message, Numbers, Recorded, Transcript
 from hushrec.runtime.rounds import drive_round
 from hushrec.runtime.wire import frame_bytes
 
@@ -73,7 +73,7 @@ class InProcess:
 
     def __init__(
         self,
-        system: System[Any, Any, Any],
+        system: AnySystem,
         config: Any,
         draws: Draws,
         private: Any,
@@ -186,9 +186,11 @@ class _Service:
         runtime, transcript, round_number = self._runtime, self._runtime.transcript, self._round_number
         numbers, request = self._to[first:last], self._request.part(first, last)
         rows = numbers.astype(np.int64)
-        cohort = Cohort(numbers, rows, runtime.private, round_number, runtime.inboxes)
+        handler = runtime.system.handlers[type(request)]
+        mail = {kind: runtime.inboxes[kind] for kind in handler.reads if kind in runtime.inboxes}
+        cohort = Cohort(numbers, rows, runtime.private, round_number, mail)
         transcript.record(Recorded(round_number, numbers, request), frame_bytes(request, len(numbers)))
-        reply = runtime.system.handlers[type(request)](cohort, request, runtime.config, runtime.draws)
+        reply = handler.answer(cohort, request, runtime.config, runtime.draws)
         replies.add(numbers, reply.message)
         size = frame_bytes(reply.message, len(numbers))
         transcript.record(Recorded(round_number, numbers, reply.message), size)

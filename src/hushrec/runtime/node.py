@@ -10,7 +10,7 @@ import numpy as np
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.protocol import Cohort, Fold, Message, Numbers, System
+from hushrec.protocol import AnySystem, Cohort, Fold, Message, Numbers
 from hushrec.runtime.in_process import cohort_bounds
 from hushrec.runtime.packets import Buffer, Contents, Kind, Mail, Packet, contents_of
 from hushrec.runtime.post import BadLetter, Post, numbers_within
@@ -38,7 +38,7 @@ class Node:
 
     def __init__(
         self,
-        system: System[Any, Any, Any],
+        system: AnySystem,
         config: Any,
         draws: Draws,
         numbers: Numbers,  # of its clients, in the order of the rows of `private`
@@ -77,7 +77,7 @@ class Node:
             numbers = request.numbers[first:last]
             cohort = Cohort(numbers, rows[first:last], self.private, round_number, inboxes)
             with watch.at("compute"), np.errstate(all="ignore"):
-                reply = handler(cohort, request.message.part(first, last), self.config, self.draws)
+                reply = handler.answer(cohort, request.message.part(first, last), self.config, self.draws)
             with watch.at("encode"):
                 frames.append(encode(reply.message, round_number, numbers))
             with watch.at("seal"):

@@ -10,9 +10,8 @@ import msgspec
 import numpy as np
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
-from hushrec.privacy.exact_sum import DivergedError
-from hushrec.protocol import NO_ONE, Answer, Ask, Message, Numbers, Recorded, System, Tally, Transcript
+from hushrec.errors import DivergedError, HushrecError
+from hushrec.protocol import NO_ONE, Answer, AnySystem, Ask, Message, Numbers, Recorded, Tally, Transcript
 from hushrec.runtime.packets import (
     Buffer,
     Contents,
@@ -126,7 +125,7 @@ class OverNetwork:
 
     def __init__(
         self,
-        system: System[Any, Any, Any],
+        system: AnySystem,
         config: Any,
         draws: Draws,
         members: Mapping[str, Numbers],  # the clients of each node, ascending
@@ -198,8 +197,7 @@ class OverNetwork:
         frame = encode(message, round_number, numbers)
         self.transcript.record(Recorded(round_number, numbers, message), len(frame))
         wanted = set(numbers.tolist())
-        read = self.system.reads.get(type(message), tuple(self.system.inboxes))
-        held = [self._letters.get(code_of(kind), []) for kind in read]
+        held = [self._letters.get(code_of(kind), []) for kind in self.system.handlers[type(message)].reads]
         letters = [entry for kind in held for entry in kind if entry[0].addressee in wanted]
         contents = msgspec.msgpack.encode(Contents(1, [mail for mail, _ in letters]))
         sections = (frame, *(letter for _, letter in letters))

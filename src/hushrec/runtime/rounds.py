@@ -8,8 +8,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from hushrec.draws import Draws
-from hushrec.privacy.exact_sum import DivergedError
-from hushrec.protocol import Answer, Ask, System
+from hushrec.errors import DivergedError
+from hushrec.protocol import Answer, AnySystem, Ask, is_finite
 from hushrec.runtime.checkpoint import Progress
 from hushrec.settings import to_dict
 
@@ -23,7 +23,7 @@ class Runtime(Protocol):
 
 
 def drive_round(
-    system: System[Any, Any, Any],
+    system: AnySystem,
     state: Any,
     round_number: int,
     config: Any,
@@ -43,7 +43,7 @@ def drive_round(
 
 
 def run_rounds(
-    system: System[Any, Any, Any],
+    system: AnySystem,
     config: Any,
     progress: Progress,
     runtime: Runtime,
@@ -60,16 +60,9 @@ def run_rounds(
         progress.round_number = round_number
         progress.cpu_seconds += time.process_time() - cpu
         progress.wall_seconds += time.perf_counter() - wall
-        _check_finite(system, config, progress)
+        if not (is_finite(progress.state) and is_finite(progress.private)):
+            raise diverged(config, progress.round_number, "the model is not finite")
         after_round(progress)
-
-
-def _check_finite(system: System[Any, Any, Any], config: Any, progress: Progress) -> None:
-    arrays = [getattr(progress.state, name) for name in system.model_arrays]
-    if progress.private is not None:
-        arrays += [getattr(progress.private, name) for name in system.private_arrays]
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise diverged(config, progress.round_number, "the model is not finite")
 
 
 def diverged(config: Any, round_number: int, symptom: str) -> DivergedError:

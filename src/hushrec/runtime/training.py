@@ -7,101 +7,55 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hushrec.data import Interactions, owned
+from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.models import pmf
-from hushrec.protocol import Numbers, Scorer, System, Transcript
+from hushrec.protocol import AnySystem, Scorer, Transcript
 from hushrec.runtime.checkpoint import Progress, load_progress, save_progress
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.rounds import run_rounds
 
 
-def data_for(system: System[Any, Any, Any], data: Interactions) -> Interactions:
-    """The data as a system takes it: with ratings, without, or with good and bad only."""
-    if system.feedback == "implicit":
-        return data.as_implicit()
-    if system.feedback == "signed":
-        return _with_owners(system, data.as_signed())
-    if data.ratings is None:
-        raise HushrecError(f"{system.name} needs ratings, {data.name} has none; choose data with explicit ratings")
-    return data
-
-
-def _with_owners(system: System[Any, Any, Any], data: Interactions) -> Interactions:
-    """Data whose items are owned: by one, or as they are already, or by genre, or by five owners at random."""
-    if system.parties == "owner" and (data.owners is None or len(data.owners.names) > 1):
-        return owned(data, "1", 0)
-    if data.owners is not None:
-        return data
-    return owned(data, str(min(5, data.num_items)) if data.genres is None else "genre", 0)
-
-
-def enrolled(
-    system: System[Any, Any, Any], numbers: Numbers, data: Interactions, config: Any, draws: Draws
-) -> Any:
-    """The private state of those parties whose data this is."""
-    if system.parties == "partners" and data.partners is None:
-        raise HushrecError(
-            f"{system.name} needs data of partners, {data.name} is in one piece: deal it (--split partners, or "
-            "hushrec.data.copies), or join several files (hushrec.data.join)"
-        )
-    rows_of = {"users": data.by_user, "partners": data.by_partner, "owners": data.by_owner, "owner": data.by_owner}
-    return system.enrol(numbers, rows_of[system.parties](), data.num_items, config, draws)
-
-
-def num_parties(system: System[Any, Any, Any], data: Interactions) -> int:
-    """How many parties hold the data."""
-    if system.parties == "partners" and data.partners is not None:
-        return len(data.partners.names)
-    if system.parties in ("owners", "owner") and data.owners is not None:
-        return len(data.owners.names) + data.owners.has_users
-    return data.num_users
-
-
 @dataclass(frozen=True)
 class Job:
-    """One training: a system, its settings, a seed and the data of all parties."""
+    """One training: a system, its settings, a seed and the data of all parties, as the system takes it."""
 
-    system: System[Any, Any, Any]
+    system: AnySystem
     config: Any
     seed: int
-    train: Interactions
+    train: Interactions  # prepared: see `job_for`
     party: Literal["all", "server", "node"] = "all"  # whose state there is
 
     def start(self, keep_payloads: bool = False) -> Progress:
         """Before the first round."""
-        train, draws = data_for(self.system, self.train), Draws(self.seed)
+        system, train, draws = self.system, self.train, Draws(self.seed)
         if not len(train):
             raise HushrecError(f"{train.name} has no rating to train on")
-        numbers = np.arange(num_parties(self.system, train), dtype=np.int32)
-        state = self.system.init(len(numbers), train.num_items, self.config, draws)
-        private = enrolled(self.system, numbers, train, self.config, draws)
+        numbers = np.arange(system.holders.num_parties(train), dtype=np.int32)
+        state = system.start(len(numbers), train.num_items, self.config, draws)
+        private = system.enrol(numbers, system.holders.rows(train), train.num_items, self.config, draws)
         return Progress(state, private, Transcript(keep_payloads))
 
     def scorer(self, progress: Progress) -> Scorer:
         """The model as it is after the last finished round."""
-        rating_range = data_for(self.system, self.train).rating_range
+        result, rating_range = self.system.result, self.train.rating_range
         if self.party == "node":
-            assert self.system.own_model is not None
-            return self.system.own_model(progress.private, self.config, rating_range)
-        return self.system.model(progress.state, progress.private, self.config, rating_range)
+            assert result.party is not None
+            return result.party(progress.private, self.config, rating_range)
+        if self.party == "server":
+            assert result.server is not None
+            return result.server(progress.state, self.config, rating_range)
+        return result.whole(progress.state, progress.private, self.config, rating_range)
 
 
-def announce_compilation(tell: Callable[[str], None]) -> None:
-    """Say that the first run takes longer, if the kernels are not compiled yet."""
-    if not any(Path(pmf.train_kernel_cache()).glob("*.nbi")):
-        tell("compiling the kernels; this takes half a minute once, then they are cached")
+def prepared(system: AnySystem, data: Interactions) -> Interactions:
+    """Data as a system takes it: with the feedback that it learns from, in the hands of its parties."""
+    return system.holders.held(system.feedback.prepare(data, system.name))
 
 
-def check_signs(system: System[Any, Any, Any], data: Interactions) -> None:
-    """Refuse to learn from what was only liked, or only not, where both are needed."""
-    ratings = data_for(system, data).ratings
-    if system.feedback == "signed" and ratings is not None and len(np.unique(ratings)) == 1:
-        raise HushrecError(
-            f"{data.name} does not tell what users liked from what they did not, and {system.name} needs both; "
-            "choose data with ratings, or draw what users passed over (hushrec run ... --passed-over 1)"
-        )
+def job_for(system: AnySystem, config: Any, seed: int, data: Interactions) -> Job:
+    """The job of training a system on data, which is prepared for it here, once."""
+    return Job(system, config, seed, prepared(system, data))
 
 
 OnRound = Callable[[Progress], None]
@@ -114,7 +68,7 @@ def run_job(
     on_round: OnRound | None = None,
 ) -> Progress:
     """Train to the end. With a checkpoint: go on from it if it is there, and write it after every round."""
-    check_signs(job.system, job.train)
+    job.system.feedback.check_trainable(job.train, job.system.name)
     progress = job.start(options.keep_payloads)
     if checkpoint is not None and checkpoint.exists():
         progress = load_progress(checkpoint, job.system, progress)

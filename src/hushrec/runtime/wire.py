@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError
+from hushrec.errors import PublicError
 from hushrec.protocol import FieldKind, Message, Numbers, Ragged
 
 VERSION = 1
@@ -31,7 +31,7 @@ _NUMBER, _LENGTH = np.dtype("<i4"), np.dtype("<u4")
 _BLOCK = 1 << 18
 
 
-class WireError(HushrecError):
+class WireError(PublicError):
     """A frame that is not what it should be."""
 
 
@@ -86,7 +86,7 @@ def frame_bytes(message: Message, num_parties: int) -> int:
             else:
                 row_bytes = kind.dtype.itemsize * math.prod(value.values.shape[1:])
                 total += sum(_padded(size) for size in (value.lengths * row_bytes).tolist())
-    return total + fixed * num_parties + message.absent_bytes(num_parties)
+    return total + fixed * num_parties + message.missing_bytes(num_parties)
 
 
 # --- Encoding --------------------------------------------------------------------------------------------

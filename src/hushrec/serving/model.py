@@ -8,8 +8,8 @@ import numpy as np
 
 from hushrec.errors import HushrecError, NewcomerError
 from hushrec.recommender import Ranker, Recommendation, load_run
+from hushrec.registry import system_named
 from hushrec.runs.record import Run, read_run
-from hushrec.systems import system_named
 
 
 class UnknownUserError(Exception):
@@ -98,7 +98,7 @@ def load_served(folder: Path, fold: int | None = None, is_simulation: bool = Fal
 
 def check_may_serve(run: Run, is_simulation: bool) -> None:
     """Refuse a folder that holds vectors which in a deployment only the users' own devices or nodes hold."""
-    if run.party == "node" or system_named(run.system).server_ranks:
+    if run.party == "node" or system_named(run.system).result.server is not None:
         return
     if run.party == "server":
         raise HushrecError(f"the server of {run.system} cannot rank; use `hushrec recommend` or `serve` on a node")

@@ -18,21 +18,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.protocol import (
+    About,
     Ask,
     Cohort,
     Collect,
+    Handler,
     Message,
     Numbers,
     Ragged,
+    RatingRange,
     Reply,
     Role,
     Round,
     System,
     each,
+    kept,
+    of_server,
 )
 from hushrec.settings import check_bounds, setting
 from hushrec.systems.fedcore.system import PAPER
@@ -69,12 +76,12 @@ class Total(Message):
 class ServerState:
     """What the server knows."""
 
-    num_items: NDArray[np.int64]  # 0-d
-    num_clients: NDArray[np.int64]  # 0-d
-    totals: NDArray[np.float64]  # sum and number of all ratings
+    num_items: NDArray[np.int64] = kept()  # 0-d
+    num_clients: NDArray[np.int64] = kept()  # 0-d
+    totals: NDArray[np.float64] = kept(result=True)  # sum and number of all ratings
 
 
-def init(num_clients: int, num_items: int, _config: Config, _draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, _config: Config, _draws: Draws) -> ServerState:
     """The server before the first round."""
     return ServerState(np.array(num_items, np.int64), np.array(num_clients, np.int64), np.zeros(2))
 
@@ -123,26 +130,32 @@ class MeanModel:
         return np.full(self.num_items, self.mean, np.float32)
 
 
-def model(
-    state: ServerState, _clients: UserRows, _config: Config, _rating_range: tuple[float, float] | None
-) -> MeanModel:
+def model(state: ServerState, _config: Config, _rating_range: RatingRange) -> MeanModel:
     """The mean."""
     total, count = state.totals
     return MeanModel(float(total / count) if count else 0.0, int(state.num_items))
 
 
+def upload_bytes(rows: UserRows, _config: Config) -> NDArray[np.int64]:
+    """Two numbers of each client."""
+    return np.full(len(rows.starts) - 1, 16)
+
+
 SYSTEM = System(
-    name="average",
-    title="AvgFilling: the mean of all ratings, the baseline",
-    paper=PAPER,
+    about=About(
+        name="average",
+        title="AvgFilling: the mean of all ratings, the baseline",
+        paper=PAPER,
+        class_name="Average",
+    ),
     config=Config,
+    feedback=EXPLICIT,
+    holders=USERS,
     messages=(AddUp, Total),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={AddUp: client_add_up},
-    model=model,
-    reply_bytes=lambda rows, _config: np.full(len(rows.starts) - 1, 16),
-    model_arrays=("totals",),
-    server_ranks=True,
+    handlers={AddUp: Handler(client_add_up)},
+    reply_bytes=upload_bytes,
+    result=of_server(model),
 )

@@ -26,8 +26,10 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
+from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.fcf import (
     Factors,
     PositiveClients,
@@ -38,21 +40,25 @@ from hushrec.models.fcf import (
     item_gradients,
     solve_users,
 )
-from hushrec.privacy.denoising import draw_participants
 from hushrec.privacy.dense_sum import DenseSum
 from hushrec.protocol import (
-    NO_ONE,
+    About,
     Ask,
     Cohort,
     Collect,
+    Handler,
     Message,
     Numbers,
     Paper,
     Ragged,
+    RatingRange,
     Reply,
+    Result,
     Role,
     Round,
     System,
+    draw_participants,
+    kept,
     ragged,
     shared,
 )
@@ -126,14 +132,14 @@ class Settled(Message):
 class ServerState:
     """What the server knows between rounds."""
 
-    item_factors: Factors
-    means: Squares  # Adam's, of the gradients
-    squares: Squares  # Adam's, of the squared gradients
-    num_steps: NDArray[np.int64]  # a number: Adam's steps so far
-    num_clients: NDArray[np.int64]  # a number
+    item_factors: Factors = kept(result=True)
+    means: Squares = kept()  # Adam's, of the gradients
+    squares: Squares = kept()  # Adam's, of the squared gradients
+    num_steps: NDArray[np.int64] = kept()  # a number: Adam's steps so far
+    num_clients: NDArray[np.int64] = kept()  # a number
 
 
-def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
     """The server before the first round."""
     item_factors = initial_item_factors(num_items, config.num_factors, config.initial_scale, draws)
     nothing = np.zeros(item_factors.shape)
@@ -162,7 +168,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
 
 def _groups(num_clients: int, round_number: int, config: Config, draws: Draws) -> list[Numbers]:
     """The participants in groups of about Theta, each ascending; who is in which is drawn anew every round."""
-    clients = draw_participants(num_clients, config.participation, NO_ONE, round_number, draws)
+    clients = draw_participants(num_clients, config.participation, round_number, draws)
     dealt = draws.generator("groups", round_number).permutation(clients)
     num_groups = ceil(len(clients) / (config.clients_per_step or len(clients)))
     bounds = np.linspace(0, len(clients), num_groups + 1).astype(np.int64)
@@ -207,15 +213,13 @@ def _solved(clients: PositiveClients, rows: NDArray[np.int64], item_factors: Fac
 
 
 def model(
-    state: ServerState, clients: PositiveClients, config: Config, _rating_range: tuple[float, float] | None
+    state: ServerState, clients: PositiveClients, config: Config, _rating_range: RatingRange
 ) -> PositiveModel:
     """V, and every client's x_u as it solved it last."""
     return PositiveModel(clients.user_factors, state.item_factors, lambda *_: config.weights)
 
 
-def own_model(
-    clients: PositiveClients, config: Config, _rating_range: tuple[float, float] | None
-) -> PositiveModel:
+def own_model(clients: PositiveClients, config: Config, _rating_range: RatingRange) -> PositiveModel:
     """What clients have after the last round: their own x_u, and V as it was sent to them."""
     return PositiveModel(clients.user_factors, clients.item_factors, lambda *_: config.weights)
 
@@ -234,21 +238,22 @@ PAPER = Paper(
 )
 
 SYSTEM = System(
-    name="fcf",
-    title="FCF: gradients of all items to the server, for implicit feedback",
-    paper=PAPER,
+    about=About(
+        name="fcf",
+        title="FCF: gradients of all items to the server, for implicit feedback",
+        paper=PAPER,
+        class_name="FCF",
+        presets={"paper": {}, "tuned": {"clients_per_step": 100, "learning_rate": 0.01}},
+        small={"clients_per_step": 10},
+    ),
     config=Config,
+    feedback=IMPLICIT,
+    holders=USERS,
     messages=(ItemFactors, ItemGradients, Settle, Settled),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={ItemFactors: client_update, Settle: client_settle},
-    model=model,
+    handlers={ItemFactors: Handler(client_update), Settle: Handler(client_settle)},
     reply_bytes=upload_bytes,
-    learned=("user_factors", "item_factors"),
-    model_arrays=("item_factors",),
-    private_arrays=("user_factors",),
-    own_model=own_model,
-    feedback="implicit",
-    presets={"paper": {}, "tuned": {"clients_per_step": 100, "learning_rate": 0.01}},
+    result=Result(model, party=own_model),
 )

@@ -26,8 +26,10 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
+from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.pmf import (
     ClientGradients,
     FactorModel,
@@ -37,23 +39,26 @@ from hushrec.models.pmf import (
     initial_factors,
     train_clients,
 )
-from hushrec.privacy.denoising import draw_participants
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items, num_virtual_items
 from hushrec.protocol import (
-    NO_ONE,
+    About,
     Ask,
     Cohort,
     Collect,
+    Handler,
     Message,
     Numbers,
     Paper,
     Ragged,
     Reply,
+    Result,
     Role,
     Round,
     System,
+    draw_participants,
     each,
+    kept,
     ragged,
     shared,
 )
@@ -144,8 +149,8 @@ class Settled(Message):
 class ServerState:
     """What the server knows between rounds."""
 
-    item_factors: Factors
-    counted_round: Numbers  # per client: the last round in which its update counted
+    item_factors: Factors = kept(result=True)
+    counted_round: Numbers = kept()  # per client: the last round in which its update counted
 
 
 class HasFactors(Protocol):
@@ -175,7 +180,7 @@ class Schedule(Protocol):
         ...
 
 
-def init(num_clients: int, num_items: int, config: HasFactors, draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, config: HasFactors, draws: Draws) -> ServerState:
     """The server before the first round."""
     items = np.arange(num_items, dtype=np.int32)
     item_factors = initial_factors("item-factors", items, config.num_factors, draws)
@@ -189,7 +194,7 @@ def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: HasFactors, 
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
-    clients = draw_participants(len(state.counted_round), config.participation, NO_ONE, round_number, draws)
+    clients = draw_participants(len(state.counted_round), config.participation, round_number, draws)
     uploads = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
     request = ItemFactors(state.item_factors, state.counted_round[clients])
     answer = yield Ask(clients, request, uploads)
@@ -283,19 +288,22 @@ PAPER = Paper(
 )
 
 SYSTEM = System(
-    name="fedrec",
-    title="FedRec: rated items hidden among virtual ones",
-    paper=PAPER,
+    about=About(
+        name="fedrec",
+        title="FedRec: rated items hidden among virtual ones",
+        paper=PAPER,
+        class_name="FedRec",
+        small={"rho": 2, "predict_after": 1, "local_steps": 3},
+        builds_on=("hushrec.models.pmf",),
+    ),
     config=Config,
+    feedback=EXPLICIT,
+    holders=USERS,
     messages=(ItemFactors, ItemGradients, Settle, Settled),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={ItemFactors: client_update, Settle: client_settle},
-    model=model,
+    handlers={ItemFactors: Handler(client_update), Settle: Handler(client_settle)},
     reply_bytes=upload_bytes,
-    learned=("user_factors", "updated_round", "previous_user_factors", "previous_round", "item_factors"),
-    model_arrays=("item_factors",),
-    private_arrays=("user_factors",),
-    own_model=own_model,
+    result=Result(model, party=own_model),
 )

@@ -31,33 +31,34 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data.holdings import USERS
+from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.pmf import ClientGradients, Factors, RatingClients
-from hushrec.privacy.denoising import (
-    DenoiserTotal,
-    NoiseSums,
-    assign,
-    check_denoisers,
-    draw_denoisers,
-    draw_participants,
-)
+from hushrec.privacy.denoising import DenoiserTotal, NoiseSums, assign, check_denoisers, draw_denoisers
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing
 from hushrec.protocol import (
     NO_ONE,
+    About,
     Ask,
     Cohort,
+    Handler,
     Message,
     Numbers,
     Paper,
     Ragged,
     Reply,
+    Result,
     Role,
     Round,
     Sealed,
     System,
+    draw_participants,
     each,
+    kept,
     ragged,
     shared,
 )
@@ -145,20 +146,18 @@ class DenoisingSums(Message):
 
 
 @dataclass(frozen=True)
-class ServerState:
+class ServerState(fedrec.ServerState):
     """What the server knows between rounds."""
 
-    item_factors: Factors
-    counted_round: Numbers  # per client: the last round in which its update counted
-    denoisers: Numbers
+    denoisers: Numbers = kept()
 
 
-def init(num_clients: int, num_items: int, config: DenoisedConfig, draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, config: DenoisedConfig, draws: Draws) -> ServerState:
     """The server before the first round."""
     check_denoisers(config.denoisers, num_clients)
-    start = fedrec.init(num_clients, num_items, config, draws)
+    plain = fedrec.start(num_clients, num_items, config, draws)
     denoisers = draw_denoisers(config.denoisers, num_clients, draws)  # Alg. 1, line 1
-    return ServerState(start.item_factors, start.counted_round, denoisers)
+    return ServerState(plain.item_factors, plain.counted_round, denoisers)
 
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
@@ -198,7 +197,7 @@ class Outcome:
 def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, draws: Draws) -> Round[Outcome]:
     """Collect uploads and noise, and take the noise out (Algorithm 1, lines 4-17)."""
     num_clients = len(state.counted_round)
-    participants = draw_participants(num_clients, config.participation, state.denoisers, round_number, draws)
+    participants = draw_participants(num_clients, config.participation, round_number, draws, state.denoisers)
     assignment = assign(participants, state.denoisers, round_number, draws)
     lost_denoisers = NO_ONE
     while True:
@@ -267,21 +266,28 @@ PAPER = Paper(
     year=2021,
 )
 
-SYSTEM = System(
-    name="fedrec++",
-    title="FedRec++: virtual items, and denoisers who take their noise out again",
-    paper=PAPER,
+SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
+    about=About(
+        name="fedrec++",
+        title="FedRec++: virtual items, and denoisers who take their noise out again",
+        paper=PAPER,
+        class_name="FedRecPlusPlus",
+        small={**fedrec.SYSTEM.about.small, "denoisers": 3},
+        builds_on=("hushrec.systems.fedrec", "hushrec.models.pmf"),
+    ),
     config=Config,
+    feedback=EXPLICIT,
+    holders=USERS,
     messages=(ItemFactors, ItemGradients, Noise, DenoiserFactors, DenoisingSums, Settle, Settled),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={ItemFactors: client_update, DenoiserFactors: denoiser_update, Settle: client_settle},
-    model=model,
+    handlers={
+        ItemFactors: Handler(client_update),
+        DenoiserFactors: Handler(denoiser_update, reads=(Noise,)),
+        Settle: Handler(client_settle),
+    },
     reply_bytes=upload_bytes,
+    result=Result(model, party=own_model),
     inboxes={Noise: open_inbox},
-    learned=fedrec.SYSTEM.learned,
-    model_arrays=("item_factors",),
-    private_arrays=("user_factors",),
-    own_model=own_model,
 )

@@ -18,8 +18,10 @@ Symbols: E = a part of `parameters`.
 from dataclasses import dataclass
 from typing import Literal
 
+from hushrec.data.holdings import USERS
+from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.server_model import ModelSettings
-from hushrec.protocol import Paper, System
+from hushrec.protocol import About, Handler, Paper, System, of_server
 from hushrec.settings import check_bounds, setting
 from hushrec.systems import neumf
 from hushrec.systems.neumf import HandOver, Interactions
@@ -64,19 +66,23 @@ PAPER = Paper(
 )
 
 SYSTEM = System(
-    name="lightgcn",
-    title="LightGCN: all items in one place, means over their graph",
-    paper=PAPER,
+    about=About(
+        name="lightgcn",
+        title="LightGCN: all items in one place, means over their graph",
+        paper=PAPER,
+        class_name="LightGCN",
+        hands_over_data=True,
+        small={"num_graph_layers": 2, "batch_size": 64},
+        builds_on=("hushrec.models.networks",),
+    ),
     config=Config,
+    feedback=IMPLICIT,
+    holders=USERS,
     messages=(HandOver, Interactions),
-    init=neumf.init,
+    start=neumf.start,
     enrol=neumf.enrol,
     round=neumf.server_round,
-    handlers={HandOver: neumf.client_hand_over},
-    model=neumf.model,
+    handlers={HandOver: Handler(neumf.client_hand_over)},
     reply_bytes=neumf.upload_bytes,
-    model_arrays=("parameters",),
-    server_ranks=True,
-    hands_over_data=True,
-    feedback="implicit",
+    result=of_server(neumf.model),
 )

@@ -19,15 +19,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data.interactions import UserRows
+from hushrec.data.holdings import USERS
 from hushrec.draws import Draws
+from hushrec.errors import DivergedError
+from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.neucf import Activation, Layers, Vectors, initial_layers, initial_vectors, train_epoch
 from hushrec.models.neucf_scoring import NeuCFModel
-from hushrec.privacy.exact_sum import DivergedError
-from hushrec.protocol import Round, System
+from hushrec.protocol import About, Handler, RatingRange, Round, System, kept, of_server
 from hushrec.settings import check_bounds, setting
 from hushrec.systems.fedcore.system import PAPER
-from hushrec.systems.pmf import HandOver, Ratings, client_hand_over, enrol, take_over
+from hushrec.systems.pmf import HandOver, Ratings, client_hand_over, enrol, take_over, upload_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,15 +54,15 @@ class Config:
 class ServerState:
     """What the server knows: all there is."""
 
-    user_vectors: Vectors
-    item_vectors: Vectors
-    layers: Layers
-    starts: NDArray[np.int64]
-    items: NDArray[np.int32]
-    ratings: NDArray[np.float32]
+    user_vectors: Vectors = kept(result=True)
+    item_vectors: Vectors = kept(result=True)
+    layers: Layers = kept(result=True)
+    starts: NDArray[np.int64] = kept()
+    items: NDArray[np.int32] = kept()
+    ratings: NDArray[np.float32] = kept()
 
 
-def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
     """The server before the first round."""
     users, items = np.arange(num_clients, dtype=np.int32), np.arange(num_items, dtype=np.int32)
     return ServerState(
@@ -92,26 +93,28 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     return replace(state, user_vectors=user_vectors, item_vectors=item_vectors, layers=layers)
 
 
-def model(
-    state: ServerState, _clients: UserRows, config: Config, rating_range: tuple[float, float] | None
-) -> NeuCFModel:
+def model(state: ServerState, config: Config, rating_range: RatingRange) -> NeuCFModel:
     """Vectors and layers."""
     return NeuCFModel(state.user_vectors, state.item_vectors, state.layers, config.activation, rating_range)
 
 
 SYSTEM = System(
-    name="neucf",
-    title="NeuCF: all ratings in one place, a product and a dense branch",
-    paper=PAPER,
+    about=About(
+        name="neucf",
+        title="NeuCF: all ratings in one place, a product and a dense branch",
+        paper=PAPER,
+        class_name="NeuCF",
+        hands_over_data=True,
+        small={"batch_size": 16},
+    ),
     config=Config,
+    feedback=EXPLICIT,
+    holders=USERS,
     messages=(HandOver, Ratings),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={HandOver: client_hand_over},
-    model=model,
-    reply_bytes=lambda rows, _config: 8 * np.diff(rows.starts),
-    model_arrays=("user_vectors", "item_vectors", "layers"),
-    server_ranks=True,
-    hands_over_data=True,
+    handlers={HandOver: Handler(client_hand_over)},
+    reply_bytes=upload_bytes,
+    result=of_server(model),
 )

@@ -19,23 +19,30 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models import server_model
 from hushrec.models.server_model import Learned, ModelSettings, NetworkScorer, Pairs
 from hushrec.protocol import (
+    About,
     Ask,
     Cohort,
     Collect,
+    Handler,
     Message,
     Numbers,
     Paper,
     Ragged,
+    RatingRange,
     Reply,
     Role,
     Round,
     System,
+    kept,
+    of_server,
     ragged,
 )
 from hushrec.settings import check_bounds, setting
@@ -100,13 +107,13 @@ class Interactions(Message):
 class ServerState:
     """What the server knows: all there is."""
 
-    parameters: NDArray[np.float32]
-    means: NDArray[np.float32]  # Adam's
-    squares: NDArray[np.float32]  # Adam's
-    num_steps: NDArray[np.int64]  # Adam's, 0-d
-    num_items: NDArray[np.int64]  # 0-d
-    starts: NDArray[np.int64]
-    items: NDArray[np.int32]
+    parameters: NDArray[np.float32] = kept(result=True)
+    means: NDArray[np.float32] = kept()  # Adam's
+    squares: NDArray[np.float32] = kept()  # Adam's
+    num_steps: NDArray[np.int64] = kept()  # Adam's, 0-d
+    num_items: NDArray[np.int64] = kept()  # 0-d
+    starts: NDArray[np.int64] = kept()
+    items: NDArray[np.int32] = kept()
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -124,11 +131,11 @@ class ServerState:
         return Pairs(users, self.items, np.ones(len(users), np.float32))
 
 
-def init(num_clients: int, num_items: int, config: Centralised, draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, config: Centralised, draws: Draws) -> ServerState:
     """The server before the first round."""
-    start = server_model.initial(config.model_settings(), num_clients, num_items, draws)
+    learned = server_model.initial(config.model_settings(), num_clients, num_items, draws)
     starts, items = np.zeros(num_clients + 1, np.int64), np.empty(0, np.int32)
-    arrays = (start.parameters, start.means, start.squares, start.num_steps)
+    arrays = (learned.parameters, learned.means, learned.squares, learned.num_steps)
     return ServerState(*arrays, np.array(num_items, np.int64), starts, items)
 
 
@@ -202,9 +209,7 @@ def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: Cent
     return Reply(Interactions(held.take(cohort.rows)))
 
 
-def model(
-    state: ServerState, _clients: UserRows, config: Centralised, _rating_range: tuple[float, float] | None
-) -> NetworkScorer:
+def model(state: ServerState, config: Centralised, _rating_range: RatingRange) -> NetworkScorer:
     """The server's network."""
     return server_model.scorer(state.learned, config.model_settings(), state.sizes, state.positives())
 
@@ -222,19 +227,22 @@ PAPER = Paper(
 )
 
 SYSTEM = System(
-    name="neumf",
-    title="NeuMF: all items in one place, dense layers",
-    paper=PAPER,
+    about=About(
+        name="neumf",
+        title="NeuMF: all items in one place, dense layers",
+        paper=PAPER,
+        class_name="NeuMF",
+        hands_over_data=True,
+        small={"layers": (4, 3), "batch_size": 64},
+    ),
     config=Config,
+    feedback=IMPLICIT,
+    holders=USERS,
     messages=(HandOver, Interactions),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={HandOver: client_hand_over},
-    model=model,
+    handlers={HandOver: Handler(client_hand_over)},
     reply_bytes=upload_bytes,
-    model_arrays=("parameters",),
-    server_ranks=True,
-    hands_over_data=True,
-    feedback="implicit",
+    result=of_server(model),
 )

@@ -18,24 +18,31 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.pmf import FactorModel, Factors, RatingClients, Step, initial_factors, train_clients
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import list_items
 from hushrec.protocol import (
+    About,
     Ask,
     Cohort,
     Collect,
+    Handler,
     Message,
     Numbers,
     Paper,
     Ragged,
+    RatingRange,
     Reply,
     Role,
     Round,
     System,
+    kept,
+    of_server,
     ragged,
 )
 from hushrec.settings import check_bounds, setting
@@ -90,14 +97,14 @@ class Taken(NamedTuple):
 class ServerState:
     """What the server knows: all there is."""
 
-    item_factors: Factors
-    user_factors: Factors
-    starts: NDArray[np.int64]
-    items: NDArray[np.int32]
-    ratings: NDArray[np.float32]
+    item_factors: Factors = kept(result=True)
+    user_factors: Factors = kept(result=True)
+    starts: NDArray[np.int64] = kept()
+    items: NDArray[np.int32] = kept()
+    ratings: NDArray[np.float32] = kept()
 
 
-def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
     """The server before the first round."""
     users, items = np.arange(num_clients, dtype=np.int32), np.arange(num_items, dtype=np.int32)
     return ServerState(
@@ -167,9 +174,12 @@ def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: obje
     return Reply(Ratings(Ragged(starts, held.items[places]), Ragged(starts, held.ratings[places])))
 
 
-def model(
-    state: ServerState, _clients: UserRows, config: Config, rating_range: tuple[float, float] | None
-) -> FactorModel:
+def upload_bytes(rows: UserRows, _config: object) -> NDArray[np.int64]:
+    """Size of each client's upload."""
+    return 8 * np.diff(rows.starts)
+
+
+def model(state: ServerState, config: Config, rating_range: RatingRange) -> FactorModel:
     """U and V."""
     rates = np.array([config.learning_rate_in(number) for number in range(1, config.num_rounds + 1)])
     return FactorModel(state.user_factors, state.item_factors, rating_range, rates, config.regularization)
@@ -183,18 +193,21 @@ PAPER = Paper(
 )
 
 SYSTEM = System(
-    name="pmf",
-    title="PMF: all ratings in one place, the baseline",
-    paper=PAPER,
+    about=About(
+        name="pmf",
+        title="PMF: all ratings in one place, the baseline",
+        paper=PAPER,
+        class_name="PMF",
+        hands_over_data=True,
+    ),
     config=Config,
+    feedback=EXPLICIT,
+    holders=USERS,
     messages=(HandOver, Ratings),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={HandOver: client_hand_over},
-    model=model,
-    reply_bytes=lambda rows, _config: 8 * np.diff(rows.starts),
-    model_arrays=("item_factors", "user_factors"),
-    server_ranks=True,
-    hands_over_data=True,
+    handlers={HandOver: Handler(client_hand_over)},
+    reply_bytes=upload_bytes,
+    result=of_server(model),
 )

@@ -13,12 +13,14 @@ Symbols: as in `drift.py`.
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hushrec.protocol import Paper
+from hushrec.data.holdings import SOLE_OWNER
+from hushrec.protocol import About, Handler, Paper
 from hushrec.settings import check_bounds, setting
 from hushrec.systems.drift import system as drift
 from hushrec.systems.drift.cipher import Form
-from hushrec.systems.drift.messages import OwnerKey
+from hushrec.systems.drift.messages import NextWindow, OwnerKey, SentInteractions
 from hushrec.systems.drift.plan import Plan
+from hushrec.systems.drift.users import users_send
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +50,7 @@ class Config:
         return Plan(
             self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
             self.open_blocks == "end", theta=1, threshold="blocks", max_delay=0, form=Form(is_encrypted=False),
+            has_owners=False,
         )  # fmt: skip
 
 
@@ -63,12 +66,19 @@ PAPER = Paper(
 
 SYSTEM = replace(
     drift.SYSTEM,
-    name="saros",
-    title="SAROS: learning from blocks in one place",
-    paper=PAPER,
+    about=About(
+        name="saros",
+        title="SAROS: learning from blocks in one place",
+        paper=PAPER,
+        class_name="SAROS",
+        hands_over_data=True,
+        is_online=True,
+        small={"window": 100, "recommended": 2, "learning_rate": 0.5},
+        builds_on=("hushrec.systems.drift",),
+    ),
     config=Config,
+    holders=SOLE_OWNER,
     messages=tuple(kind for kind in drift.SYSTEM.messages if kind is not OwnerKey),  # nothing is encrypted
-    inboxes={kind: fold for kind, fold in drift.SYSTEM.inboxes.items() if kind is not OwnerKey},
-    parties="owner",
-    hands_over_data=True,
+    handlers={**drift.SYSTEM.handlers, NextWindow: Handler(users_send)},
+    inboxes={SentInteractions: drift.SYSTEM.inboxes[SentInteractions]},
 )

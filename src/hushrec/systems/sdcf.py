@@ -22,14 +22,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data.holdings import USERS
 from hushrec.draws import Draws
+from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.pmf import ClientGradients, FactorModel, Factors, RatingClients
 from hushrec.models.sgld import LangevinStep, train_clients
-from hushrec.privacy.denoising import draw_participants
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items
 from hushrec.privacy.randomized_response import Response, report_items
-from hushrec.protocol import NO_ONE, Ask, Cohort, Numbers, Paper, Reply, Round, System
+from hushrec.protocol import (
+    About,
+    Ask,
+    Cohort,
+    Handler,
+    Numbers,
+    Paper,
+    Reply,
+    Result,
+    Round,
+    System,
+    draw_participants,
+)
 from hushrec.settings import check_bounds, setting
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec import (
@@ -40,8 +53,8 @@ from hushrec.systems.fedrec import (
     Settled,
     client_settle,
     enrol,
-    init,
     settle,
+    start,
     upload,
 )
 
@@ -88,7 +101,7 @@ class Config:
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
-    clients = draw_participants(len(state.counted_round), config.participation, NO_ONE, round_number, draws)
+    clients = draw_participants(len(state.counted_round), config.participation, round_number, draws)
     uploads = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
     request = ItemFactors(state.item_factors, state.counted_round[clients])
     answer = yield Ask(clients, request, uploads)
@@ -156,19 +169,21 @@ PAPER = Paper(
 )
 
 SYSTEM = System(
-    name="sdcf",
-    title="SDCF: randomised response and Langevin noise",
-    paper=PAPER,
+    about=About(
+        name="sdcf",
+        title="SDCF: randomised response and Langevin noise",
+        paper=PAPER,
+        class_name="SDCF",
+        small={"temperature": 0.1},
+    ),
     config=Config,
+    feedback=EXPLICIT,
+    holders=USERS,
     messages=(ItemFactors, ItemGradients, Settle, Settled),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={ItemFactors: client_update, Settle: client_settle},
-    model=model,
+    handlers={ItemFactors: Handler(client_update), Settle: Handler(client_settle)},
     reply_bytes=upload_bytes,
-    learned=fedrec.SYSTEM.learned,
-    model_arrays=("item_factors",),
-    private_arrays=("user_factors",),
-    own_model=own_model,
+    result=Result(model, party=own_model),
 )

@@ -13,13 +13,16 @@ Symbols: as in `sdcf` and `fedrec_plus_plus`.
 
 from dataclasses import dataclass
 
+from hushrec.data.holdings import USERS
+from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
+from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.pmf import RatingClients
-from hushrec.protocol import Cohort, Reply, Round, System
+from hushrec.protocol import About, Cohort, Handler, Reply, Result, Round, System
 from hushrec.settings import setting
 from hushrec.systems import fedrec, sdcf
 from hushrec.systems import fedrec_plus_plus as plus_plus
-from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, ServerState
+from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, Noise, ServerState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,25 +56,28 @@ def denoiser_update(
     return plus_plus.released(cohort, *own)
 
 
-SYSTEM = System(
-    name="sdcf-denoised",
-    title="SDCF denoised: SDCF with FedRec++'s denoisers",
-    paper=plus_plus.PAPER,
+SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
+    about=About(
+        name="sdcf-denoised",
+        title="SDCF denoised: SDCF with FedRec++'s denoisers",
+        paper=plus_plus.PAPER,
+        class_name="SDCFDenoised",
+        small={**sdcf.SYSTEM.about.small, "denoisers": 3},
+        builds_on=("hushrec.systems.sdcf",),
+    ),
     config=Config,
+    feedback=EXPLICIT,
+    holders=USERS,
     messages=plus_plus.SYSTEM.messages,
-    init=plus_plus.init,
+    start=plus_plus.start,
     enrol=fedrec.enrol,
     round=server_round,
     handlers={
-        ItemFactors: client_update,
-        DenoiserFactors: denoiser_update,
-        fedrec.Settle: fedrec.client_settle,
+        ItemFactors: Handler(client_update),
+        DenoiserFactors: Handler(denoiser_update, reads=(Noise,)),
+        fedrec.Settle: Handler(fedrec.client_settle),
     },
-    model=sdcf.model,
     reply_bytes=sdcf.upload_bytes,
-    inboxes=plus_plus.SYSTEM.inboxes,
-    learned=fedrec.SYSTEM.learned,
-    model_arrays=("item_factors",),
-    private_arrays=("user_factors",),
-    own_model=sdcf.own_model,
+    result=Result(sdcf.model, party=sdcf.own_model),
+    inboxes={Noise: plus_plus.open_inbox},
 )

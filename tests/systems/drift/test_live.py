@@ -10,14 +10,14 @@ import pytest
 
 from hushrec.data import Interactions, Owners
 from hushrec.errors import HushrecError
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.runtime.checkpoint import digest, model_arrays, read_arrays, write_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.drift.live import EVERYTHING, Live
 from hushrec.systems.drift.live_lines import Change, Event
-from hushrec.systems.drift.parties import COUNTS
+from hushrec.systems.drift.members import COUNTS
 
 NUM_USERS, NUM_ITEMS = 6, 12
 ITEMS = [f"i{number:02}" for number in range(NUM_ITEMS)]
@@ -104,7 +104,7 @@ def test_an_owner_that_joins_brings_its_items() -> None:
     assert not any(set(items) - set(ITEMS[:4]) for _, items in before)
     assert any("x2" in items for _, items in after)
     assert live.num_owners == 2
-    assert live.parties.owners[1].counts[COUNTS.accepted] == 3 + sum(
+    assert live.members.owners[1].counts[COUNTS.accepted] == 3 + sum(
         event.item in ITEMS[2:6] for event in events()[40:]
     )
     assert live.gateway.number == 2
@@ -115,7 +115,7 @@ def test_an_item_that_is_dropped_is_neither_learned_from_nor_recommended() -> No
     learned(live, events()[:60], 20)
     dropped = ITEMS[:5]  # b has the last of them, too
     live.change(Change("a", drops=tuple(dropped)))
-    assert not np.isin(live.parties.owners[0].blocks.kept().items, range(5)).any()
+    assert not np.isin(live.members.owners[0].blocks.kept().items, range(5)).any()
     vectors = live.state.item_factors[:4].copy()
     told = learned(live, events()[60:], 20)
     assert np.array_equal(live.state.item_factors[:4], vectors)
@@ -128,16 +128,16 @@ def test_an_item_that_is_dropped_is_neither_learned_from_nor_recommended() -> No
 def test_an_owner_that_leaves_takes_its_items_along_and_can_come_back() -> None:
     live = new(holdings=HOLDINGS)
     learned(live, events()[:60], 20)
-    num_before = live.parties.owners[1].counts[COUNTS.accepted]
+    num_before = live.members.owners[1].counts[COUNTS.accepted]
     live.change(Change("b", leaves=True))
-    assert live.parties.owners[1].blocks.size == 0
+    assert live.members.owners[1].blocks.size == 0
     assert live.num_owners == 2
     told = learned(live, events()[60:75], 20)
     assert not any(set(items) & set(ITEMS[7:9]) for _, items in told)
-    assert live.parties.owners[1].counts[COUNTS.accepted] == num_before
+    assert live.members.owners[1].counts[COUNTS.accepted] == num_before
     live.change(Change("b", adds=tuple(ITEMS[4:10])))
     learned(live, events()[75:], 20)
-    counts = live.parties.owners[1].counts
+    counts = live.members.owners[1].counts
     assert counts[COUNTS.accepted] > num_before
     assert not counts[[COUNTS.replayed, COUNTS.altered, COUNTS.foreign, COUNTS.missing]].any()
 
@@ -171,7 +171,7 @@ def test_without_owners_one_holds_what_nobody_else_does() -> None:
     learned(live, events(), 30)
     assert live.owners.texts == [EVERYTHING]
     live.change(Change("shop", adds=(ITEMS[0], "new")))
-    everything, shop = live.parties.owners
+    everything, shop = live.members.owners
     assert 0 in [live.items.numbers[text] for text in live.items.texts[:1]]
     assert live.items.numbers[ITEMS[0]] not in everything.held
     assert not np.isin(everything.blocks.kept().items, shop.held).any()

@@ -9,7 +9,7 @@ import pytest
 from hushrec.errors import HushrecError
 from hushrec.runs.folds import load_fold
 from hushrec.runs.record import read_run
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.drift import live_folder as module
 from hushrec.systems.drift.live import Live
 from hushrec.systems.drift.live_folder import is_live, keep, open_folder

@@ -16,7 +16,7 @@ from hushrec.data import owned, synthetic
 from hushrec.errors import HushrecError
 from hushrec.systems.drift.blocks import Groups
 from hushrec.systems.drift.cipher import Form
-from hushrec.systems.drift.parties import COUNTS, Gateway, Owner, Parties
+from hushrec.systems.drift.members import COUNTS, Gateway, Owner, Members
 from hushrec.systems.drift.store import NO_MARK, Mark, OwnerStore, StoreError
 from hushrec.systems.drift.system import SYSTEM
 
@@ -54,11 +54,11 @@ class Fragile:
         self.file.close()
 
 
-def no_one() -> Parties:
+def no_one() -> Members:
     """The owners as they start."""
     held = np.split(ROWS.held, ROWS.held_starts[1:-1])
     owners = [Owner(number, items, b"") for number, items in enumerate(held)]
-    return Parties(np.arange(NUM_OWNERS, dtype=np.int32), owners, None)
+    return Members(np.arange(NUM_OWNERS, dtype=np.int32), owners, None)
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Play:
     path: Path
     before_statement: Callable[[], None] = lambda: None
     gateway: Gateway = field(init=False)
-    parties: Parties = field(init=False)
+    parties: Members = field(init=False)
     store: OwnerStore = field(init=False)
     sequence: int = 0
     learned: dict[tuple[int, int], list[Groups]] = field(default_factory=dict)
@@ -82,17 +82,17 @@ class Play:
 
     def start(self) -> None:
         """A new process."""
-        self.parties, self.store = no_one(), OwnerStore(self.path)
-        self.store.restore(self.parties)
+        self.members, self.store = no_one(), OwnerStore(self.path)
+        self.store.restore(self.members)
         self.store._file = Fragile(self.store._file, self.before_statement)  # type: ignore[assignment]
 
     def save(self, round_number: int) -> None:
         self.sequence += 1
-        self.store.save(self.parties, Mark(self.sequence, round_number, b"packet"))
+        self.store.save(self.members, Mark(self.sequence, round_number, b"packet"))
 
     def round(self, round_number: int) -> None:
         """Register, then all windows."""
-        for owner in self.parties.owners:
+        for owner in self.members.owners:
             owner.begin(round_number, round_number - 1)
         self.save(round_number)
         assert DATA.owners is not None
@@ -104,7 +104,7 @@ class Play:
                 owner.take_in(
                     window, [letters[owner.number]] if owner.number in letters else [], FORM, THETA, "blocks"
                 )
-                for owner in self.parties.owners
+                for owner in self.members.owners
             ]
             self.save(round_number)
             self.learned[round_number, window] = groups
@@ -124,7 +124,7 @@ class Play:
         return self
 
 
-def contents(parties: Parties) -> dict[str, Any]:
+def contents(parties: Members) -> dict[str, Any]:
     return {"entries": parties.entries.tolist(), "states": parties.owner_states.tolist()}
 
 

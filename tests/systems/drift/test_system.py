@@ -15,7 +15,7 @@ from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.checkpoint import Progress, model_arrays, read_arrays
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.drift.messages import (
     Begin,
     BlockGradients,

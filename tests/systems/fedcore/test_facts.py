@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hushrec.protocol import Answer, Ask
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.fedcore.ledger import DELTA
 from hushrec.systems.fedcore.partners import Partnership
 from hushrec.systems.fedcore.system import TakeStep

@@ -13,7 +13,7 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.protocol import Message, Ragged, Reply, System, Transcript
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.fedcore.encrypted_scores import REQUEST_BYTES
 from hushrec.systems.fedcore.inference import (
     EncryptedScores,

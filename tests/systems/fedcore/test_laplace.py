@@ -11,7 +11,7 @@ from scipy.stats import kstest
 
 from hushrec.draws import Draws, chacha_block
 from hushrec.errors import HushrecError
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.systems.fedcore.laplace import BLOCK_DRAWS, grid_of, key_for, private_rows, scale_of
 
 KEY = Draws(0).key("laplace")

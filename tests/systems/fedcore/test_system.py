@@ -11,7 +11,7 @@ from hushrec.models import neucf
 from hushrec.protocol import Answer, Ask, Transcript
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.rounds import drive_round
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.fedcore.partners import Partnership
 from hushrec.systems.fedcore.set_intersection import keyed_tokens
 from hushrec.systems.fedcore.system import (

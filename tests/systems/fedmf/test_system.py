@@ -9,7 +9,7 @@ from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.privacy import homomorphic
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.privacy.homomorphic import BfvAdder, PaillierKey
 from hushrec.runtime.checkpoint import Progress, model_digest
 from hushrec.runtime.checkpoint import digest as digest_of

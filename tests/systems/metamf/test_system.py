@@ -8,7 +8,7 @@ import pytest
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.protocol import Ask, Cohort, Ragged, Transcript
 from hushrec.runtime.in_process import InProcess, Losses, RuntimeOptions
 from hushrec.runtime.wire import encode

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushrec.draws import Draws
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.protocol import Ragged
 from hushrec.systems.ptf_fedrec.dispersal import Dispersal, Strategy, disperse
 

@@ -13,7 +13,7 @@ from hushrec import settings
 from hushrec.errors import HushrecError
 from hushrec.models import server_model as server_model_module
 from hushrec.protocol import Message, Role, System
-from hushrec.systems import SYSTEMS
+from hushrec.registry import SYSTEMS
 from hushrec.systems.ptf_fedrec.client_slots import own_slots
 from hushrec.systems.ptf_fedrec.clients import LocalModel
 from hushrec.systems.ptf_fedrec.system import RELEASED, Config, Predictions, ServerState, Told

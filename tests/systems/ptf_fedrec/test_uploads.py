@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hushrec.errors import HushrecError
 from hushrec.models.server_model import Pairs
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError
 from hushrec.protocol import Ragged
 from hushrec.systems.ptf_fedrec.uploads import Shown, Uploads
 

@@ -11,7 +11,7 @@ from hushrec.audit.attacks import (
     upload_frequency,
 )
 from hushrec.audit.scoreboard import Attack
-from hushrec.protocol import System
+from hushrec.protocol import AnySystem, System
 
 ATTACKS: dict[str, Attack[Any]] = {
     module.ATTACK.name: module.ATTACK
@@ -19,6 +19,6 @@ ATTACKS: dict[str, Attack[Any]] = {
 }
 
 
-def attacks_on(system: System[Any, Any, Any]) -> list[Attack[Any]]:
+def attacks_on(system: AnySystem) -> list[Attack[Any]]:
     """The attacks that can use what a system sends."""
     return [attack for attack in ATTACKS.values() if attack.applies_to(system)]

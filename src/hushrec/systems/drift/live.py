@@ -7,7 +7,7 @@ the order of events and changes only, not on how many of them waited.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -16,17 +16,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Interactions
+from hushrec.data.holdings.owners import rows_of_owners
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
-from hushrec.privacy.exact_sum import DivergedError
-from hushrec.protocol import Numbers, System, Tally, Transcript
-from hushrec.runtime.checkpoint import Arrays, model_arrays, restore_private
+from hushrec.errors import DivergedError, HushrecError
+from hushrec.protocol import (
+    AnySystem,
+    Arrays,
+    Numbers,
+    Tally,
+    Transcript,
+    is_finite,
+    kept_arrays,
+    restore,
+    restored,
+)
+from hushrec.runtime.checkpoint import from_file, in_file
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.rounds import diverged
-from hushrec.runtime.training import data_for
+from hushrec.runtime.training import prepared
 from hushrec.systems.drift.blocks import Blocks
 from hushrec.systems.drift.live_lines import Change, Event, Place
-from hushrec.systems.drift.parties import Gateway, Owner, Parties, owner_key
+from hushrec.systems.drift.members import Gateway, Members, Owner, owner_key
 
 EVERYTHING = "all"  # the owner of what nobody else holds, where no owner was named before the first event
 # Numbers of messages that are left out at a restart: more than were sent since the state was kept.
@@ -107,7 +117,7 @@ class Live:
 
     def __init__(
         self,
-        system: System[Any, Any, Any],
+        system: AnySystem,
         config: Any,
         seed: int,
         holdings: Mapping[str, Sequence[str]] | None = None,
@@ -125,8 +135,8 @@ class Live:
         self.num_unheld = 0  # events about items that nobody held: nobody learned from them
         nothing = np.empty(0, np.int32)
         self.gateway = _UsersSide(0, nothing, nothing, np.empty(0, np.bool_), 0, window_size=config.plan.window)
-        self.parties = Parties(np.zeros(1, np.int32), [], self.gateway)
-        self.state = system.init(1, len(self.titles), config, self.draws)
+        self.members = Members(np.zeros(1, np.int32), [], self.gateway)
+        self.state = system.start(1, len(self.titles), config, self.draws)
         self.given = _digest(holdings or {}, self.titles)
         self._num_owners_of: dict[int, int] = {}
         self._runtime = self._new_runtime()
@@ -134,10 +144,10 @@ class Live:
             self._take(self._owner(owner), self.items.number_all(held))
 
     @classmethod
-    def of(cls, system: System[Any, Any, Any], config: Any, seed: int, data: Interactions) -> "Live":
+    def of(cls, system: AnySystem, config: Any, seed: int, data: Interactions) -> "Live":
         """With the items, titles and owners of a dataset, without its events."""
-        data = data_for(system, data)
-        rows, ids = data.by_owner(), [str(item) for item in data.item_ids.tolist()]
+        data = prepared(system, data)
+        rows, ids = rows_of_owners(data), [str(item) for item in data.item_ids.tolist()]
         titles = [""] * len(ids) if data.titles is None else data.titles.tolist()
         held = [[ids[item] for item in part.tolist()] for part in np.split(rows.held, rows.held_starts[1:-1])]
         return cls(
@@ -204,7 +214,7 @@ class Live:
             raise
 
     def _is_finite(self) -> bool:
-        return all(np.isfinite(array).all() for array in model_arrays(self.system, self.state).values())
+        return is_finite(self.state)
 
     def _check_finite(self, users: Numbers, items: Numbers) -> None:
         for factors, numbers in ((self.state.user_factors, users), (self.state.item_factors, items)):
@@ -227,11 +237,11 @@ class Live:
     @property
     def num_owners(self) -> int:
         """Owners that hold something."""
-        return sum(len(owner.held) > 0 for owner in self.parties.owners)
+        return sum(len(owner.held) > 0 for owner in self.members.owners)
 
     def change(self, change: Change) -> None:
         """An owner joins, takes items in, gives items up, or leaves; refused as a whole or done as a whole."""
-        if self.system.parties == "owner":
+        if not self.config.plan.has_owners:
             raise HushrecError(f"{self.system.name} has one owner of everything; leave lines of owners out")
         if change.owner == EVERYTHING:
             raise HushrecError(
@@ -240,7 +250,7 @@ class Live:
         number = self.owners.numbers.get(change.owner)
         if number is None and not change.adds:
             raise HushrecError("an owner drops items or leaves that never had any; let it add items first")
-        held = self.parties.owners[number].held if number is not None else np.empty(0, np.int32)
+        held = self.members.owners[number].held if number is not None else np.empty(0, np.int32)
         dropped = np.array([self.items.numbers.get(item, -1) for item in change.drops], np.int32)
         if not np.isin(dropped, held).all():
             raise HushrecError("an owner drops an item that it does not hold; let it drop its own items only")
@@ -256,18 +266,18 @@ class Live:
 
     def _owner(self, name: str) -> Owner:
         number = self.owners.number(name)
-        if number == len(self.parties.owners):
+        if number == len(self.members.owners):
             # The users' side is the last party: it moves up.
-            self.parties.owners.append(Owner(number, np.empty(0, np.int32), owner_key(self.draws, number)))
-            self.parties.numbers = np.arange(number + 2, dtype=np.int32)
+            self.members.owners.append(Owner(number, np.empty(0, np.int32), owner_key(self.draws, number)))
+            self.members.numbers = np.arange(number + 2, dtype=np.int32)
             self.gateway.number = number + 1
             self.state = replace(self.state, num_owners=np.array(number + 1))
             self._runtime = self._new_runtime()
-        return self.parties.owners[number]
+        return self.members.owners[number]
 
     def _new_runtime(self) -> InProcess:
         options = RuntimeOptions(threads=1)
-        return InProcess(self.system, self.config, self.draws, self.parties, self.transcript, options)
+        return InProcess(self.system, self.config, self.draws, self.members, self.transcript, options)
 
     def _take(self, owner: Owner, items: Numbers) -> None:
         for item in np.setdiff1d(items, owner.held).tolist():
@@ -291,10 +301,9 @@ class Live:
 
     def arrays(self) -> Arrays:
         """All that is needed to go on."""
-        owners = self.parties.owners
+        owners = self.members.owners
         users, items, is_positive = self.history.columns()
-        arrays: Arrays = {f"server.{entry.name}": getattr(self.state, entry.name) for entry in fields(self.state)}
-        arrays |= {f"private.{name}": getattr(self.parties, name) for name in self.system.learned}
+        arrays = in_file("server", kept_arrays(self.state)) | in_file("private", kept_arrays(self.members))
         arrays |= {"history.users": users, "history.items": items, "history.is_positive": is_positive}
         arrays |= {"place": np.array(self.place), "round_number": np.array(self.round_number)}
         arrays["num_unheld"], arrays["given"] = np.array(self.num_unheld), np.frombuffer(self.given, np.uint8)
@@ -320,14 +329,13 @@ class Live:
         self.users, self.items, self.owners = Ids(), Ids(), Ids()
         self.users.number_all(users)
         self.items.number_all(items)
-        self.parties.owners, self._num_owners_of = [], {}
+        self.members.owners, self._num_owners_of = [], {}
         ends = np.cumsum(arrays["num_held"])
         for owner, end, num_held in zip(owners, ends.tolist(), arrays["num_held"].tolist(), strict=True):
             self._take(self._owner(owner), arrays["held"][end - num_held : end])
-        restore_private(self.system, self.parties, arrays)
+        restore(self.members, from_file("private", arrays))
         self.gateway.sent = self.gateway.sent + _LEFT_OUT
-        server = {entry.name: arrays[f"server.{entry.name}"] for entry in fields(self.state)}
-        self.state = replace(self.state, **server)
+        self.state = restored(self.state, from_file("server", arrays))
         self.history.add(*(arrays[f"history.{name}"] for name in ("users", "items", "is_positive")))
         self.gateway.users, self.gateway.items, self.gateway.is_positive = self.history.columns()
         if self.config.plan.recommended:

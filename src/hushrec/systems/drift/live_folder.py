@@ -12,17 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from hushrec.data import Interactions, Owners
-from hushrec.data.interactions import Ids, checked, without_duplicates
+from hushrec.data.checking import checked, without_duplicates
+from hushrec.data.interactions import Ids
 from hushrec.data.row_order import count_starts
 from hushrec.errors import HushrecError
-from hushrec.protocol import Numbers
+from hushrec.files import make_private_folder
+from hushrec.protocol import Numbers, result_arrays
 from hushrec.runs.folds import planned_run
-from hushrec.runs.record import FoldResult, MessageCount, alone_in, read_run, write_run
+from hushrec.runs.record import FoldResult, alone_in, read_run, write_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.checkpoint import (
     Progress,
     digest,
-    model_arrays,
     read_arrays,
     save_progress,
     save_train,
@@ -61,8 +62,7 @@ def open_folder(folder: Path, live: Live, seed: int, resume: bool) -> Iterator[N
 
 def _make(folder: Path) -> None:
     try:
-        for path in reversed([folder, *folder.parents]):
-            path.mkdir(mode=0o700, exist_ok=True)
+        make_private_folder(folder)
     except OSError as error:
         raise HushrecError(f"{folder} cannot be written ({error.strerror}); choose another --out") from None
 
@@ -108,14 +108,14 @@ def _learned_from(live: Live) -> tuple[Interactions, Numbers, Numbers]:
     draft = Interactions(
         _places(user_order, len(live.users.texts))[users], place_of_item[items], is_positive.astype(np.float32),
         None, None, user_ids, item_ids, titles,
-        (0.0, 1.0), "live", "", False, owners=_owners(live, held, place_of_item),
+        (0.0, 1.0), "live", "", False, holding=_owners(live, held, place_of_item),
     )  # fmt: skip
     return checked(without_duplicates(draft, "last")), user_order, item_order
 
 
 def _owners(live: Live, held: Numbers, place_of_item: Numbers) -> Owners:
     """Those owners that hold something."""
-    owners = [(owner, np.intersect1d(owner.held, held)) for owner in live.parties.owners]
+    owners = [(owner, np.intersect1d(owner.held, held)) for owner in live.members.owners]
     owners = [(owner, items) for owner, items in owners if len(items)]
     items = place_of_item[np.concatenate([np.empty(0, np.int32), *(items for _, items in owners)])]
     numbers = np.repeat(np.arange(len(owners), dtype=np.int32), [len(items) for _, items in owners])
@@ -149,33 +149,12 @@ def _keep_model(folder: Path, live: Live, seed: int, train: Interactions, users:
     fold = 1
     if (folder / "run.json").exists():
         fold = 2 if read_run(folder).folds[0].fold == 1 else 1
-    save_train(folder / f"fold-{fold}" / "train.npz", train)
+    save_train(folder / f"fold-{fold}" / "train.npz", train, live.system)
     save_progress(folder / f"fold-{fold}" / "state.npz", live.system, progress)
     plan = planned_run(live.system, live.config, train, RunSettings(seed=seed))
-    write_run(folder, replace(plan, folds=[_result(fold, live, progress, len(train))]))
-
-
-def _result(fold: int, live: Live, progress: Progress, num_train: int) -> FoldResult:
-    system, transcript = live.system, live.transcript
-    totals = [(kind, transcript.total(kind)) for kind in system.messages]
-    return FoldResult(
-        fold=fold,
-        metrics={},
-        model_sha256=digest(model_arrays(system, progress.state)),
-        clients_sha256=None,
-        cpu_seconds=live.cpu_seconds,
-        wall_seconds=0.0,
-        sent_bytes=transcript.sent_bytes(),
-        num_rounds=live.round_number,
-        num_train=num_train,
-        num_test=0,
-        num_cold=0,
-        messages=[
-            MessageCount(
-                kind.__name__, kind.sender, kind.receiver, tally.messages, tally.rows, tally.payload_bytes
-            )
-            for kind, tally in totals
-        ],
-        curve={},
-        facts=dict(system.facts(live.parties, live.config)) if system.facts else {},
+    facts = live.system.result.facts(live.members, live.config)
+    model_sha256 = digest(result_arrays(state))
+    result = FoldResult.of(
+        fold, live.system, progress, model_sha256=model_sha256, num_train=len(train), num_cold=0, facts=facts
     )
+    write_run(folder, replace(plan, folds=[result]))

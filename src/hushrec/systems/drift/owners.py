@@ -10,6 +10,7 @@ from hushrec.errors import HushrecError
 from hushrec.protocol import Cohort, Collect, Ragged, Reply, Sealed
 from hushrec.systems.drift.cipher import Letters
 from hushrec.systems.drift.gradients import group_gradients
+from hushrec.systems.drift.members import Members, Owner
 from hushrec.systems.drift.messages import (
     BlockGradients,
     Holdings,
@@ -20,7 +21,6 @@ from hushrec.systems.drift.messages import (
     Vectors,
     Wanted,
 )
-from hushrec.systems.drift.parties import Owner, Parties
 from hushrec.systems.drift.plan import Planned
 
 
@@ -30,11 +30,11 @@ def slices(parts: list[NDArray[Any]], dtype: Any) -> Ragged:
     return Ragged(starts, np.concatenate([np.empty((0, *parts[0].shape[1:]), dtype), *parts]))
 
 
-def _owners(cohort: Cohort[Parties]) -> list[Owner]:
+def _owners(cohort: Cohort[Members]) -> list[Owner]:
     return [cohort.private.owners[row] for row in cohort.rows]
 
 
-def owner_register(cohort: Cohort[Parties], request: Register, config: Planned, _draws: Draws) -> Reply:
+def owner_register(cohort: Cohort[Members], request: Register, config: Planned, _draws: Draws) -> Reply:
     """Tell what is held; give the users' side the key."""
     owners = _owners(cohort)
     for owner, counted_round in zip(owners, request.counted_round.tolist(), strict=True):
@@ -47,7 +47,7 @@ def owner_register(cohort: Cohort[Parties], request: Register, config: Planned, 
     return Reply(held, (Sealed(OwnerKey(cohort.numbers, keys), np.full(len(owners), request.users_side)),))
 
 
-def owner_take_in(cohort: Cohort[Parties], request: TakeIn, config: Planned, _draws: Draws) -> Reply:
+def owner_take_in(cohort: Cohort[Members], request: TakeIn, config: Planned, _draws: Draws) -> Reply:
     """Put the window's interactions into blocks; ask for what completed ones need."""
     plan = config.plan
     mail = _letters_by_owner(cohort, int(request.window))
@@ -70,7 +70,7 @@ def owner_take_in(cohort: Cohort[Parties], request: TakeIn, config: Planned, _dr
     )
 
 
-def _letters_by_owner(cohort: Cohort[Parties], window: int) -> dict[int, list[Letters]]:
+def _letters_by_owner(cohort: Cohort[Members], window: int) -> dict[int, list[Letters]]:
     inbox = cohort.inboxes.get(SentInteractions)
     found: dict[int, list[Letters]] = {}
     for addressees, sent in inbox.batches if isinstance(inbox, Collect) else ():
@@ -83,7 +83,7 @@ def _letters_by_owner(cohort: Cohort[Parties], window: int) -> dict[int, list[Le
     return found
 
 
-def owner_learn(cohort: Cohort[Parties], request: Vectors, config: Planned, _draws: Draws) -> Reply:
+def owner_learn(cohort: Cohort[Members], request: Vectors, config: Planned, _draws: Draws) -> Reply:
     """The gradients of the window's groups (Algorithm 3)."""
     plan = config.plan
     gradients = []

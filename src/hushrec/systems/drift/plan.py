@@ -20,6 +20,7 @@ class Plan(NamedTuple):
     threshold: Threshold
     max_delay: int
     form: Form
+    has_owners: bool = True  # several, that may come and go; else one that holds everything
 
 
 class Planned(Protocol):

@@ -5,7 +5,6 @@ can be built again, and what each owner counts. A transaction is there as a whol
 disk before an answer leaves: whatever ends the process, between any two statements, what was answered is there.
 """
 
-import os
 import sqlite3
 import weakref
 from collections.abc import Iterator
@@ -16,9 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, LostForGoodError
+from hushrec.files import make_private_file
+from hushrec.protocol import NO_MARK, ReplayMark
 from hushrec.systems.drift.blocks import Entries
-from hushrec.systems.drift.parties import COUNTS, Owner, Parties
+from hushrec.systems.drift.members import COUNTS, Members, Owner
 
 _VERSION = 1
 _COLUMNS = ("sequence", "user", "item", "is_positive", "added", "stamp", "block")  # as in `Entries`
@@ -42,21 +43,6 @@ _BUSY_SECONDS = 5.0
 SYNCHRONOUS = "FULL"  # also a power cut loses nothing that was answered
 
 
-class Mark(NamedTuple):
-    """What is remembered of the last packet that was served."""
-
-    sequence: int
-    round_number: int  # the highest so far
-    digest: bytes
-
-
-NO_MARK = Mark(-1, 0, b"")
-
-
-class StoreError(HushrecError):
-    """A store that is lost or damaged: to ask again is useless."""
-
-
 class _Kept(NamedTuple):
     """What the file has of one owner's interactions, in the order of its blocks."""
 
@@ -71,7 +57,7 @@ class OwnerStore:
         """Open what `create` made."""
         self.path = path
         if not path.exists():
-            raise StoreError(f"{path} is missing: put it back from where it was, or order a new run")
+            raise LostForGoodError(f"{path} is missing: put it back from where it was, or order a new run")
         with self._blamed():
             self._file = _connected(path)
             weakref.finalize(self, self._file.close)
@@ -81,7 +67,7 @@ class OwnerStore:
                 raise sqlite3.DatabaseError
             mark = self._file.execute("SELECT * FROM mark").fetchone()
             (self._last_id,) = self._file.execute("SELECT ifnull(max(id), 0) FROM interactions").fetchone()
-        self.mark = NO_MARK if mark is None else Mark(*mark)
+        self.mark = NO_MARK if mark is None else ReplayMark(*mark)
         self._kept: dict[int, _Kept] = {}
 
     @classmethod
@@ -89,8 +75,7 @@ class OwnerStore:
         """A new file, readable by its owner only; a half-made one is replaced."""
         for old in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
             old.unlink(missing_ok=True)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # SQLite's own files get this, too
+        make_private_file(path)  # SQLite's own files get its mode, too
         file = _connected(path)
         file.execute("BEGIN")
         for statement in _SCHEMA:
@@ -102,7 +87,7 @@ class OwnerStore:
         """End, with nothing left to write."""
         self._file.close()
 
-    def restore(self, parties: Parties) -> None:
+    def restore(self, parties: Members) -> None:
         """Put everything back into the owners of a node that starts."""
         with self._blamed():
             rows = self._file.execute(f"SELECT owner, id, {', '.join(_COLUMNS)} FROM interactions ORDER BY id")
@@ -110,13 +95,13 @@ class OwnerStore:
             states = np.array(self._file.execute("SELECT * FROM owners ORDER BY number").fetchall(), np.int64)
         numbers = np.array([owner.number for owner in parties.owners])  # ascending
         if len(states) and not np.array_equal(states[:, 0], numbers):
-            raise StoreError(f"{self.path} is of other owners; put the right one back, or order a new run")
+            raise LostForGoodError(f"{self.path} is of other owners; put the right one back, or order a new run")
         packed = np.empty(len(table), parties.entries.dtype)
         packed["owner"] = np.searchsorted(numbers, table[:, 0])
         for name, column in zip(Entries._fields, table.T[2:], strict=True):
             packed[name] = column
             if not np.array_equal(packed[name], column):
-                raise StoreError(f"{self.path} is damaged: put a good copy back, or order a new run")
+                raise LostForGoodError(f"{self.path} is damaged: put a good copy back, or order a new run")
         parties.entries = packed
         if len(states):
             parties.owner_states = states[:, 1:]
@@ -124,7 +109,7 @@ class OwnerStore:
             is_own = table[:, 0] == owner.number
             self._kept[owner.number] = _Kept(table[is_own, 1], packed["stamps"][is_own])
 
-    def save(self, parties: Parties, mark: Mark) -> None:
+    def save(self, parties: Members, mark: ReplayMark) -> None:
         """Write what an ask changed, and that it was served."""
         last_id = self._last_id
         kept = {}
@@ -165,7 +150,7 @@ class OwnerStore:
         self._file.execute("BEGIN IMMEDIATE")
         try:
             found = self._file.execute("SELECT * FROM mark").fetchone()
-            if (NO_MARK if found is None else Mark(*found)) != self.mark:
+            if (NO_MARK if found is None else ReplayMark(*found)) != self.mark:
                 raise HushrecError(f"{self.path} was changed by another process; end it")
             yield
             self._file.execute("COMMIT")
@@ -181,7 +166,7 @@ class OwnerStore:
         except sqlite3.OperationalError as error:  # a full disk, a lock: the file itself is sound
             raise HushrecError(f"{self.path} cannot be used ({error}); see to its disk, then go on") from None
         except (sqlite3.Error, ValueError, TypeError, OverflowError):
-            raise StoreError(f"{self.path} is damaged: put a good copy back, or order a new run") from None
+            raise LostForGoodError(f"{self.path} is damaged: put a good copy back, or order a new run") from None
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -194,3 +179,13 @@ def _connected(path: Path) -> sqlite3.Connection:
         file.close()
         raise
     return file
+
+
+def open_store(folder: Path, members: Members, is_new: bool) -> OwnerStore | None:
+    """The owners' file; None on the node of the users' side, which has no owner."""
+    if not members.owners:
+        return None
+    path = folder / "owners.sqlite"
+    if is_new:
+        OwnerStore.create(path)
+    return OwnerStore(path)

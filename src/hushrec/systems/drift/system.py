@@ -36,16 +36,36 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data.interactions import OwnerRows
+from hushrec.data import OwnerRows
+from hushrec.data.holdings import OWNERS
 from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import HushrecError
+from hushrec.evaluation.feedback import SIGNED
 from hushrec.evaluation.top_k import top_k
 from hushrec.privacy.exact_sum import ExactSum
-from hushrec.protocol import NO_ONE, Answer, Ask, Collect, Message, Numbers, Paper, Ragged, Round, Scorer, System
+from hushrec.protocol import (
+    NO_ONE,
+    About,
+    Answer,
+    Ask,
+    Collect,
+    Handler,
+    Message,
+    Numbers,
+    Paper,
+    Ragged,
+    RatingRange,
+    Result,
+    Round,
+    Scorer,
+    System,
+    kept,
+)
 from hushrec.settings import check_bounds, setting
 from hushrec.systems.drift.blocks import Threshold
 from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import block_loss
+from hushrec.systems.drift.members import COUNTS, MOST, Members
 from hushrec.systems.drift.messages import (
     Began,
     Begin,
@@ -63,9 +83,9 @@ from hushrec.systems.drift.messages import (
     WindowSent,
 )
 from hushrec.systems.drift.owners import owner_learn, owner_register, owner_take_in
-from hushrec.systems.drift.parties import COUNTS, MOST, Parties
 from hushrec.systems.drift.plan import Plan, Planned
 from hushrec.systems.drift.ranking_factors import RankingFactors
+from hushrec.systems.drift.store import open_store
 from hushrec.systems.drift.users import users_begin, users_send, users_show
 
 # Uniform numbers within this have a standard deviation of 0.1.
@@ -117,14 +137,14 @@ class Config:
 class OrchestratorState:
     """What the orchestrator knows."""
 
-    user_factors: NDArray[np.float32]
-    item_factors: NDArray[np.float32]
-    is_held: NDArray[np.bool_]  # whether some owner holds the item
-    num_owners: NDArray[np.int64]
-    counted_round: Numbers  # of each owner: the last round that it was there for
+    user_factors: NDArray[np.float32] = kept(result=True)
+    item_factors: NDArray[np.float32] = kept(result=True)
+    is_held: NDArray[np.bool_] = kept()  # whether some owner holds the item
+    num_owners: NDArray[np.int64] = kept()
+    counted_round: Numbers = kept()  # of each owner: the last round that it was there for
 
 
-def init(num_parties: int, num_items: int, config: Planned, draws: Draws) -> OrchestratorState:
+def start(num_parties: int, num_items: int, config: Planned, draws: Draws) -> OrchestratorState:
     """Before the first round: vectors at random (Sec. 3.1). Users come with the first round."""
     plan = config.plan
     none = OrchestratorState(
@@ -330,24 +350,36 @@ def _recommendation(state: OrchestratorState, users: Ragged, config: Planned) ->
 # --- The other parties, and results ------------------------------------------------------------------------
 
 
-def enrol(numbers: Numbers, rows: OwnerRows, _num_items: int, config: Planned, draws: Draws) -> Parties:
+def enrol(numbers: Numbers, rows: OwnerRows, _num_items: int, config: Planned, draws: Draws) -> Members:
     """Owners with their items, the users' side with its events."""
-    return Parties.enrol(numbers, rows, config.plan.parts if config.plan.ends_blocks else 0, draws)
+    return Members.enrol(numbers, rows, config.plan.parts if config.plan.ends_blocks else 0, draws)
 
 
-def model(
-    state: OrchestratorState, _private: Parties, config: Planned, rating_range: tuple[float, float] | None
-) -> Scorer:
+def model(state: OrchestratorState, config: Planned, _rating_range: RatingRange) -> Scorer:
     """The orchestrator's vectors."""
     return RankingFactors(state.user_factors, state.item_factors, config.plan.regularization)
 
 
-def loss(state: OrchestratorState, rows: OwnerRows) -> float:
+def mean_loss(state: OrchestratorState, rows: OwnerRows) -> float:
     """The mean loss of the blocks of a stream, all owners' items together."""
     return block_loss(state.user_factors, state.item_factors, rows.users, rows.items, rows.is_positive)
 
 
-def facts(private: Parties, _config: Planned) -> Mapping[str, float]:
+def num_users(state: OrchestratorState) -> int:
+    """Users that have a vector."""
+    return len(state.user_factors)
+
+
+def window_bytes(private: Members, config: Planned) -> NDArray[np.int64]:
+    """What a party sends in a window, roughly."""
+    return np.full(len(private.numbers), 64 * config.plan.window)
+
+
+def _open_inbox(_private: Members, _config: Planned) -> Collect:
+    return Collect()
+
+
+def facts(private: Members, _config: Planned) -> Mapping[str, float]:
     """What owners did with the messages that came."""
     totals = sum((owner.counts for owner in private.owners), np.zeros(len(COUNTS), np.int64))
     waiting = sum(owner.num_waiting for owner in private.owners)
@@ -362,36 +394,47 @@ PAPER = Paper(
     year=2022,
 )
 
+_RESULT: Result[Any, OwnerRows, OrchestratorState, Members] = Result(
+    lambda state, _private, config, rating_range: model(state, config, rating_range),
+    server=model,
+    facts=facts,
+    losses={"loss": mean_loss},
+    measured_every=lambda config: config.plan.parts,
+    num_users=num_users,
+)
+
 # Any config with these settings: SAROS has one of its own.
-SYSTEM: System[Any, OrchestratorState, Parties] = System(
-    name="drift",
-    title="DRIFT: data owners learn from encrypted interactions, online",
-    paper=PAPER,
+SYSTEM: System[Any, OwnerRows, OrchestratorState, Members] = System(
+    about=About(
+        name="drift",
+        title="DRIFT: data owners learn from encrypted interactions, online",
+        paper=PAPER,
+        class_name="DRIFT",
+        is_online=True,
+        small={
+            "window": 100, "theta": 2, "batch": 3, "flag": "inside", "recommended": 2, "learning_rate": 0.5,
+        },
+    ),
     config=Config,
+    feedback=SIGNED,
+    holders=OWNERS,
     messages=(
         Register, OwnerKey, Holdings, Begin, Began, NextWindow, SentInteractions, WindowSent, TakeIn, Wanted,
         Vectors, BlockGradients, Recommend, Recommended,
     ),
-    init=init,
+    start=start,
     enrol=enrol,
     round=orchestrator_round,
     handlers={
-        Register: owner_register, Begin: users_begin, NextWindow: users_send, TakeIn: owner_take_in,
-        Vectors: owner_learn, Recommend: users_show,
+        Register: Handler(owner_register),
+        Begin: Handler(users_begin),
+        NextWindow: Handler(users_send, reads=(OwnerKey,)),
+        TakeIn: Handler(owner_take_in, reads=(SentInteractions,)),
+        Vectors: Handler(owner_learn),
+        Recommend: Handler(users_show),
     },
-    model=model,
-    reply_bytes=lambda private, config: np.full(len(private.numbers), 64 * config.plan.window),
-    inboxes={
-        OwnerKey: lambda _private, _config: Collect(),
-        SentInteractions: lambda _private, _config: Collect(),
-    },
-    reads={Begin: (), Vectors: (), Recommend: ()},
-    learned=("entries", "owner_states", "gateway_state", "table"),
-    model_arrays=("user_factors", "item_factors"),
-    server_ranks=True,
-    facts=facts,
-    measured_every=lambda config: config.plan.parts,
-    loss=loss,
-    feedback="signed",
-    parties="owners",
+    reply_bytes=window_bytes,
+    result=_RESULT,
+    inboxes={OwnerKey: _open_inbox, SentInteractions: _open_inbox},
+    open_store=open_store,
 )  # fmt: skip

@@ -6,6 +6,7 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.protocol import Cohort, Collect, Ragged, Reply, Sealed
 from hushrec.systems.drift.cipher import KEY_BYTES
+from hushrec.systems.drift.members import Gateway, Members
 from hushrec.systems.drift.messages import (
     Began,
     Begin,
@@ -17,11 +18,10 @@ from hushrec.systems.drift.messages import (
     WindowSent,
 )
 from hushrec.systems.drift.owners import slices
-from hushrec.systems.drift.parties import Gateway, Parties
 from hushrec.systems.drift.plan import Planned
 
 
-def users_begin(cohort: Cohort[Parties], request: Begin, config: Planned, _draws: Draws) -> Reply:
+def users_begin(cohort: Cohort[Members], request: Begin, config: Planned, _draws: Draws) -> Reply:
     """Learn who holds what; tell how much is to come."""
     gateway = cohort.private.only_gateway()
     if request.starts[-1] != len(request.owners) or (np.diff(request.starts) < 0).any():
@@ -52,7 +52,7 @@ def _note_seen(gateway: Gateway, round_number: int, config: Planned) -> None:
     gateway.note_seen(first, last)
 
 
-def users_send(cohort: Cohort[Parties], request: NextWindow, config: Planned, _draws: Draws) -> Reply:
+def users_send(cohort: Cohort[Members], request: NextWindow, config: Planned, _draws: Draws) -> Reply:
     """Send the interactions of a window to the owners of their items."""
     plan = config.plan
     gateway = cohort.private.only_gateway()
@@ -73,7 +73,7 @@ def users_send(cohort: Cohort[Parties], request: NextWindow, config: Planned, _d
     return Reply(reply, (Sealed(sent, np.array(list(letters), np.int32)),))
 
 
-def _keys(cohort: Cohort[Parties]) -> dict[int, bytes]:
+def _keys(cohort: Cohort[Members]) -> dict[int, bytes]:
     inbox = cohort.inboxes.get(OwnerKey)
     keys: dict[int, bytes] = {}
     for _, message in inbox.batches if isinstance(inbox, Collect) else ():
@@ -84,7 +84,7 @@ def _keys(cohort: Cohort[Parties]) -> dict[int, bytes]:
     return keys
 
 
-def users_show(cohort: Cohort[Parties], request: Recommend, config: Planned, _draws: Draws) -> Reply:
+def users_show(cohort: Cohort[Members], request: Recommend, config: Planned, _draws: Draws) -> Reply:
     """Show recommended items to their users, but for those that a user knows."""
     gateway = cohort.private.only_gateway()
     if not gateway.seen:

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.kernels.rows import (
     FIXED_LIMIT,
     FRACTION_BITS,
@@ -26,7 +26,7 @@ from hushrec.kernels.rows import (
     width_of,
     zeros,
 )
-from hushrec.privacy.exact_sum import DivergedError, is_within
+from hushrec.privacy.exact_sum import is_within
 
 Rows = NDArray[np.float32]
 

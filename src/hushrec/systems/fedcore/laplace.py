@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import BLOCK_WORDS, Key, chacha_block
-from hushrec.errors import HushrecError
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError, HushrecError
 
 BLOCK_DRAWS = BLOCK_WORDS // 2
 _GRID_BITS = 13

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data.interactions import PartnerRows
+from hushrec.data import PartnerRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import neucf
-from hushrec.protocol import Numbers
+from hushrec.protocol import Numbers, kept
 from hushrec.systems.fedcore.co_training import Rows, Sums, move_layers, move_own, pmf_gradients, shared_rows
 from hushrec.systems.fedcore.laplace import key_for, private_rows
 
@@ -247,22 +247,22 @@ class Partnership:
 
     rows: PartnerRows
     numbers: Numbers
-    user_factors: Rows
-    item_factors: Rows
-    layers: Rows  # (partners, weights)
-    user_factors_before: Rows  # as they were when the round began
-    item_factors_before: Rows
-    layers_before: Rows
-    clock: NDArray[np.int64]  # (partners, 2)
-    common_users: Numbers
-    common_items: Numbers
-    holders_of_users: NDArray[np.int64]
-    holders_of_items: NDArray[np.int64]
-    shown_users: Rows
-    asked: Numbers  # (partners, most)
-    answers: Rows  # (partners, most, most items)
-    helpers: Numbers  # (partners, most)
-    owed: NDArray[np.int64]  # (partners, most partners, 2)
+    user_factors: Rows = kept(result=True)
+    item_factors: Rows = kept(result=True)
+    layers: Rows = kept(result=True)  # (partners, weights)
+    user_factors_before: Rows = kept()  # as they were when the round began
+    item_factors_before: Rows = kept()
+    layers_before: Rows = kept()
+    clock: NDArray[np.int64] = kept()  # (partners, 2)
+    common_users: Numbers = kept()
+    common_items: Numbers = kept()
+    holders_of_users: NDArray[np.int64] = kept()
+    holders_of_items: NDArray[np.int64] = kept()
+    shown_users: Rows = kept()
+    asked: Numbers = kept()  # (partners, most)
+    answers: Rows = kept()  # (partners, most, most items)
+    helpers: Numbers = kept()  # (partners, most)
+    owed: NDArray[np.int64] = kept()  # (partners, most partners, 2)
     partners: list[Partner] = field(default_factory=list)
 
     @classmethod

@@ -34,34 +34,41 @@ Symbols: U = user_factors, V = item_factors, W = layers, gamma = learning_rate, 
 T = num_rounds, epsilon = epsilon, Delta h = 2 clip.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data.interactions import PartnerRows
+from hushrec.data import PartnerRows
+from hushrec.data.holdings import PARTNERS
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models import neucf
 from hushrec.privacy.homomorphic import imported
 from hushrec.protocol import (
+    About,
     Ask,
     Cohort,
     Collect,
+    Handler,
     Message,
     Numbers,
     Paper,
     Ragged,
+    RatingRange,
     Reply,
+    Result,
     Role,
     Round,
     Scorer,
     Sealed,
     System,
+    kept,
     ragged,
     shared,
 )
@@ -232,12 +239,12 @@ class Settled(Message):
 class ServerState:
     """What the server knows."""
 
-    is_present: NDArray[np.bool_]
-    num_steps: NDArray[np.int64]  # of a round
-    digests: NDArray[np.uint8]  # of each partner's model after the last round it took part in
+    is_present: NDArray[np.bool_] = kept()
+    num_steps: NDArray[np.int64] = kept()  # of a round
+    digests: NDArray[np.uint8] = kept(result=True)  # of each partner's model after the last round it took part in
 
 
-def init(num_partners: int, _num_items: int, _config: Config, _draws: Draws) -> ServerState:
+def start(num_partners: int, _num_items: int, _config: Config, _draws: Draws) -> ServerState:
     """The server before the first round."""
     return ServerState(
         np.ones(num_partners, np.bool_), np.array(0, np.int64), np.zeros((num_partners, 32), np.uint8)
@@ -355,9 +362,7 @@ def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Config,
     return Reply(Settled(Ragged(np.arange(len(digests) + 1) * 32, np.concatenate(digests))))
 
 
-def model(
-    _state: ServerState, private: Partnership, config: Config, rating_range: tuple[float, float] | None
-) -> Scorer:
+def model(_state: ServerState, private: Partnership, config: Config, rating_range: RatingRange) -> Scorer:
     """All partners' vectors; every visitor is served with the plain vector of a partner that knows it.
 
     So accuracy for visitors is that of an inference phase that answers about all of them, with scores.
@@ -365,13 +370,22 @@ def model(
     return partner_model(private, config.agreement, rating_range)
 
 
-def own_model(private: Partnership, config: Config, rating_range: tuple[float, float] | None) -> Scorer:
+def own_model(private: Partnership, config: Config, rating_range: RatingRange) -> Scorer:
     """What a partner can use alone: visitors are served with the answers that came back."""
     return own_partner_model(private, config.agreement, rating_range)
 
 
-def _inbox(width: int, _private: Partnership, _config: Config) -> Inbox:
-    return Inbox(width=width)
+def _inbox(width: int) -> Callable[[Partnership, Config], Inbox]:
+    return lambda _private, _config: Inbox(width=width)
+
+
+def _inbox_of_rows(_private: Partnership, config: Config) -> Inbox:
+    return Inbox(width=config.width)
+
+
+def release_bytes(private: Partnership, config: Config) -> NDArray[np.int64]:
+    """What a partner sends in a step, at most."""
+    return np.full(len(private.numbers), 4 * (config.batch_size * (config.width + 1) + config.num_weights))
 
 
 def facts(private: Partnership, config: Config) -> Mapping[str, float]:
@@ -391,38 +405,41 @@ PAPER = Paper(
     year=2024,
 )
 
+_GRADIENTS = (UserGradients, ItemGradients, LayerGradients)
+
 SYSTEM = System(
-    name="fedcore",
-    title="FedCORE: organisations train together and serve each other's users",
-    paper=PAPER,
+    about=About(
+        name="fedcore",
+        title="FedCORE: organisations train together and serve each other's users",
+        paper=PAPER,
+        class_name="FedCORE",
+        small={
+            "model": "neucf", "unaligned": 0.5, "privatizer": "dp+average", "batch_size": 16, "inference": "none",
+        },
+    ),
     config=Config,
+    feedback=EXPLICIT,
+    holders=PARTNERS,
     messages=(
         Align, Identities, Aligned, TakeStep, UserGradients, ItemGradients, LayerGradients, Stepped, Settle,
         Settled, Serve, *MAIL, Served,
     ),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={Align: partner_align, TakeStep: partner_step, Settle: partner_settle, Serve: partner_serve},
-    model=model,
-    reply_bytes=lambda private, config: np.full(
-        len(private.numbers), 4 * (config.batch_size * (config.width + 1) + config.num_weights)
-    ),
-    inboxes={
-        Identities: lambda _private, _config: Inbox(width=TOKEN_BYTES),
-        UserGradients: lambda _private, config: Inbox(width=config.width),
-        ItemGradients: lambda _private, config: Inbox(width=config.width),
-        LayerGradients: lambda _private, _config: Inbox(),
-        **{kind: partial(_inbox, width) for kind, width in MAIL.items()},
+    handlers={
+        Align: Handler(partner_align, reads=(Identities,)),
+        TakeStep: Handler(partner_step, reads=_GRADIENTS),
+        Settle: Handler(partner_settle, reads=_GRADIENTS),
+        Serve: Handler(partner_serve, reads=tuple(MAIL)),
     },
-    learned=(
-        "user_factors", "item_factors", "layers", "user_factors_before", "item_factors_before", "layers_before",
-        "clock", "common_users", "common_items", "holders_of_users", "holders_of_items",
-        "shown_users", "asked", "answers", "helpers", "owed",
-    ),
-    model_arrays=("digests",),
-    private_arrays=("user_factors", "item_factors", "layers"),
-    own_model=own_model,
-    facts=facts,
-    parties="partners",
+    reply_bytes=release_bytes,
+    result=Result(model, party=own_model, facts=facts),
+    inboxes={
+        Identities: _inbox(TOKEN_BYTES),
+        UserGradients: _inbox_of_rows,
+        ItemGradients: _inbox_of_rows,
+        LayerGradients: _inbox(0),
+        **{kind: _inbox(width) for kind, width in MAIL.items()},
+    },
 )  # fmt: skip

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws, uniform_rows
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.kernels.rows import dot, load, store, width_of
 from hushrec.models.fcf import Weights
-from hushrec.privacy.exact_sum import DivergedError
 from hushrec.privacy.filling import Listing
 from hushrec.privacy.homomorphic import Bytes, Integers, SecretKey, num_blocks
-from hushrec.protocol import Numbers
+from hushrec.protocol import Numbers, kept
 
 Factors = NDArray[np.float32]
 Fixed = NDArray[np.int32]
@@ -117,11 +116,11 @@ class KeyHolders:
     starts: NDArray[np.int64]
     items: NDArray[np.int32]  # ascending within a client
     num_items: int  # of the whole catalogue
-    user_factors: Factors
-    previous_user_factors: Factors  # before the last update, for a request that comes again
-    trained_round: Numbers  # of that update
-    item_factors: Factors  # as decrypted at the end of a run; zero before
-    key: SecretKey | None  # None: no encryption
+    user_factors: Factors = kept(result=True)
+    previous_user_factors: Factors = kept()  # before the last update, for a request that comes again
+    trained_round: Numbers = kept()  # of that update
+    item_factors: Factors = kept(result=True, alike=True)  # as decrypted at the end of a run; zero before
+    key: SecretKey | None = None  # None: no encryption
     _opened: tuple[Bytes, Factors] | None = field(default=None, repr=False)
 
     def open(self, blocks: Bytes, num_additions: Integers) -> Factors:

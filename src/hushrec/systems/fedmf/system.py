@@ -36,12 +36,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
+from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.fcf import PositiveModel
-from hushrec.privacy.denoising import draw_participants
-from hushrec.privacy.exact_sum import DivergedError
 from hushrec.privacy.filling import Listing, list_items, num_virtual_items
 from hushrec.privacy.homomorphic import (
     MOST_ADDITIONS,
@@ -59,19 +59,24 @@ from hushrec.privacy.homomorphic import (
     to_blocks,
 )
 from hushrec.protocol import (
-    NO_ONE,
+    About,
     Ask,
     Cohort,
     Collect,
+    Handler,
     Message,
     Numbers,
     Paper,
     Ragged,
+    RatingRange,
     Reply,
+    Result,
     Role,
     Round,
     System,
-    each,
+    draw_participants,
+    kept,
+    missing_bytes,
     ragged,
     shared,
 )
@@ -125,11 +130,7 @@ class EncryptedFactors(Message):
     blocks: Bytes = shared(np.uint8, 2)
     num_additions: Integers = shared(np.int64, low=0)  # per block; 0: as drawn, in the clear
     step_limit: Integers = shared(np.int64, 0, low=0)  # of one number of a step, so that no sum wraps
-    absent: Integers = shared(np.int64, 0)  # bytes that a ciphertext would have more; 0 where it is one
-
-    def absent_bytes(self, num_parties: int) -> int:
-        """Bytes that the ciphertexts would have more than their stand-in."""
-        return num_parties * int(self.absent)
+    absent: Integers = missing_bytes("shared")  # that a ciphertext would have more; 0 where it is one
 
 
 @dataclass(frozen=True)
@@ -139,11 +140,7 @@ class EncryptedSteps(Message):
     sender, receiver = Role.CLIENT, Role.SERVER
     places: Ragged = ragged(np.int32, low=0)
     blocks: Ragged = ragged(np.uint8, 2)
-    absent: Integers = each(np.int64)  # as above, of each client
-
-    def absent_bytes(self, num_parties: int) -> int:
-        """Bytes that the ciphertexts would have more than their stand-in."""
-        return int(self.absent.sum())
+    absent: Integers = missing_bytes("each")  # as above, of each client
 
 
 @dataclass(frozen=True)
@@ -153,11 +150,7 @@ class Settle(Message):
     sender, receiver = Role.SERVER, Role.CLIENT
     blocks: Bytes = shared(np.uint8, 2)
     num_additions: Integers = shared(np.int64, low=0)
-    absent: Integers = shared(np.int64, 0)
-
-    def absent_bytes(self, num_parties: int) -> int:
-        """Bytes that the ciphertexts would have more than their stand-in."""
-        return num_parties * int(self.absent)
+    absent: Integers = missing_bytes("shared")
 
 
 @dataclass(frozen=True)
@@ -171,16 +164,18 @@ class Settled(Message):
 class ServerState:
     """What the server knows between rounds: ciphertexts, and how many were added up in each."""
 
-    item_factors: Bytes  # a row per block; without encryption, and before the first update, V in fixed point
-    num_additions: Integers  # per block
-    num_clients: Integers  # a number
+    item_factors: Bytes = kept(
+        result=True, alike=True
+    )  # a row per block; not encrypted, or not yet: V in fixed point
+    num_additions: Integers = kept()  # per block
+    num_clients: Integers = kept()  # a number
 
 
 def _adder(config: Config, draws: Draws) -> Adder | None:
     return None if config.encryption == "none" else adder_for(config.encryption, draws.key("fedmf-key"))
 
 
-def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
     """The server before the first round."""
     most = int(num_clients * config.num_rounds * config.participation) + config.num_rounds
     if config.encryption == "bfv" and most > MOST_ADDITIONS:
@@ -188,12 +183,12 @@ def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> Serv
             f"{most} updates are more noise than a BFV ciphertext bears, {MOST_ADDITIONS}; use fewer --num-rounds"
         )
     items = np.arange(num_items, dtype=np.int32)
-    start = initial_factors("item-factors", items, config.num_factors, config.initial_scale, draws)
+    drawn = initial_factors("item-factors", items, config.num_factors, config.initial_scale, draws)
     adder = _adder(config, draws)
     # DEVIATION: the paper's server encrypts the start of V with the public key; here it is sent in the clear, for
     # the server drew it.
     slots, size = (config.num_factors, 4 * config.num_factors) if adder is None else (adder.slots, adder.sum_bytes)
-    blocks = _in_the_clear(to_blocks(to_fixed(start).astype(np.int64), slots), size)
+    blocks = _in_the_clear(to_blocks(to_fixed(drawn).astype(np.int64), slots), size)
     return ServerState(blocks, np.zeros(len(blocks), np.int64), np.array(num_clients))
 
 
@@ -218,7 +213,7 @@ def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draw
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
     num_clients, adder = int(state.num_clients), _adder(config, draws)
-    clients = draw_participants(num_clients, config.participation, NO_ONE, round_number, draws)
+    clients = draw_participants(num_clients, config.participation, round_number, draws)
     absent = np.array(0 if adder else _absent_of_factors(state, config))
     step_limit = np.array((SUM_LIMIT - FACTOR_LIMIT) // len(clients))
     request = EncryptedFactors(state.item_factors, state.num_additions, step_limit, absent)
@@ -309,16 +304,14 @@ def client_settle(cohort: Cohort[KeyHolders], request: Settle, _config: Config, 
     return Reply(Settled())
 
 
-def model(
-    state: ServerState, clients: KeyHolders, config: Config, _rating_range: tuple[float, float] | None
-) -> PositiveModel:
+def model(state: ServerState, clients: KeyHolders, config: Config, _rating_range: RatingRange) -> PositiveModel:
     """Every client's U_u, and V as the clients decrypt it."""
     item_factors = clients.open(state.item_factors, state.num_additions)
     weights = newcomer_weights(config.num_negatives, config.regularization)
     return PositiveModel(clients.user_factors, item_factors, weights)
 
 
-def own_model(clients: KeyHolders, config: Config, _rating_range: tuple[float, float] | None) -> PositiveModel:
+def own_model(clients: KeyHolders, config: Config, _rating_range: RatingRange) -> PositiveModel:
     """What clients have after the last round: their own U_u, and V as they decrypted it."""
     weights = newcomer_weights(config.num_negatives, config.regularization)
     return PositiveModel(clients.user_factors, clients.item_factors, weights)
@@ -343,22 +336,22 @@ PAPER = Paper(
 )
 
 SYSTEM = System(
-    name="fedmf",
-    title="FedMF: item vectors under homomorphic encryption",
-    paper=PAPER,
+    about=About(
+        name="fedmf",
+        title="FedMF: item vectors under homomorphic encryption",
+        paper=PAPER,
+        class_name="FedMF",
+        presets={"paper": {}, "tuned": {"learning_rate": 0.005}},
+        small={"encryption": "none"},
+    ),
     config=Config,
+    feedback=IMPLICIT,
+    holders=USERS,
     messages=(EncryptedFactors, EncryptedSteps, Settle, Settled),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={EncryptedFactors: client_update, Settle: client_settle},
-    model=model,
+    handlers={EncryptedFactors: Handler(client_update), Settle: Handler(client_settle)},
     reply_bytes=upload_bytes,
-    learned=("user_factors", "previous_user_factors", "trained_round", "item_factors"),
-    model_arrays=("item_factors",),
-    private_arrays=("user_factors", "item_factors"),
-    shared_arrays=("item_factors",),
-    own_model=own_model,
-    feedback="implicit",
-    presets={"paper": {}, "tuned": {"learning_rate": 0.005}},
+    result=Result(model, party=own_model),
 )

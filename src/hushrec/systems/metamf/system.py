@@ -20,24 +20,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
-from hushrec.privacy.denoising import draw_participants
-from hushrec.privacy.exact_sum import DivergedError
+from hushrec.errors import DivergedError, HushrecError
+from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.protocol import (
-    NO_ONE,
+    About,
     Ask,
     Cohort,
     Collect,
+    Handler,
     Message,
     Numbers,
     Paper,
     Ragged,
+    RatingRange,
     Reply,
     Role,
     Round,
     System,
+    draw_participants,
+    kept,
+    of_server,
     ragged,
 )
 from hushrec.settings import check_bounds, setting
@@ -105,12 +110,12 @@ class Gradients(Message):
 class ServerState:
     """What the server knows between rounds."""
 
-    parameters: Floats  # of the generating network, flat
-    means: Floats  # Adam's
-    squares: Floats
-    num_steps: NDArray[np.int64]  # one number
-    num_users: NDArray[np.int64]  # one number
-    num_items: NDArray[np.int64]  # one number
+    parameters: Floats = kept(result=True)  # of the generating network, flat
+    means: Floats = kept()  # Adam's
+    squares: Floats = kept()
+    num_steps: NDArray[np.int64] = kept()  # one number
+    num_users: NDArray[np.int64] = kept()  # one number
+    num_items: NDArray[np.int64] = kept()  # one number
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ class Clients:
     num_items: int
 
 
-def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
     """The server before the first round."""
     parameters = initial_parameters(config.sizes(num_clients, num_items), draws)
     counts = (np.array(number, np.int64) for number in (0, num_clients, num_items))
@@ -139,7 +144,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     sizes = config.sizes(int(state.num_users), int(state.num_items))
     parameters, means, squares = state.parameters.copy(), state.means.copy(), state.squares.copy()
     num_steps, gradient = int(state.num_steps), np.empty_like(parameters)
-    clients = draw_participants(sizes.num_users, config.participation, NO_ONE, round_number, draws)
+    clients = draw_participants(sizes.num_users, config.participation, round_number, draws)
     for group in groups_of(clients, sizes, config.batch_size, draws.generator("groups", round_number)):
         generated = generate(parameters, sizes, group)
         rows, replies = generated.recommenders(), Collect()
@@ -195,9 +200,12 @@ def client_update(cohort: Cohort[Clients], request: Recommenders, config: Config
     return Reply(Gradients(Ragged(request.recommender.starts, gradients.ravel())))
 
 
-def model(
-    state: ServerState, _clients: Clients, config: Config, rating_range: tuple[float, float] | None = None
-) -> MetaModel:
+def upload_bytes(clients: Clients, config: Config) -> NDArray[np.int64]:
+    """As many numbers as each client was sent."""
+    return np.full(len(clients.starts) - 1, 4 * config.sizes(0, clients.num_items).num_generated)
+
+
+def model(state: ServerState, config: Config, rating_range: RatingRange) -> MetaModel:
     """The generating network; the server has it all."""
     assert rating_range is None, "implicit feedback only"
     return MetaModel(state.parameters, config.sizes(int(state.num_users), int(state.num_items)))
@@ -211,20 +219,21 @@ PAPER = Paper(
 )
 
 SYSTEM = System(
-    name="metamf",
-    title="MetaMF: the server generates every user's recommender",
-    paper=PAPER,
+    about=About(
+        name="metamf",
+        title="MetaMF: the server generates every user's recommender",
+        paper=PAPER,
+        class_name="MetaMF",
+        small={"item_memory": 3, "memory_size": 4, "hidden_size": 6, "batch_size": 10},
+    ),
     config=Config,
+    feedback=IMPLICIT,
+    holders=USERS,
     messages=(Recommenders, Gradients),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={Recommenders: client_update},
-    model=model,
-    reply_bytes=lambda clients, config: np.full(
-        len(clients.starts) - 1, 4 * config.sizes(0, clients.num_items).num_generated
-    ),
-    model_arrays=("parameters",),
-    server_ranks=True,
-    feedback="implicit",
+    handlers={Recommenders: Handler(client_update)},
+    reply_bytes=upload_bytes,
+    result=of_server(model),
 )

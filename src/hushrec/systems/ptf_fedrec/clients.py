@@ -6,6 +6,7 @@ first, then others as it drew or received them. The vector of any other item is 
 made when needed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +17,12 @@ from numpy.typing import NDArray
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws, Key
 from hushrec.errors import HushrecError, NewcomerError
-from hushrec.protocol import Ragged
+from hushrec.protocol import Ragged, kept, packed
 from hushrec.systems.ptf_fedrec.client_negatives import first_tables, other_negatives
 from hushrec.systems.ptf_fedrec.client_start import LocalSettings, initial_row, initial_weights, row_words
 from hushrec.systems.ptf_fedrec.client_training import complete_tables, score_slots, train_rows
 
 __all__ = [
-    "LEARNED",
     "LocalClients",
     "LocalModel",
     "LocalSettings",
@@ -38,69 +38,52 @@ Places = NDArray[np.int64]
 
 _COMPLETE = 8  # clients whose tables are completed at a time
 
-# What a checkpoint must hold; the counts come first, because the packed arrays are laid out by them.
-LEARNED = (
-    "num_slots",
-    "num_samples",
-    "used_slot_items",
-    "used_rows",
-    "used_row_means",
-    "used_row_squares",
-    "used_sample_slots",
-    "used_sample_labels",
-    "weights",
-    "weight_means",
-    "weight_squares",
-    "num_steps",
-    "trained_round",
-    "row_key",
-)
+
+def _in_use(
+    array_of: Callable[["LocalClients"], NDArray[Any]], *, is_sample: bool = False, result: bool = False
+) -> "packed[LocalClients]":
+    """What is in use of an array with spare room. The counts that tell it are restored before it."""
+
+    def pack(clients: "LocalClients") -> NDArray[Any]:
+        return array_of(clients)[clients.places_in_use(is_sample)]
+
+    def unpack(clients: "LocalClients", kept_part: NDArray[Any]) -> None:
+        array_of(clients)[clients.places_in_use(is_sample)] = kept_part
+
+    return packed(pack, unpack, result=result)
 
 
-def _packed(name: str, is_sample: bool = False) -> Any:
-    """A property: what is in use of an array with spare room, concatenated."""
-
-    def read(clients: "LocalClients") -> NDArray[Any]:
-        array: NDArray[Any] = getattr(clients, name)
-        return array[clients.places_in_use(is_sample)]
-
-    def write(clients: "LocalClients", packed: NDArray[Any]) -> None:
-        getattr(clients, name)[clients.places_in_use(is_sample)] = packed
-
-    return property(read, write, doc=f"`{name}` without its spare room, in a copy.")
-
-
-@dataclass
+@dataclass(kw_only=True)
 class LocalClients:
     """Private state of clients: what never leaves them. Arrays have room for all that may be received."""
 
     num_items: int  # of the whole catalogue
     starts: Places  # (n + 1,): the first slot of each client's item table
     slot_items: NDArray[np.int32]  # positives, then all others in order of arrival
-    num_slots: NDArray[np.int32]  # in use
+    num_slots: NDArray[np.int32] = kept()  # in use
     num_positives: NDArray[np.int32]
     rows: Floats  # (slots, d): item vectors
     row_means: Floats  # Adam's first moment
     row_squares: Floats  # Adam's second moment
-    weights: Floats  # (n, size): the user's vector and the layers, see `local_values`
-    weight_means: Floats
-    weight_squares: Floats
-    num_steps: NDArray[np.int32]  # of Adam so far
+    weights: Floats = kept(result=True)  # (n, size): the user's vector and the layers, see `client_start`
+    weight_means: Floats = kept()
+    weight_squares: Floats = kept()
+    num_steps: NDArray[np.int32] = kept()  # of Adam so far
     sample_starts: Places
     sample_slots: NDArray[np.int32]  # positives, negatives (with repeats), then what was received
     sample_labels: Floats
-    num_samples: NDArray[np.int32]  # in use
+    num_samples: NDArray[np.int32] = kept()  # in use
     num_own_samples: NDArray[np.int32]  # positives and negatives
-    trained_round: NDArray[np.int32]  # the last one, 0 before
+    trained_round: NDArray[np.int32] = kept()  # the last one, 0 before
     numbers: NDArray[np.int32]  # who they are in the run
-    row_key: Key  # of the first values of item vectors
+    row_key: Key = kept()  # of the first values of item vectors
 
-    used_slot_items = _packed("slot_items")
-    used_rows = _packed("rows")
-    used_row_means = _packed("row_means")
-    used_row_squares = _packed("row_squares")
-    used_sample_slots = _packed("sample_slots", is_sample=True)
-    used_sample_labels = _packed("sample_labels", is_sample=True)
+    used_slot_items = _in_use(lambda clients: clients.slot_items)
+    used_rows = _in_use(lambda clients: clients.rows, result=True)
+    used_row_means = _in_use(lambda clients: clients.row_means)
+    used_row_squares = _in_use(lambda clients: clients.row_squares)
+    used_sample_slots = _in_use(lambda clients: clients.sample_slots, is_sample=True)
+    used_sample_labels = _in_use(lambda clients: clients.sample_labels, is_sample=True)
 
     def places_in_use(self, is_sample: bool) -> Places:
         """Where the slots (or samples) in use are, client after client."""

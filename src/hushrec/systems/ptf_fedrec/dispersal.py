@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
+from hushrec.errors import DivergedError
 from hushrec.evaluation.top_k import NO_ITEM, top_k
-from hushrec.privacy.exact_sum import DivergedError
 from hushrec.protocol import Numbers, Ragged, Scorer
 
 Strategy = Literal["confidence+hard", "confidence", "hard", "random"]

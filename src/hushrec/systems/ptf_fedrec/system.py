@@ -20,30 +20,37 @@ Symbols: alpha = num_told, mu = confident_share, beta = least_beta to most_beta,
 lambda = swap_share, T = num_rounds, L = local_epochs, F_c = client_model, F_s = server_model.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
+from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models import server_model
 from hushrec.models.server_model import Learned, ModelSettings
-from hushrec.privacy.denoising import draw_participants
 from hushrec.protocol import (
-    NO_ONE,
+    About,
     Ask,
     Cohort,
+    Handler,
     Message,
     Numbers,
     Paper,
     Ragged,
+    RatingRange,
     Reply,
+    Result,
     Role,
     Round,
     Scorer,
     System,
+    draw_participants,
+    kept,
     ragged,
 )
 from hushrec.settings import check, check_bounds, setting
@@ -182,14 +189,14 @@ class Predictions(Message):
 class ServerState:
     """What the server knows: its model with Adam's state, and the last upload of each client."""
 
-    parameters: NDArray[np.float32]
-    means: NDArray[np.float32]
-    squares: NDArray[np.float32]
-    num_steps: NDArray[np.int64]
-    num_updates: NDArray[np.int64]  # of each item
-    shown_starts: NDArray[np.int64]  # per client: its last upload
-    shown_items: NDArray[np.int32]
-    shown_scores: NDArray[np.float32]
+    parameters: NDArray[np.float32] = kept(result=True)
+    means: NDArray[np.float32] = kept()
+    squares: NDArray[np.float32] = kept()
+    num_steps: NDArray[np.int64] = kept()
+    num_updates: NDArray[np.int64] = kept()  # of each item
+    shown_starts: NDArray[np.int64] = kept()  # per client: its last upload
+    shown_items: NDArray[np.int32] = kept()
+    shown_scores: NDArray[np.float32] = kept()
 
     @property
     def learned(self) -> Learned:
@@ -214,7 +221,7 @@ class ServerState:
         return cls(*model, num_updates, starts, items, scores)
 
 
-def init(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
     """The server before the first round."""
     learned = server_model.initial(config.server_settings(), num_clients, num_items, draws)
     return ServerState.of(learned, np.zeros(num_items, np.int64), Shown.nothing(num_clients))
@@ -234,7 +241,7 @@ def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draw
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
     num_clients, num_items = state.sizes
-    clients = draw_participants(num_clients, config.participation, NO_ONE, round_number, draws)
+    clients = draw_participants(num_clients, config.participation, round_number, draws)
     uploads = Uploads(num_items, config.most_shown(num_items), config.repeats == "yes")
     yield Ask(clients, _told(state, clients, round_number, config, draws), uploads)  # lines 5-8
     if not uploads.batches:
@@ -258,7 +265,7 @@ def _told(state: ServerState, clients: Numbers, round_number: int, config: Confi
     uploaded = state.last_uploads.items.take(clients.astype(np.int64))
     how = Dispersal(num_told, config.confident_share, config.dispersal)
     # DEVIATION: a client that sat out a round is told by the newest model, not by that of its last round.
-    scorer = model(state, None, config, None)
+    scorer = model(state, config)
     items, scores = disperse(scorer, clients, uploaded, state.num_updates, how, round_number, draws)
     most = np.where(uploaded.lengths > 0, num_told, 0)
     return Told(items.at_most(most), scores.at_most(most))
@@ -316,20 +323,31 @@ def _shown_slots(
     return sample(trained, numbers, round_number, sampling, draws)
 
 
-def model(state: ServerState, _clients: LocalClients | None, config: Config, _rating_range: object) -> Scorer:
+def model(state: ServerState, config: Config, _rating_range: RatingRange = None) -> Scorer:
     """The server's model."""
     return server_model.scorer(state.learned, config.server_settings(), state.sizes, state.last_uploads.pairs())
 
 
-def own_model(clients: LocalClients, config: Config, _rating_range: object) -> LocalModel:
+def own_model(clients: LocalClients, config: Config, _rating_range: RatingRange = None) -> LocalModel:
     """What each client can use alone."""
     return LocalModel(clients, config.local_settings())
 
 
-def more_models(state: ServerState, clients: LocalClients, config: Config) -> dict[str, Scorer]:
-    """What the authors' code measures as well."""
-    server, own = model(state, clients, config, None), own_model(clients, config, None)
-    return {"client": own, "ensemble": Ensemble(server, own)}
+def whole_model(state: ServerState, _clients: LocalClients, config: Config, _rating_range: RatingRange) -> Scorer:
+    """The server's model is what a run is measured by."""
+    return model(state, config)
+
+
+# What the authors' code measures as well.
+ALSO: Mapping[str, Callable[[ServerState, LocalClients, Config], Scorer]] = {
+    "client": lambda _state, clients, config: own_model(clients, config),
+    "ensemble": lambda state, clients, config: Ensemble(model(state, config), own_model(clients, config)),
+}
+
+
+def touched_bytes(clients: LocalClients, _config: Config) -> NDArray[np.int64]:
+    """What a client's training touches, which is more than it sends."""
+    return table_bytes(clients)
 
 
 PAPER = Paper(
@@ -352,23 +370,26 @@ RELEASED = {
 }
 
 SYSTEM = System(
-    name="ptf-fedrec",
-    title="PTF-FedRec: predictions instead of parameters, the server's model stays hidden",
-    paper=PAPER,
+    about=About(
+        name="ptf-fedrec",
+        title="PTF-FedRec: predictions instead of parameters, the server's model stays hidden",
+        paper=PAPER,
+        class_name="PTFFedRec",
+        presets={"paper": {}, "released": RELEASED},
+        small={
+            "client_factors": 4, "client_layers": (4, 3), "server_factors": 4, "server_layers": (4, 3),
+            "local_epochs": 2, "num_told": 6, "client_learning_rate": 0.01, "server_learning_rate": 0.01,
+        },
+        builds_on=("hushrec.models.networks",),
+    ),
     config=Config,
+    feedback=IMPLICIT,
+    holders=USERS,
     messages=(Told, Predictions),
-    init=init,
+    start=start,
     enrol=enrol,
     round=server_round,
-    handlers={Told: client_update},
-    model=model,
-    reply_bytes=lambda clients, _config: table_bytes(clients),
-    learned=local.LEARNED,
-    model_arrays=("parameters",),
-    private_arrays=("weights", "used_rows"),
-    own_model=own_model,
-    server_ranks=True,
-    more_models=more_models,
-    feedback="implicit",
-    presets={"paper": {}, "released": RELEASED},
-)
+    handlers={Told: Handler(client_update)},
+    reply_bytes=touched_bytes,
+    result=Result(whole_model, server=model, party=own_model, also=ALSO),
+)  # fmt: skip

@@ -6,9 +6,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.models.server_model import Pairs
-from hushrec.privacy.exact_sum import DivergedError
 from hushrec.protocol import Numbers, Ragged
 
 

@@ -5,20 +5,63 @@ belong to one partner, the others to all. Every user has an account at every par
 rating there, it is a visitor, whom that partner can serve only with another partner's help.
 """
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data.interactions import Ids, Interactions, Partners, data_digest
-from hushrec.data.splits import Measure, Split
+from hushrec.data.checking import data_digest
+from hushrec.data.holdings.holders import Arrays, Holders, Presence, RatingRange, numbers_in_order
+from hushrec.data.holdings.node_files import (
+    Catalogue,
+    NodeData,
+    NodeFiles,
+    as_in_catalogue,
+    read_catalogue,
+    read_own,
+    read_visitors,
+    write_both,
+    write_lines,
+)
+from hushrec.data.interactions import Holding, Ids, Interactions
+from hushrec.data.splits import Measure, Split, SplitKind
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 
 NUM_COPIES = 5
 _MOST_PARTNERS = 26
 _EVERYBODY = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Partners(Holding):
+    """Whose users and items are whose: partner p has the numbers `starts[p]` to `starts[p + 1] - 1` of both.
+
+    The id of a user or an item has its partner's name in front, as in `a:196`.
+    """
+
+    names: tuple[str, ...]
+    user_starts: NDArray[np.int64]
+    item_starts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PartnerRows:
+    """The ratings of each partner: p has the rows `starts[p]` to `starts[p + 1] - 1`, with its own numbers."""
+
+    starts: NDArray[np.int64]
+    users: NDArray[np.int32]  # from 0 at each partner
+    items: NDArray[np.int32]
+    ratings: NDArray[np.float32]
+    user_starts: NDArray[np.int64]
+    item_starts: NDArray[np.int64]
+    user_ids: NDArray[np.str_]  # as the partner itself calls them
+    item_ids: NDArray[np.str_]
 
 
 @dataclass(frozen=True)
@@ -119,11 +162,10 @@ def _apart(data: Interactions, deal: Deal, dealt: _Dealt, copy: int) -> Split:
         user_ids=user_ids,
         item_ids=item_ids,
         titles=titles,
-        partners=partners,
+        holding=partners,
         timestamps=None,
         order=None,
         genres=None,
-        owners=None,
     )
 
     def rows_of(is_used: NDArray[np.bool_]) -> tuple[Interactions, list[NDArray[np.int64]]]:
@@ -198,7 +240,7 @@ def alone(data: Interactions) -> Interactions:
     partners = Partners(("all",), _starts([data.num_users]), _starts([data.num_items]))
     return replace(
         data, users=of_users[data.users], items=of_items[data.items], user_ids=user_ids, item_ids=item_ids,
-        titles=titles, partners=partners, genres=None, owners=None,
+        titles=titles, holding=partners, genres=None,
     )  # fmt: skip
 
 
@@ -223,7 +265,176 @@ def join(own: Mapping[str, Interactions]) -> Interactions:
         items=np.concatenate([numbers[part.items] for numbers, part in zip(of_items, parts, strict=True)]),
         ratings=np.concatenate([_ratings(part) for part in parts]),
         timestamps=None, order=None, user_ids=user_ids, item_ids=item_ids, titles=None,
-        genres=None, owners=None, name="+".join(names), partners=partners,
+        genres=None, name="+".join(names), holding=partners,
         is_synthetic=any(part.is_synthetic for part in parts),
     )  # fmt: skip
     return replace(joined, sha256=data_digest(joined))
+
+
+# --- The parties -----------------------------------------------------------------------------------------
+
+
+def _partners(data: Interactions) -> Partners:
+    """Who has which users and items."""
+    if not isinstance(data.holding, Partners):
+        raise HushrecError(
+            f"this system needs data of partners, {data.name} is in one piece: deal it (--split partners, or "
+            "hushrec.data.copies), or join several files (hushrec.data.join)"
+        )
+    return data.holding
+
+
+def rows_of_partners(data: Interactions) -> PartnerRows:
+    """The rows of each partner, by user and item."""
+    partners, rows = _partners(data), data.canonical_order()
+    users, items, ratings = data.users, data.items, _ratings(data)
+    if rows is not None:
+        users, items, ratings = users[rows], items[rows], ratings[rows]
+    of_row = np.searchsorted(partners.user_starts, users, "right") - 1
+    return PartnerRows(
+        np.searchsorted(of_row, np.arange(len(partners.names) + 1)).astype(np.int64),
+        (users - partners.user_starts[of_row]).astype(np.int32),
+        (items - partners.item_starts[of_row]).astype(np.int32),
+        ratings,
+        partners.user_starts,
+        partners.item_starts,
+        _without_name(data.user_ids, partners.user_starts, "user"),
+        _without_name(data.item_ids, partners.item_starts, "item"),
+    )
+
+
+def _without_name(ids: Ids, starts: NDArray[np.int64], what: str) -> NDArray[np.str_]:
+    """Ids as the partner itself calls them, in the spelling that partners compare."""
+    texts = np.char.partition(ids.astype(np.str_), ":")[:, 2]
+    spelled = np.array([normalize("NFC", text.strip()) for text in texts.tolist()], np.str_)
+    for first, last in itertools.pairwise(starts.tolist()):
+        if len(np.unique(spelled[first:last])) < last - first:
+            raise HushrecError(f"two {what} ids of a partner differ only in spaces or spelling; make them one")
+    return spelled
+
+
+class HeldByPartners(Holders[PartnerRows]):
+    """Organisations with users and items of their own."""
+
+    word = "partner"
+    knows_all_items = False
+    usual_split: ClassVar[SplitKind | None] = "partners"
+    least_nodes = 2
+    is_seen_whole = True
+
+    def held(self, data: Interactions) -> Interactions:
+        """As partners have it; nobody can say whose data in one piece would be."""
+        return replace(data, holding=_partners(data))
+
+    def held_in_run(self, data: Interactions) -> Interactions:
+        """Data in one piece is that of a single partner, the baseline without anybody else."""
+        return data if isinstance(data.holding, Partners) else alone(data)
+
+    def num_parties(self, data: Interactions) -> int:
+        """One for each name."""
+        return len(_partners(data).names)
+
+    def rows(self, data: Interactions) -> PartnerRows:
+        """The ratings of each partner."""
+        return rows_of_partners(data)
+
+    def names(self, data: Interactions) -> tuple[list[str], bool]:
+        """Partners are known by name."""
+        return list(_partners(data).names), False
+
+    def groups(self, train: Interactions, test: Interactions) -> dict[str, NDArray[np.bool_]]:
+        """A partner's own users, and its visitors, under the names of a run in one process."""
+        (name,) = _partners(train).names
+        is_own = (np.bincount(train.users, minlength=train.num_users) > 0)[test.users]
+        groups = {f"{name} own": is_own, f"{name} cold": ~is_own}
+        return {group: is_in for group, is_in in groups.items() if is_in.any()}
+
+    def arrays(self, data: Interactions) -> Arrays:
+        """Names, and whose users and items are whose."""
+        partners = _partners(data)
+        return {
+            "partner_names": np.array(partners.names, np.str_),
+            "partner_users": partners.user_starts,
+            "partner_items": partners.item_starts,
+        }
+
+    def restored(self, data: Interactions, arrays: Mapping[str, NDArray[Any]]) -> Interactions:
+        """With the partners that were kept."""
+        names = tuple(str(name) for name in arrays["partner_names"])
+        return replace(data, holding=Partners(names, arrays["partner_users"], arrays["partner_items"]))
+
+    def node_names(self, data: Interactions, num_nodes: int) -> list[str]:
+        """Partners are nodes of their own names."""
+        return list(_partners(data).names)
+
+    def deal(self, split: Split, nodes: Sequence[str], seed: int, folder: Path) -> dict[str, NodeFiles]:
+        """They are dealt already: the first partner's data go to the first node."""
+        names = _partners(split.train).names
+        if len(nodes) != len(names) or sorted(nodes) != list(nodes):
+            raise HushrecError(f"{len(nodes)} nodes for {len(names)} partners; use one each, by name")
+        return {name: _write_partner(split, place, folder / name) for place, name in enumerate(nodes)}
+
+    def read(self, files: NodeFiles, node: str, catalogue: Catalogue, rating_range: RatingRange) -> NodeData:
+        """A partner's own users, visitors and items, which no other knows; by their ids as texts."""
+        data = read_own(files, files.data, rating_range)
+        if data.ratings is None:
+            raise HushrecError(f"{files.data} has no ratings, which partners need; add a column rating")
+        if files.items is None:
+            catalogue = Catalogue(np.unique(data.item_ids.astype(np.str_)).tolist(), False)
+        else:
+            catalogue = read_catalogue(Path(files.items), as_texts=True)
+        user_ids = np.union1d(data.user_ids.astype(np.str_), read_visitors(files))
+        own = as_in_catalogue(data, user_ids, catalogue)
+        train = replace(
+            own,
+            user_ids=np.char.add(f"{node}:", user_ids),
+            item_ids=np.char.add(f"{node}:", np.array(catalogue.ids, np.str_)),
+            holding=Partners((node,), np.array([0, own.num_users]), np.array([0, own.num_items])),
+        )
+        if files.test is not None:
+            self.read_test(files, train, catalogue, rating_range)
+        return NodeData(train, None)
+
+    def described(self, files: NodeFiles, node: str) -> str | None:
+        """As of users; visitors and own items are looked at, too."""
+        if not files.visitors and not files.items:
+            return None
+        ratings = read_own(files, files.data, None)
+        self.read(files, node, Catalogue([], False), None)
+        return f"{ratings.num_users} clients, {len(ratings)} ratings"
+
+    def read_test(
+        self, files: NodeFiles, train: Interactions, catalogue: Catalogue, rating_range: RatingRange
+    ) -> Interactions:
+        """Test ratings of the partner's users and visitors, of its own items."""
+        rows = rows_of_partners(train)
+        data = read_own(files, files.test, rating_range)
+        own = as_in_catalogue(data, rows.user_ids, Catalogue(rows.item_ids.tolist(), False))
+        return replace(train, users=own.users, items=own.items, ratings=own.ratings, rating_range=rating_range)
+
+    def number(self, nodes: Mapping[str, Presence]) -> dict[str, list[int]]:
+        """In the order of their names."""
+        return numbers_in_order(nodes)
+
+
+def _write_partner(split: Split, place: int, folder: Path) -> NodeFiles:
+    """Under the names that the partner itself has for users and items."""
+    train, rows = split.train, rows_of_partners(split.train)
+    users, items = (slice(*starts[place : place + 2].tolist()) for starts in (rows.user_starts, rows.item_starts))
+    is_own, is_rated = np.zeros((2, train.num_users), np.bool_)
+    is_own[users], is_rated[train.users] = True, True
+    plain = Split(
+        replace(train, user_ids=rows.user_ids, item_ids=rows.item_ids),
+        replace(split.test, user_ids=rows.user_ids, item_ids=rows.item_ids),
+        split.fold,
+    )
+    files = write_both(plain, is_own, folder)
+    visitors, catalogue = folder / "visitors.txt", folder / "items.tsv"
+    write_lines(visitors, rows.user_ids[is_own & ~is_rated].tolist())
+    titles = [""] * train.num_items if train.titles is None else train.titles.tolist()
+    lines = zip(rows.item_ids[items], titles[items], strict=True)
+    write_lines(catalogue, [f"{item}\t{' '.join(title.split())}" for item, title in lines])
+    return replace(files, visitors=str(visitors), items=str(catalogue))
+
+
+PARTNERS = HeldByPartners()

@@ -14,10 +14,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data.interactions import OwnerRows
+from hushrec.data import OwnerRows
 from hushrec.draws import BLOCK_WORDS, Draws, chacha_block
 from hushrec.errors import HushrecError
-from hushrec.protocol import Numbers
+from hushrec.protocol import Numbers, packed
 from hushrec.systems.drift.blocks import WAITING, Blocks, Entries, Groups, Threshold, stamp_of
 from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, open_interactions, seal_interactions
 
@@ -225,14 +225,14 @@ def owner_key(draws: Draws, number: int) -> bytes:
 _ENTRIES = Entries._fields
 
 
-class Parties:
-    """Those parties whose state is here. Properties pack what changes into arrays, for checkpoints."""
+class Members:
+    """Those parties whose state is here. What changes is packed into arrays, for checkpoints."""
 
     def __init__(self, numbers: Numbers, owners: list[Owner], gateway: Gateway | None) -> None:
         self.numbers, self.owners, self.gateway = numbers, owners, gateway
 
     @classmethod
-    def enrol(cls, numbers: Numbers, rows: OwnerRows, parts: int, draws: Draws) -> "Parties":
+    def enrol(cls, numbers: Numbers, rows: OwnerRows, parts: int, draws: Draws) -> "Members":
         """Owners with their items, and the users' side with its events."""
         held = np.split(rows.held, rows.held_starts[1:-1]) if rows.names else []
         owners = [
@@ -249,68 +249,65 @@ class Parties:
         assert self.gateway is not None
         return self.gateway
 
-    @property
-    def entries(self) -> NDArray[np.void]:
+    def _pack_entries(self) -> NDArray[np.void]:
         """The interactions of all owners, as records."""
-        kept = [owner.blocks.kept() for owner in self.owners]
+        parts = [owner.blocks.kept() for owner in self.owners]
         record: list[tuple[str, Any]] = [("owner", np.int32)]
         empty: tuple[NDArray[Any], ...] = Entries.room_for(0)
         record += [(name, column.dtype) for name, column in zip(_ENTRIES, empty, strict=True)]
-        packed = np.empty(sum(len(part.users) for part in kept), record)
-        packed["owner"] = np.repeat(np.arange(len(kept)), [len(part.users) for part in kept])
+        records = np.empty(sum(len(part.users) for part in parts), record)
+        records["owner"] = np.repeat(np.arange(len(parts)), [len(part.users) for part in parts])
         for place, name in enumerate(_ENTRIES):
-            packed[name] = np.concatenate([empty[place], *(part[place] for part in kept)])
-        return packed
+            records[name] = np.concatenate([empty[place], *(part[place] for part in parts)])
+        return records
 
-    @entries.setter
-    def entries(self, packed: NDArray[np.void]) -> None:
+    def _unpack_entries(self, records: NDArray[np.void]) -> None:
         for place, owner in enumerate(self.owners):
-            of_owner = packed[packed["owner"] == place]
+            of_owner = records[records["owner"] == place]
             users = of_owner["users"]
             own = Entries(*(of_owner[name] for name in _ENTRIES))
             owner.blocks = Blocks.restored(own, 1 + int(users.max(initial=-1)))
             owner.groups = None
 
-    @property
-    def owner_states(self) -> NDArray[np.int64]:
+    def _pack_owner_states(self) -> NDArray[np.int64]:
         """Clock, newest number and counts of each owner."""
         rows = [np.concatenate(_state_of(owner)) for owner in self.owners]
         return np.array(rows, np.int64).reshape(len(rows), 3 + 2 * len(COUNTS))
 
-    @owner_states.setter
-    def owner_states(self, packed: NDArray[np.int64]) -> None:
-        for owner, row in zip(self.owners, packed, strict=True):
+    def _unpack_owner_states(self, states: NDArray[np.int64]) -> None:
+        for owner, row in zip(self.owners, states, strict=True):
             parts = _state_of(owner)
             for part, values in zip(
                 parts, np.split(row, np.cumsum([len(part) for part in parts])[:-1]), strict=True
             ):
                 part[:] = values
 
-    @property
-    def gateway_state(self) -> NDArray[np.int64]:
+    def _pack_gateway(self) -> NDArray[np.int64]:
         """Clock of the users' side, and what it sent to each owner: now, and as the window began."""
         if self.gateway is None:
             return np.empty(0, np.int64)
         return np.concatenate([self.gateway.clock, self.gateway.sent, self.gateway.firsts])
 
-    @gateway_state.setter
-    def gateway_state(self, packed: NDArray[np.int64]) -> None:
+    def _unpack_gateway(self, state: NDArray[np.int64]) -> None:
         if self.gateway is not None:
-            self.gateway.clock, (self.gateway.sent, self.gateway.firsts) = packed[:2], np.split(packed[2:], 2)
+            self.gateway.clock, (self.gateway.sent, self.gateway.firsts) = state[:2], np.split(state[2:], 2)
 
-    @property
-    def table(self) -> NDArray[np.int64]:
+    def _pack_table(self) -> NDArray[np.int64]:
         """The table that the users' side works with: the number of items, starts, owners."""
         if self.gateway is None:
             return np.empty(0, np.int64)
         starts = self.gateway.table_starts
         return np.concatenate([[len(starts)], starts, self.gateway.table_owners])
 
-    @table.setter
-    def table(self, packed: NDArray[np.int64]) -> None:
+    def _unpack_table(self, table: NDArray[np.int64]) -> None:
         if self.gateway is not None:
-            last = 1 + int(packed[0])
-            self.gateway.table_starts, self.gateway.table_owners = packed[1:last], packed[last:].astype(np.int32)
+            last = 1 + int(table[0])
+            self.gateway.table_starts, self.gateway.table_owners = table[1:last], table[last:].astype(np.int32)
+
+    entries = packed(_pack_entries, _unpack_entries)
+    owner_states = packed(_pack_owner_states, _unpack_owner_states)
+    gateway_state = packed(_pack_gateway, _unpack_gateway)
+    table = packed(_pack_table, _unpack_table)
 
 
 def _state_of(owner: Owner) -> list[NDArray[np.int64]]:

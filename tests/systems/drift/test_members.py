@@ -11,7 +11,7 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.systems.drift.blocks import Groups
 from hushrec.systems.drift.cipher import Form, Letters, seal_interactions
-from hushrec.systems.drift.parties import COUNTS, Gateway, Owner, Parties, owner_key
+from hushrec.systems.drift.members import COUNTS, Gateway, Owner, Members, owner_key
 
 KEY = b"k" * 16
 FORM = Form()
@@ -304,7 +304,7 @@ def test_a_key_and_a_number_never_meet_two_contents(acts: list[tuple[str, int]],
     window, place, length, round_number = -1, 0, 1, 1
     for act, number in acts:
         if act == "restart":
-            gateway = restarted(Parties(np.array([2], np.int32), [], gateway)).only_gateway()
+            gateway = restarted(Members(np.array([2], np.int32), [], gateway)).only_gateway()
             continue
         if act in ("begin again", "next round"):
             round_number += act == "next round"
@@ -322,33 +322,33 @@ def test_a_key_and_a_number_never_meet_two_contents(acts: list[tuple[str, int]],
 # --- All of them -------------------------------------------------------------------------------------------
 
 
-def restarted(parties: Parties) -> Parties:
+def restarted(parties: Members) -> Members:
     """The same after what a checkpoint does: a new process has data and keys, and what was kept."""
     owners = [Owner(owner.number, owner.held, owner.key) for owner in parties.owners]
     gateway = parties.gateway
     if gateway is not None:
         gateway = Gateway(gateway.number, gateway.users, gateway.items, gateway.is_positive, gateway.num_users)
-    fresh = Parties(parties.numbers, owners, gateway)
+    fresh = Members(parties.numbers, owners, gateway)
     for name in PACKED:
         setattr(fresh, name, getattr(parties, name).copy())
     return fresh
 
 
-def some_parties(num_events: int = 60) -> Parties:
+def some_parties(num_events: int = 60) -> Members:
     draws = np.random.default_rng(0)
     users, items = draws.integers(0, 4, num_events), draws.integers(0, 4, num_events)
     rows = OwnerRows(
         ("a", "b"), np.array([0, 2, 4]), np.array([0, 1, 1, 3], np.int32), True, users.astype(np.int32),
         items.astype(np.int32), draws.random(num_events) < 0.5, 4,
     )  # fmt: skip
-    parties = Parties.enrol(np.arange(3, dtype=np.int32), rows, 1, Draws(0))
+    parties = Members.enrol(np.arange(3, dtype=np.int32), rows, 1, Draws(0))
     for owner in parties.owners:
         owner.begin(1, 0)
     parties.only_gateway().begin(1, *TABLE)
     return parties
 
 
-def exchange(parties: Parties, window: int, size: int = 10, theta: int = 2) -> list[Groups]:
+def exchange(parties: Members, window: int, size: int = 10, theta: int = 2) -> list[Groups]:
     keys = {owner.number: owner.key for owner in parties.owners}
     sent = parties.only_gateway().window(window, window * size, (window + 1) * size, keys, FORM)
     return [
@@ -390,8 +390,8 @@ def test_nodes_have_some_of_the_parties() -> None:
     nothing, stream = np.empty(0, np.int32), np.array([0, 1], np.int32)
     of_owner = OwnerRows(("b",), np.array([0, 2]), np.array([1, 3], np.int32), False, nothing, nothing, nothing, 0)
     of_users = OwnerRows((), np.array([0]), nothing, True, stream, stream, stream > 0, 2)
-    owner = Parties.enrol(np.array([1], np.int32), of_owner, 1, Draws(0))
-    users = Parties.enrol(np.array([2], np.int32), of_users, 1, Draws(0))
+    owner = Members.enrol(np.array([1], np.int32), of_owner, 1, Draws(0))
+    users = Members.enrol(np.array([2], np.int32), of_users, 1, Draws(0))
     assert (owner.owners[0].number, owner.gateway) == (1, None)
     assert owner.owners[0].key == some_parties().owners[1].key
     assert (users.owners, users.only_gateway().number) == ([], 2)

@@ -1,0 +1,163 @@
+"""Holders: the kind of parties that a system is for. They say who holds which rows, and bring them to a network.
+
+A dataset has a `Holding`, which is data; the holders read it. Nobody else asks which kind it is.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.holdings.node_files import Catalogue, NodeData, NodeFiles
+from hushrec.data.interactions import Interactions
+from hushrec.data.splits import Split, SplitKind
+from hushrec.errors import HushrecError
+
+Arrays = dict[str, NDArray[Any]]
+Rows = TypeVar("Rows", covariant=True)
+RatingRange = tuple[float, float] | None
+
+
+class Presence(Protocol):
+    """What a node tells the server of its parties."""
+
+    @property
+    def num_clients(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def numbers(self) -> list[int] | None:
+        """Their numbers, if they were agreed on beforehand."""
+        ...
+
+    @property
+    def names(self) -> list[str]:
+        """Their names, if they have any."""
+        ...
+
+    @property
+    def has_users(self) -> bool:
+        """Whether one of them stands for all users."""
+        ...
+
+
+class Holders(ABC, Generic[Rows]):
+    """One kind of parties."""
+
+    word: ClassVar[str]  # what one of them is called
+    knows_all_items: ClassVar[bool] = True  # whether they share one catalogue of items
+    hides_writers: ClassVar[bool] = False  # whether nobody is to know who writes to whom
+    usual_split: ClassVar[SplitKind | None] = None  # None: the one of the feedback
+    least_nodes: ClassVar[int] = 1
+    differ_in_size: ClassVar[bool] = False  # whether a mean over them would say little
+    is_seen_whole: ClassVar[bool] = False  # whether a simulation predicts with what several of them have
+
+    # --- Data in one place ---
+
+    @abstractmethod
+    def held(self, data: Interactions) -> Interactions:
+        """The same data, held by such parties: as it says itself, or dealt to them in the usual way."""
+
+    def held_in_run(self, data: Interactions) -> Interactions:
+        """The part of a split as `hushrec run` takes it, whatever split was asked for."""
+        return self.held(data)
+
+    def dealt(self, data: Interactions, how: str, seed: int, wanted_by: str) -> Interactions:
+        """The same data, dealt as somebody wishes with --owners."""
+        raise HushrecError(f"--owners {how}: {wanted_by} knows no owners of items; leave it out")
+
+    @abstractmethod
+    def num_parties(self, data: Interactions) -> int:
+        """How many parties hold the data."""
+
+    @abstractmethod
+    def rows(self, data: Interactions) -> Rows:
+        """What they hold, party after party."""
+
+    def how_many(self, data: Interactions) -> int:
+        """How many there are, as people count them."""
+        return self.num_parties(data)
+
+    def told(self, data: Interactions) -> list[str]:
+        """Lines for people about who holds what; none where it goes without saying."""
+        return []
+
+    def groups(self, train: Interactions, test: Interactions) -> dict[str, NDArray[np.bool_]]:
+        """Test rows that a party measures by themselves, with their names."""
+        return {}
+
+    # --- In a run's folder ---
+
+    def arrays(self, data: Interactions) -> Arrays:
+        """What a run's folder keeps of the holding, beside the rows."""
+        return {}
+
+    def restored(self, data: Interactions, arrays: Mapping[str, NDArray[Any]]) -> Interactions:
+        """Data from a run's folder, held as it was."""
+        return data
+
+    # --- On nodes ---
+
+    def node_names(self, data: Interactions, num_nodes: int) -> list[str]:
+        """Names for so many nodes; there may be one more, if a kind of party needs a node of its own."""
+        return [f"node-{number}" for number in range(1, num_nodes + 1)]
+
+    @abstractmethod
+    def deal(self, split: Split, nodes: Sequence[str], seed: int, folder: Path) -> dict[str, NodeFiles]:
+        """Write every node's files, for a federation on one machine. Parties have the numbers of `hushrec run`."""
+
+    def check_files(self, files: NodeFiles, wanted_by: str) -> None:
+        """Refuse a node whose files are for another kind of party. No word of this is private."""
+        if files.owned is not None:
+            raise HushrecError(f"this node holds items of owners, no ratings; it cannot take part in {wanted_by}")
+
+    @abstractmethod
+    def read(self, files: NodeFiles, node: str, catalogue: Catalogue, rating_range: RatingRange) -> NodeData:
+        """What is on a node, as its files say."""
+
+    def described(self, files: NodeFiles, node: str) -> str | None:
+        """What a node has, in words, after a look at its files; None: they are for others."""
+        return None
+
+    @abstractmethod
+    def read_test(
+        self, files: NodeFiles, train: Interactions, catalogue: Catalogue, rating_range: RatingRange
+    ) -> Interactions:
+        """A node's test ratings, numbered as those that it trains on."""
+
+    def names(self, data: Interactions) -> tuple[list[str], bool]:
+        """Names of the parties on a node, if they have any, and whether one stands for all users."""
+        return [], False
+
+    @abstractmethod
+    def number(self, nodes: Mapping[str, Presence]) -> dict[str, list[int]]:
+        """The numbers of every node's parties in the run."""
+
+    def known(self, data: Interactions, num_parties: int) -> Interactions:
+        """What a server knows of the data when the run is over: items and how many there are, no row."""
+        return data
+
+
+def numbers_in_order(nodes: Mapping[str, Presence]) -> dict[str, list[int]]:
+    """Numbers as agreed on beforehand by all nodes, or dealt in the order of the nodes' names."""
+    agreed = {name: node.numbers for name, node in nodes.items() if node.numbers is not None}
+    if agreed and len(agreed) < len(nodes):
+        missing = ", ".join(sorted(set(nodes) - set(agreed)))
+        raise HushrecError(
+            f"some nodes have agreed numbers of clients, not {missing}; use --numbers on all or none"
+        )
+    if agreed:
+        all_numbers = np.concatenate([np.array(numbers, np.int64) for numbers in agreed.values()])
+        # Clients of nodes that are away leave gaps.
+        if len(np.unique(all_numbers)) < len(all_numbers) or all_numbers.max() >= 2 * len(all_numbers) + 1000:
+            raise HushrecError("the agreed numbers of clients are not 0, 1, 2, ... each on one node; agree again")
+        return {name: list(numbers) for name, numbers in agreed.items()}
+    dealt, first = {}, 0
+    for name in sorted(nodes):
+        dealt[name] = list(range(first, first + nodes[name].num_clients))
+        first += nodes[name].num_clients
+    return dealt

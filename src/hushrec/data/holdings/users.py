@@ -1,0 +1,87 @@
+"""Every user holds its own rows: a phone, or a crowd of them on one node."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from hushrec.data.holdings.holders import Holders, Presence, RatingRange, numbers_in_order
+from hushrec.data.holdings.node_files import (
+    Catalogue,
+    NodeData,
+    NodeFiles,
+    as_in_catalogue,
+    read_numbers,
+    read_own,
+    write_both,
+    write_lines,
+)
+from hushrec.data.interactions import Holding, Interactions, UserRows
+from hushrec.data.splits import Split
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+
+
+class HeldByUsers(Holders[UserRows]):
+    """Users as clients."""
+
+    word = "client"
+    hides_writers = True
+
+    def held(self, data: Interactions) -> Interactions:
+        """Every user its own rows, whoever else may hold them."""
+        return data if type(data.holding) is Holding else replace(data, holding=Holding())
+
+    def num_parties(self, data: Interactions) -> int:
+        """One for each user of the vocabulary, also without a row."""
+        return data.num_users
+
+    def rows(self, data: Interactions) -> UserRows:
+        """The items of each user."""
+        return data.by_user()
+
+    def deal(self, split: Split, nodes: Sequence[str], seed: int, folder: Path) -> dict[str, NodeFiles]:
+        """Users are dealt at random."""
+        num_users = split.train.num_users
+        if len(nodes) > num_users:
+            raise HushrecError(f"{len(nodes)} nodes for {num_users} users; use at most one node per user")
+        node_of = np.empty(num_users, np.int64)
+        node_of[Draws(seed).generator("users-of-nodes").permutation(num_users)] = np.arange(num_users) % len(nodes)
+        dealt = {}
+        for place, name in enumerate(nodes):
+            own = np.flatnonzero(node_of == place)
+            files = write_both(split, node_of == place, folder / name)
+            ids, path = split.train.user_ids[own].tolist(), folder / name / "numbers.tsv"
+            write_lines(path, [f"{user}\t{number}" for user, number in zip(ids, own, strict=True)])
+            dealt[name] = replace(files, numbers=str(path))
+        return dealt
+
+    def read(self, files: NodeFiles, node: str, catalogue: Catalogue, rating_range: RatingRange) -> NodeData:
+        """The node's own ratings; test ratings are looked at, to see that they can be used, too."""
+        data = read_own(files, files.data, rating_range)
+        user_ids, numbers = data.user_ids, None
+        if files.numbers is not None:
+            user_ids, numbers = read_numbers(Path(files.numbers), data.user_ids)
+        train = as_in_catalogue(data, user_ids, catalogue)
+        if files.test is not None:
+            self.read_test(files, train, catalogue, rating_range)
+        return NodeData(train, numbers)
+
+    def described(self, files: NodeFiles, _node: str) -> str | None:
+        """Users, and how much they rated."""
+        ratings = read_own(files, files.data, None)
+        return f"{ratings.num_users} clients, {len(ratings)} ratings"
+
+    def read_test(
+        self, files: NodeFiles, train: Interactions, catalogue: Catalogue, rating_range: RatingRange
+    ) -> Interactions:
+        """Test ratings of the node's users."""
+        return as_in_catalogue(read_own(files, files.test, rating_range), train.user_ids, catalogue)
+
+    def number(self, nodes: Mapping[str, Presence]) -> dict[str, list[int]]:
+        """As agreed on, or in the order of the nodes."""
+        return numbers_in_order(nodes)
+
+
+USERS = HeldByUsers()

@@ -1,0 +1,192 @@
+"""Feedback: what a row means. It says how data is prepared, how a model is measured, and how papers split the data.
+
+Explicit: a rating. Implicit: the user took the item, and nothing more is known. Signed: good or bad.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data import Interactions, SplitKind
+from hushrec.errors import HushrecError
+from hushrec.evaluation.ranking import evaluated_users, ranking_metrics
+from hushrec.evaluation.rating import rating_metrics
+from hushrec.evaluation.scoring import Scorer
+
+Lengths = tuple[int, ...]  # of ranked lists
+
+
+class Feedback(ABC):
+    """One kind of feedback."""
+
+    name: ClassVar[str]
+    usual_split: ClassVar[SplitKind]
+    usual_lengths: ClassVar[Lengths]
+    needs_ratings: ClassVar[bool] = False  # of a newcomer, too
+    takes_passed_over: ClassVar[bool] = False  # whether items can be drawn that a user did not like
+
+    @abstractmethod
+    def prepare(self, data: Interactions, wanted_by: str) -> Interactions:
+        """The data as a system takes it; once per job."""
+
+    def check_trainable(self, train: Interactions, wanted_by: str) -> None:
+        """Refuse data from which nothing can be learned."""
+
+    def check_measurable(self, test: Interactions) -> None:
+        """Refuse, before training, a test part on which nothing can be measured after a round."""
+        if not len(evaluated_users(test.by_user(), relevance_limit(test))):
+            raise HushrecError(
+                "no user has a relevant item in the test part; bring more data, or choose another --split"
+            )
+
+    @abstractmethod
+    def curve_names(self, lengths: Lengths) -> tuple[str, ...]:
+        """The metrics of a learning curve."""
+
+    @abstractmethod
+    def curve(self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths) -> dict[str, float]:
+        """The metrics of a learning curve, after a round."""
+
+    def evaluate(
+        self,
+        scorer: Scorer,
+        train: Interactions,
+        test: Interactions,
+        lengths: Lengths,
+        relevant_from: float | None = None,
+    ) -> dict[str, float]:
+        """All metrics of a model: of rankings, if some test row is relevant."""
+        rows, limit = test.by_user(), relevance_limit(test, relevant_from)
+        if not len(evaluated_users(rows, limit)):
+            return {}
+        return ranking_metrics(scorer.score, train.by_user(), rows, lengths, limit)
+
+    def is_shown(self, _metric: str) -> bool:
+        """Whether tables for people have this metric."""
+        return True
+
+
+class _Explicit(Feedback):
+    """Ratings."""
+
+    name = "explicit"
+    usual_split: ClassVar[SplitKind] = "folds"
+    usual_lengths = (10,)
+    needs_ratings = True
+
+    def prepare(self, data: Interactions, wanted_by: str) -> Interactions:
+        """As they are."""
+        if data.ratings is None:
+            raise HushrecError(
+                f"{wanted_by} needs ratings, {data.name} has none; choose data with explicit ratings"
+            )
+        return data
+
+    def check_measurable(self, _test: Interactions) -> None:
+        """Every rating can be predicted."""
+
+    def curve_names(self, _lengths: Lengths) -> tuple[str, ...]:
+        """Errors of predictions."""
+        return ("MAE", "RMSE")
+
+    def curve(
+        self, scorer: Scorer, _train: Interactions, test: Interactions, _lengths: Lengths
+    ) -> dict[str, float]:
+        """Errors of predictions."""
+        return rating_quality(scorer, test)
+
+    def evaluate(
+        self,
+        scorer: Scorer,
+        train: Interactions,
+        test: Interactions,
+        lengths: Lengths,
+        relevant_from: float | None = None,
+    ) -> dict[str, float]:
+        """Errors of predictions, and metrics of rankings."""
+        metrics = rating_quality(scorer, test) if test.ratings is not None else {}
+        return metrics | super().evaluate(scorer, train, test, lengths, relevant_from)
+
+
+class _Implicit(Feedback):
+    """Ratings are left out; what was interacted with is a positive."""
+
+    name = "implicit"
+    usual_split: ClassVar[SplitKind] = "random"
+    usual_lengths = (20,)
+
+    def prepare(self, data: Interactions, _wanted_by: str) -> Interactions:
+        """Without ratings."""
+        return data.as_implicit()
+
+    def curve_names(self, lengths: Lengths) -> tuple[str, ...]:
+        """Of the longest lists."""
+        return (f"Recall@{max(lengths)}", f"NDCG@{max(lengths)}")
+
+    def curve(self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths) -> dict[str, float]:
+        """Of the longest lists."""
+        return _ranked(scorer.score, train, test, (max(lengths),), self.curve_names(lengths))
+
+
+class _Signed(Feedback):
+    """Ratings say good or bad."""
+
+    name = "signed"
+    usual_split: ClassVar[SplitKind] = "latest"
+    usual_lengths = (1, 5, 10, 20)
+    takes_passed_over = True
+
+    def prepare(self, data: Interactions, _wanted_by: str) -> Interactions:
+        """1 from the middle of the range up, else 0."""
+        return data.as_signed()
+
+    def check_trainable(self, train: Interactions, wanted_by: str) -> None:
+        """Both good and bad are needed."""
+        if train.ratings is not None and len(np.unique(train.ratings)) == 1:
+            raise HushrecError(
+                f"{train.name} does not tell what users liked from what they did not, and {wanted_by} needs both; "
+                "choose data with ratings, or draw what users passed over (hushrec run ... --passed-over 1)"
+            )
+
+    def curve_names(self, lengths: Lengths) -> tuple[str, ...]:
+        """Of all lengths, the longest first."""
+        return tuple(f"{name}@{length}" for name in ("MAP", "NDCG") for length in sorted(lengths, reverse=True))
+
+    def curve(self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths) -> dict[str, float]:
+        """Of all lengths."""
+        return _ranked(scorer.score, train, test, lengths, self.curve_names(lengths))
+
+    def is_shown(self, metric: str) -> bool:
+        """MAP and NDCG, as DRIFT's report has them."""
+        return metric.startswith(("MAP@", "NDCG@"))
+
+
+EXPLICIT, IMPLICIT, SIGNED = _Explicit(), _Implicit(), _Signed()
+
+
+def rating_quality(scorer: Scorer, test: Interactions) -> dict[str, float]:
+    """MAE and RMSE."""
+    assert test.ratings is not None
+    return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
+
+
+def relevance_limit(test: Interactions, relevant_from: float | None = None) -> float | None:
+    """From which rating on an item is relevant: as told, or the upper quarter of the range, or all."""
+    if relevant_from is not None or test.rating_range is None:
+        return relevant_from
+    low, high = test.rating_range
+    return low + 0.75 * (high - low)
+
+
+def _ranked(
+    score: Callable[[NDArray[np.int32]], NDArray[np.float32]],
+    train: Interactions,
+    test: Interactions,
+    lengths: Lengths,
+    names: tuple[str, ...],
+) -> dict[str, float]:
+    metrics = ranking_metrics(score, train.by_user(), test.by_user(), lengths, relevance_limit(test))
+    return {name: metrics[name] for name in names}

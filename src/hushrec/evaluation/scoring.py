@@ -1,0 +1,24 @@
+"""What a learned model offers to those who measure it or recommend with it."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.int32]
+
+
+class Scorer(Protocol):
+    """A learned model, ready to predict and to rank."""
+
+    def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
+        """Scores of (user, item) pairs, within the range of ratings if there is one."""
+        ...
+
+    def score(self, users: Numbers) -> NDArray[np.float32]:
+        """Scores of all items, a row per user, for ranking; minus infinity for items that are unknown there."""
+        ...
+
+    def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scores of all items for a newcomer with these ratings; nothing leaves the machine."""
+        ...

@@ -1,0 +1,87 @@
+"""Files that only their owner can read, written as a whole or not at all; and locks that keep other processes out."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from hushrec.errors import HushrecError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+def make_private_folder(folder: Path) -> None:
+    """The folder, and all above it that are missing, for their owner only."""
+    for path in reversed([folder, *folder.parents]):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def make_private_file(path: Path) -> None:
+    """An empty file that was not there before, for its owner only."""
+    make_private_folder(path.parent)
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+@contextmanager
+def private_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that is there as a whole or not at all, also after a power cut."""
+    make_private_folder(path.parent)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_private_file(path: Path, data: bytes) -> None:
+    """Write a file that only its owner can read."""
+    with private_file(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def locked(path: Path, if_taken: str) -> Iterator[None]:
+    """Hold a lock; refused at once if another process has it, with these words.
+
+    A process that is killed lets go. Where there are no such locks (Windows), nobody is kept out.
+    """
+    if fcntl is None:
+        yield
+        return
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HushrecError(if_taken) from None
+        yield
+
+
+@contextmanager
+def holding(path: Path, holder: str) -> Iterator[None]:
+    """Hold a lock file, as whom the file says. The system frees it when the process ends in any way."""
+    with path.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        file.write(holder)
+        file.flush()
+        yield
+
+
+def last_holder(path: Path) -> tuple[str, bool]:
+    """Who held a lock file last, and whether that holder still does."""
+    if not path.exists():
+        return "", False
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read(), True
+        return file.read(), False

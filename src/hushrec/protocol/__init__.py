@@ -1,0 +1,98 @@
+"""The whole vocabulary: Role, Message, Ask, System, Transcript (and Cohort, a batch of parties).
+
+A system is a protocol between roles. Its driving side is a generator without I/O: it yields `Ask`s and gets
+`Answer`s. Every other role is a handler from (cohort, request) to a reply. A runtime drives the generator,
+brings requests to handlers and replies to folds, and tells one `Transcript` about every message.
+"""
+
+from hushrec.evaluation.scoring import Scorer
+from hushrec.protocol.messages import (
+    NO_ONE,
+    FieldKind,
+    Message,
+    Numbers,
+    Ragged,
+    Reply,
+    Role,
+    Sealed,
+    each,
+    missing_bytes,
+    ragged,
+    shared,
+)
+from hushrec.protocol.rounds import Answer, Ask, Cohort, Collect, Fold, Round, draw_participants
+from hushrec.protocol.states import (
+    Arrays,
+    alike_arrays,
+    has_alike_arrays,
+    is_finite,
+    kept,
+    kept_arrays,
+    packed,
+    restore,
+    restored,
+    result_arrays,
+)
+from hushrec.protocol.system import (
+    NO_MARK,
+    About,
+    AnySystem,
+    Handler,
+    Paper,
+    RatingRange,
+    ReplayMark,
+    Result,
+    Store,
+    System,
+    of_server,
+)
+from hushrec.protocol.transcript import Recorded, Seat, Tally, Transcript, View
+
+__all__ = [
+    "NO_MARK",
+    "NO_ONE",
+    "About",
+    "Answer",
+    "AnySystem",
+    "Arrays",
+    "Ask",
+    "Cohort",
+    "Collect",
+    "FieldKind",
+    "Fold",
+    "Handler",
+    "Message",
+    "Numbers",
+    "Paper",
+    "Ragged",
+    "RatingRange",
+    "Recorded",
+    "ReplayMark",
+    "Reply",
+    "Result",
+    "Role",
+    "Round",
+    "Scorer",
+    "Sealed",
+    "Seat",
+    "Store",
+    "System",
+    "Tally",
+    "Transcript",
+    "View",
+    "alike_arrays",
+    "draw_participants",
+    "each",
+    "has_alike_arrays",
+    "is_finite",
+    "kept",
+    "kept_arrays",
+    "missing_bytes",
+    "of_server",
+    "packed",
+    "ragged",
+    "restore",
+    "restored",
+    "result_arrays",
+    "shared",
+]

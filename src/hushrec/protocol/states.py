@@ -1,0 +1,120 @@
+"""States: what a party holds between rounds, with what is kept of it marked where it is declared.
+
+A checkpoint keeps the marked arrays; those marked as the result are what a run ends with, and what is digested. A
+`packed` array is made when it is kept, for states that hold more than plain arrays or have room to spare.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+State = TypeVar("State")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is done with an array of a state."""
+
+    name: str
+    is_result: bool
+    is_alike: bool
+    packed: "packed[Any] | None" = None
+
+
+def kept(*, result: bool = False, alike: bool = False) -> Any:
+    """A field that a checkpoint keeps.
+
+    `result`: it is part of what the run ends with. `alike`: all parties end with the same; marked on the driving
+    side, too, where that has it only encrypted.
+    """
+    return field(metadata={"kept": (result, alike)})
+
+
+class packed(Generic[State]):  # noqa: N801, as `property`
+    """A kept array that is made of a state, and taken apart again: `entries = packed(_pack, _unpack)`."""
+
+    def __init__(
+        self,
+        pack: Callable[[State], NDArray[Any]],
+        unpack: Callable[[State, NDArray[Any]], None],
+        *,
+        result: bool = False,
+    ) -> None:
+        self.pack, self.unpack, self.is_result = pack, unpack, result
+
+    def __get__(self, state: State | None, _kind: type) -> Any:
+        return self if state is None else self.pack(state)
+
+    def __set__(self, state: State, array: NDArray[Any]) -> None:
+        self.unpack(state, array)
+
+
+def _marks(kind: type) -> tuple[Mark, ...]:
+    return _marks_of(kind)
+
+
+@cache
+def _marks_of(kind: Any) -> tuple[Mark, ...]:
+    columns = [entry for entry in fields(kind) if "kept" in entry.metadata] if is_dataclass(kind) else []
+    arrays = {name: value for name, value in vars(kind).items() if isinstance(value, packed)}
+    return (
+        *(Mark(entry.name, *entry.metadata["kept"]) for entry in columns),
+        *(Mark(name, array.is_result, False, array) for name, array in arrays.items()),
+    )
+
+
+def _taken(state: object, marks: list[Mark]) -> Arrays:
+    return {mark.name: getattr(state, mark.name) for mark in marks}
+
+
+def kept_arrays(state: object) -> Arrays:
+    """All that a checkpoint keeps of a state."""
+    return _taken(state, list(_marks(type(state))))
+
+
+def result_arrays(state: object) -> Arrays:
+    """What the run ends with."""
+    return _taken(state, [mark for mark in _marks(type(state)) if mark.is_result])
+
+
+def alike_arrays(state: object) -> Arrays:
+    """What all parties end with alike: the model, where the driving side has it only encrypted."""
+    return _taken(state, [mark for mark in _marks(type(state)) if mark.is_alike])
+
+
+def has_alike_arrays(kind: type) -> bool:
+    """Whether a state has something that all parties end with alike."""
+    return any(mark.is_alike for mark in _marks(kind))
+
+
+def restore(state: object, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Put kept arrays back where they were. The state itself stays: others look at its arrays."""
+    for mark in _marks(type(state)):
+        if mark.packed is None:
+            getattr(state, mark.name)[:] = arrays[mark.name]
+        else:
+            mark.packed.unpack(state, arrays[mark.name])
+
+
+def restored(state: State, arrays: Mapping[str, NDArray[Any]]) -> State:
+    """A frozen state with its kept arrays as they were; a result may have grown, but has the same width."""
+    marks = _marks(type(state))
+    for mark in marks:
+        if mark.is_result and not _fits(arrays[mark.name], getattr(state, mark.name)):
+            raise ValueError(f"{mark.name} has another shape")
+    return replace(state, **{mark.name: arrays[mark.name] for mark in marks})  # type: ignore[type-var]
+
+
+def _fits(array: NDArray[Any], start: NDArray[Any]) -> bool:
+    """Whether an array can have grown out of another: with rows for those who came since."""
+    return array.ndim == start.ndim and array.shape[1:] == start.shape[1:] and len(array) >= len(start)
+
+
+def is_finite(state: object) -> bool:
+    """Whether all numbers that the run ends with are numbers."""
+    return all(bool(np.isfinite(array).all()) for array in result_arrays(state).values())

@@ -1,0 +1,185 @@
+"""A system: what it is, what a round is, and what comes out of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.holdings import Holders
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.evaluation.feedback import Feedback
+from hushrec.evaluation.scoring import Scorer
+from hushrec.protocol.messages import Message, Numbers, Reply
+from hushrec.protocol.rounds import Cohort, Fold, Round
+from hushrec.settings import build
+
+Config = TypeVar("Config")
+Rows = TypeVar("Rows")  # what parties hold
+Server = TypeVar("Server")  # the driving side's state
+Private = TypeVar("Private")  # the other parties' state
+# The same, of what only takes them in.
+ConfigIn = TypeVar("ConfigIn", contravariant=True)
+RowsIn = TypeVar("RowsIn", contravariant=True)
+ServerIn = TypeVar("ServerIn", contravariant=True)
+PrivateIn = TypeVar("PrivateIn", contravariant=True)
+RatingRange = tuple[float, float] | None
+
+
+# --- What it is ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where a system was published."""
+
+    title: str
+    authors: str
+    venue: str
+    year: int
+
+
+@dataclass(frozen=True)
+class About:
+    """What a system is, for people and for tools."""
+
+    name: str
+    title: str
+    paper: Paper
+    class_name: str  # of its estimator: hushrec.FedRec
+    hands_over_data: bool = False  # whether the driving side gets the parties' data itself
+    is_online: bool = False  # whether it learns from a stream of events, also live
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # named sets of settings
+    small: Mapping[str, Any] = field(default_factory=dict)  # settings that reach every branch in a few rounds
+    builds_on: tuple[str, ...] = ()  # other modules whose departures from a paper are its own, too
+
+
+# --- What a round is -------------------------------------------------------------------------------------
+
+OpenInbox = Callable[[Private, Config], Fold]
+
+
+@dataclass(frozen=True)
+class Handler(Generic[ConfigIn, PrivateIn]):
+    """Who answers a type of request, and the mail that it reads when it does."""
+
+    answer: Callable[
+        [Cohort[PrivateIn], Any, ConfigIn, Draws], Reply
+    ]  # the request is of the type it is listed for
+    reads: tuple[type[Message], ...] = ()
+
+
+# --- What comes out of it --------------------------------------------------------------------------------
+
+
+def _no_facts(_private: Any, _config: Any) -> Mapping[str, float]:
+    return {}
+
+
+def _every_round(_config: Any) -> int:
+    return 1
+
+
+@dataclass(frozen=True)
+class Result(Generic[ConfigIn, RowsIn, ServerIn, PrivateIn]):
+    """The models of a run, and what else it tells of itself.
+
+    `whole` has what all parties have: a simulation measures it. `server` and `party` are what the driving side and
+    a party can use alone; None: nothing.
+    """
+
+    whole: Callable[[ServerIn, PrivateIn, ConfigIn, RatingRange], Scorer]
+    server: Callable[[ServerIn, ConfigIn, RatingRange], Scorer] | None = None
+    party: Callable[[PrivateIn, ConfigIn, RatingRange], Scorer] | None = None
+    also: Mapping[str, Callable[[ServerIn, PrivateIn, ConfigIn], Scorer]] = field(
+        default_factory=dict
+    )  # measured, too
+    facts: Callable[[PrivateIn, ConfigIn], Mapping[str, float]] = _no_facts  # told at the end
+    losses: Mapping[str, Callable[[ServerIn, RowsIn], float]] = field(
+        default_factory=dict
+    )  # of training and test rows
+    measured_every: Callable[[ConfigIn], int] = _every_round  # rounds
+    num_users: Callable[[ServerIn], int] | None = None  # whom the driving side knows; None: parties are users
+    holds: Callable[[PrivateIn, int], Mapping[str, NDArray[Any]]] | None = None  # what a party itself has
+
+
+def of_server(model: Callable[[Server, Config, RatingRange], Scorer]) -> Result[Config, Any, Server, Any]:
+    """The result of a system whose driving side has the whole model."""
+
+    def whole(state: Server, _private: Any, config: Config, rating_range: RatingRange) -> Scorer:
+        return model(state, config, rating_range)
+
+    return Result(whole, server=model)
+
+
+class ReplayMark(NamedTuple):
+    """The last packet that a node served, and its digest."""
+
+    sequence: int
+    round_number: int
+    digest: bytes
+
+
+NO_MARK = ReplayMark(-1, 0, b"")
+
+
+class Store(Protocol[PrivateIn]):
+    """Where a node keeps the private state of its parties."""
+
+    mark: ReplayMark
+
+    def restore(self, private: PrivateIn) -> None:
+        """Put what was kept back where it was."""
+        ...
+
+    def save(self, private: PrivateIn, mark: ReplayMark) -> None:
+        """Keep what a packet changed, and that it was served: both or neither."""
+        ...
+
+
+# In a run's folder on a node, new or not. None: the kept arrays go to one file, as with most systems.
+OpenStore = Callable[[Path, Private, bool], Store[Private] | None]
+
+
+# --- All of it -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class System(Generic[Config, Rows, Server, Private]):
+    """One published system. See `docs/design.md` to add one."""
+
+    about: About
+    config: type[Config]
+    feedback: Feedback
+    holders: Holders[Rows]
+    messages: tuple[type[Message], ...]  # in order of sending
+    start: Callable[[int, int, Config, Draws], Server]  # of so many parties and items
+    enrol: Callable[[Numbers, Rows, int, Config, Draws], Private]
+    round: Callable[[Server, int, Config, Draws], Round[Server]]
+    handlers: Mapping[type[Message], Handler[Config, Private]]  # by type of request
+    reply_bytes: Callable[[Private, Config], NDArray[np.int64]]  # of each party, for the size of cohorts
+    result: Result[Config, Rows, Server, Private]
+    inboxes: Mapping[type[Message], OpenInbox[Private, Config]] = field(default_factory=dict)  # by type of mail
+    open_store: OpenStore[Private] | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called on the command line."""
+        return self.about.name
+
+    def configure(self, values: Mapping[str, object]) -> Config:
+        """A config from names and values; `preset` among them picks what the others default to."""
+        own = {name: value for name, value in values.items() if name != "preset"}
+        if "preset" not in values:
+            return build(self.config, own)
+        preset, presets = str(values["preset"]), self.about.presets
+        if preset not in presets:
+            hint = f"choose from {', '.join(presets)}" if presets else "it has none"
+            raise HushrecError(f"no preset {preset!r} of {self.name}; {hint}")
+        return build(self.config, {**presets[preset], **own})
+
+
+AnySystem = System[Any, Any, Any, Any]

@@ -1,0 +1,139 @@
+"""The transcript: every message that was sent. Tables of bytes, attack views and golden tests come from it alone."""
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+
+from hushrec.protocol.messages import NO_ONE, Message, Numbers, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How much of one kind of message was sent."""
+
+    messages: int = 0
+    rows: int = 0
+    payload_bytes: int = 0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.messages + other.messages, self.rows + other.rows, self.payload_bytes + other.payload_bytes
+        )
+
+
+class Recorded(NamedTuple):
+    """One batch as it was sent. `addressees` is None where the receiver is the driving side or the asked."""
+
+    round_number: int
+    numbers: Numbers  # the parties on the other side of the driving side
+    message: Message
+    addressees: Numbers | None = None
+
+    def writers(self) -> Numbers:
+        """Who wrote each slice of mail: one party for each, or one for all."""
+        num_slices = 0 if self.addressees is None else len(self.addressees)
+        return self.numbers if len(self.numbers) == num_slices else np.repeat(self.numbers, num_slices)
+
+
+DRIVING = (Role.SERVER, Role.ORCHESTRATOR)  # roles that carry the others' mail
+
+
+class Seat(NamedTuple):
+    """Where somebody sits who watches a run: a role, and which party of it; None: all of them."""
+
+    role: Role
+    number: int | None = None
+
+
+class Transcript:
+    """Every message that was sent: always counted, kept if asked to. Safe for threads."""
+
+    def __init__(self, keep_payloads: bool = False) -> None:
+        self.tallies: dict[tuple[int, type[Message]], Tally] = {}
+        self.recorded: list[Recorded] = []
+        self._keep_payloads = keep_payloads
+        self._lock = Lock()
+
+    def record(self, sent: Recorded, payload_bytes: int) -> None:
+        """Take note of one batch."""
+        num_messages = len(sent.numbers if sent.addressees is None else sent.addressees)
+        tally = Tally(num_messages, sent.message.num_rows, payload_bytes)
+        self.count(sent.round_number, type(sent.message), tally)
+        if self._keep_payloads:
+            with self._lock:
+                self.recorded.append(sent)
+
+    def count(self, round_number: int, message_type: type[Message], tally: Tally) -> None:
+        """Count what was sent without having seen inside: sealed mail."""
+        key = (round_number, message_type)
+        with self._lock:
+            known = self.tallies.get(key)
+            self.tallies[key] = tally if known is None else known + tally
+
+    def total(self, *message_types: type[Message]) -> Tally:
+        """All that was sent of these types."""
+        tallies = (tally for (_, kind), tally in self.tallies.items() if kind in message_types)
+        return sum(tallies, Tally())
+
+    def sent_bytes(self) -> dict[str, int]:
+        """Bytes by way, `sender->receiver`."""
+        ways: dict[str, int] = {}
+        for (_, kind), tally in sorted(self.tallies.items(), key=lambda entry: entry[0][1].__name__):
+            way = f"{kind.sender}->{kind.receiver}"
+            ways[way] = ways.get(way, 0) + tally.payload_bytes
+        return ways
+
+    def seen_by(self, *seats: Seat | Role) -> "View":
+        """All that these parties together sent or received in the clear, in the order of sending; for attacks.
+
+        Mail between others is sealed to them. Mail to them does not tell who sent it, unless the driving side,
+        which carries it, is among them. An observer stands where a message with a cipher of its own travels in
+        nothing else: it gets that, and no other message.
+        """
+        taken = [Seat(seat) if isinstance(seat, Role) else seat for seat in seats]
+        return [part for sent in self.recorded if (part := _seen(sent, taken)) is not None]
+
+
+def _seen(sent: Recorded, seats: list[Seat]) -> Recorded | None:
+    """What of a batch these parties see; None: nothing."""
+    kind = type(sent.message)
+    if kind.has_own_cipher and any(seat.role == Role.OBSERVER for seat in seats):
+        return sent
+    if sent.addressees is None:
+        return _exchanged(sent, seats)
+    return _mailed(sent, sent.addressees, seats)
+
+
+def _exchanged(sent: Recorded, seats: list[Seat]) -> Recorded | None:
+    """Of what goes between the driving side and parties: all to the former, to a party its own slice."""
+    kind = type(sent.message)
+    own = [seat for seat in seats if seat.role in (kind.sender, kind.receiver)]
+    if not own:
+        return None
+    if any(seat.number is None for seat in own):
+        return sent
+    places = np.flatnonzero(np.isin(sent.numbers, [seat.number for seat in own if seat.number is not None]))
+    return sent._replace(numbers=sent.numbers[places], message=sent.message.take(places)) if len(places) else None
+
+
+def _mailed(sent: Recorded, addressees: Numbers, seats: list[Seat]) -> Recorded | None:
+    """Of mail: what they wrote, and what is addressed to them."""
+    kind, writers = type(sent.message), sent.writers()
+    is_written, is_received = np.zeros((2, len(addressees)), np.bool_)
+    for seat in seats:
+        if seat.role == kind.sender:
+            is_written |= True if seat.number is None else writers == seat.number
+        if seat.role == kind.receiver:
+            is_received |= True if seat.number is None else addressees == seat.number
+    places = np.flatnonzero(is_written | is_received)
+    if not len(places):
+        return None
+    is_named = is_written[places].all() or any(seat.role in DRIVING for seat in seats)
+    numbers = writers[places] if is_named else NO_ONE
+    message = sent.message if len(places) == len(addressees) else sent.message.take(places)
+    return Recorded(sent.round_number, numbers, message, addressees[places])
+
+
+View = list[Recorded]
