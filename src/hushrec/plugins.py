@@ -1,6 +1,7 @@
 """Registries: what there is, by name. Ours is listed in a table; other packages add to it by entry points.
 
-The groups are `hushrec.systems`, `hushrec.attacks` and `hushrec.datasets`. Nothing is imported before it is asked for.
+The groups are `hushrec.systems`, `hushrec.attacks` and `hushrec.datasets`. Nothing is imported before it is asked
+for.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +39,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
                     raise
                 package = entry.dist.name if entry.dist else entry.module
                 raise HushrecError(
-                    f"the {self.what} {name} of {package} cannot be loaded ({error}); update or remove that package"
+                    f"the {self.what} {name} of {package} cannot be loaded ({error}); update or remove it"
                 ) from error
         return self._loaded[name]
 

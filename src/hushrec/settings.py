@@ -27,7 +27,7 @@ def check_bounds(config: object) -> None:
         for one in value if isinstance(value, tuple) else (value,):
             if within and not _is_within(one, within):
                 each = " each" if isinstance(value, tuple) else ""
-                raise HushrecError(f"--{entry.name.replace('_', '-')} {_told(one, within)}{each}")
+                raise HushrecError(f"--{entry.name.replace('_', '-')} {_fault(one, within)}{each}")
 
 
 def _is_within(value: float, interval: str) -> bool:
@@ -36,7 +36,8 @@ def _is_within(value: float, interval: str) -> bool:
     return is_above and (value < high if interval[-1] == ")" else value <= high)
 
 
-def _told(value: float, interval: str) -> str:
+def _fault(value: float, interval: str) -> str:
+    """What is wrong with a value outside of an interval, in words."""
     low, high = (bound.strip() for bound in interval[1:-1].split(","))
     if high != "inf":
         return f"{value} is not in {interval}"

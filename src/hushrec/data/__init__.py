@@ -1,8 +1,9 @@
 """Data: interactions, the catalogue of data sets, readers, splits and a synthetic generator."""
 
 from hushrec.data.catalogue import CATALOGUE, load
+from hushrec.data.dealing import Deal, copies
 from hushrec.data.holdings.owners import OwnerRows, Owners, owned
-from hushrec.data.holdings.partners import Deal, PartnerRows, Partners, alone, copies, join
+from hushrec.data.holdings.partners import PartnerRows, Partners, alone, join
 from hushrec.data.interactions import Holding, Interactions, UserRows
 from hushrec.data.passed_over import with_passed_over
 from hushrec.data.readers import Columns, read

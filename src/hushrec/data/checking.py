@@ -1,4 +1,4 @@
-"""What every reader and generator ends with: the checks of a dataset, its digest, and what to do about duplicates."""
+"""What every reader ends with: the checks of a dataset, its digest, and what to do about duplicates."""
 
 import hashlib
 from dataclasses import replace

@@ -1,12 +1,7 @@
-"""Data of partners: organisations that each have ratings of their own users on their own items.
-
-`deal` makes such data out of one dataset by the rule of the FedCORE paper, for experiments: some users and items
-belong to one partner, the others to all. Every user has an account at every partner; where it has no training
-rating there, it is a visitor, whom that partner can serve only with another partner's help.
-"""
+"""Partners: organisations that each hold ratings of their own users on their own items."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,13 +24,8 @@ from hushrec.data.holdings.node_files import (
     write_lines,
 )
 from hushrec.data.interactions import Holding, Ids, Interactions
-from hushrec.data.splits import Measure, Split, SplitKind
-from hushrec.draws import Draws
+from hushrec.data.splits import Split, SplitKind
 from hushrec.errors import HushrecError
-
-NUM_COPIES = 5
-_MOST_PARTNERS = 26
-_EVERYBODY = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,146 +54,13 @@ class PartnerRows:
     item_ids: NDArray[np.str_]
 
 
-@dataclass(frozen=True)
-class Deal:
-    """How a dataset is dealt to partners."""
-
-    num_partners: int = 2
-    common_users: float = 0.5  # the share of the users that all partners have; the others have one each
-    common_items: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.num_partners <= _MOST_PARTNERS:
-            raise HushrecError(f"--partners {self.num_partners}: choose 2 to {_MOST_PARTNERS}")
-        for name, share in (("users", self.common_users), ("items", self.common_items)):
-            if not 0 <= share <= 1:
-                raise HushrecError(f"--common-{name} {share:g} is no share; choose 0 to 1")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the partners: a, b, and so on."""
-        return tuple(chr(ord("a") + number) for number in range(self.num_partners))
-
-
-@dataclass(frozen=True)
-class _Dealt:
-    """Which partner has which row of a dataset, and which rows are used for what."""
-
-    owner_of_user: NDArray[np.int64]  # a partner, or everybody
-    owner_of_item: NDArray[np.int64]
-    has_row: NDArray[np.bool_]  # (partners, rows): among the partner's own ratings
-    is_cold: NDArray[np.bool_]  # (partners, rows): a visitor's rating of an item that only this partner has
-    is_train: NDArray[np.bool_]
-    is_measured: NDArray[np.bool_]
-
-
-def copies(
-    data: Interactions, deal: Deal, seed: int, is_pooled: bool = False, measure: Measure = "test"
-) -> Iterator[Split]:
-    """The five copies, each dealt anew; pooled: the same ratings in one place, for baselines."""
-    if data.ratings is None:
-        raise HushrecError(f"{data.name} has no ratings to deal to partners; choose data with explicit ratings")
-    for copy in range(1, NUM_COPIES + 1):
-        dealt = _dealt(data, deal, Draws(seed), copy, measure)
-        yield (_pooled if is_pooled else _apart)(data, deal, dealt, copy)
-
-
-def _dealt(data: Interactions, deal: Deal, draws: Draws, copy: int, measure: Measure) -> _Dealt:
-    """The nine blocks of the paper's Figure 2, for any number of partners."""
-    num_partners, rng = deal.num_partners, draws.generator("partners", copy)
-    owner_of_user = _owners(data.num_users, deal.common_users, num_partners, rng)
-    owner_of_item = _owners(data.num_items, deal.common_items, num_partners, rng)
-    parts, place = np.empty(len(data), np.int64), np.empty(len(data))
-    in_order = data.canonical_order()
-    rows = np.arange(len(data)) if in_order is None else in_order
-    parts[rows] = rng.permutation(len(data)) * 5 // max(len(data), 1)
-    place[rows] = rng.random(len(data))
-    by_user, by_item = owner_of_user[data.users], owner_of_item[data.items]
-    is_common = (by_user == _EVERYBODY) & (by_item == _EVERYBODY)
-    # A fifth of the common ratings goes to all partners, of the rest each has an equal share.
-    owner = np.where(place < 0.8, (place / 0.8 * num_partners).astype(np.int64), _EVERYBODY)
-    has_row, is_cold = np.empty((2, num_partners, len(data)), np.bool_)
-    for partner in range(num_partners):
-        of_common = is_common & np.isin(owner, (partner, _EVERYBODY))
-        has_row[partner] = of_common | (_has(by_user, partner) & _has(by_item, partner) & ~is_common)
-        is_cold[partner] = ~_has(by_user, partner) & (by_item == partner)
-    measured = 4 if measure == "test" else 3
-    return _Dealt(owner_of_user, owner_of_item, has_row, is_cold, parts < 3, parts == measured)
-
-
-def _owners(size: int, common_share: float, num_partners: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    owners = np.full(size, _EVERYBODY)
-    num_each = round(size * (1 - common_share) / num_partners)
-    order = rng.permutation(size)
-    for partner in range(num_partners):
-        owners[order[partner * num_each : (partner + 1) * num_each]] = partner
-    return owners
-
-
-def _has(owners: NDArray[np.int64], partner: int) -> NDArray[np.bool_]:
-    return np.isin(owners, (partner, _EVERYBODY))
-
-
-def _apart(data: Interactions, deal: Deal, dealt: _Dealt, copy: int) -> Split:
-    """Every partner's ratings under its own accounts and items."""
-    items = [np.flatnonzero(_has(dealt.owner_of_item, partner)) for partner in range(deal.num_partners)]
-    user_ids, number_of_user = _named(deal.names, [data.user_ids] * deal.num_partners)
-    item_ids, numbers_of_items = _named(deal.names, [data.item_ids[held] for held in items])
-    number_of_item = _of_all(data.num_items, items, numbers_of_items)
-    user_starts = _starts([data.num_users] * deal.num_partners)
-    partners = Partners(deal.names, user_starts, _starts([len(held) for held in items]))
-    titles = None
-    if data.titles is not None:
-        titles = np.empty(len(item_ids), data.titles.dtype)
-        for numbers, held in zip(numbers_of_items, items, strict=True):
-            titles[numbers] = data.titles[held]
-    whole = replace(
-        data,
-        user_ids=user_ids,
-        item_ids=item_ids,
-        titles=titles,
-        holding=partners,
-        timestamps=None,
-        order=None,
-        genres=None,
-    )
-
-    def rows_of(is_used: NDArray[np.bool_]) -> tuple[Interactions, list[NDArray[np.int64]]]:
-        rows = [np.flatnonzero(used) for used in is_used]
-        of_users = [numbers[data.users[used]] for numbers, used in zip(number_of_user, rows, strict=True)]
-        of_items = [numbers[data.items[used]] for numbers, used in zip(number_of_item, rows, strict=True)]
-        ratings = np.concatenate([_ratings(data)[used] for used in rows])
-        found = replace(whole, users=np.concatenate(of_users), items=np.concatenate(of_items), ratings=ratings)
-        return found, rows
-
-    train, _ = rows_of(dealt.has_row & dealt.is_train)
-    test, rows = rows_of((dealt.has_row | dealt.is_cold) & dealt.is_measured)
-    partner_of = np.repeat(np.arange(deal.num_partners), [len(used) for used in rows])
-    is_cold = np.concatenate([dealt.is_cold[partner][used] for partner, used in enumerate(rows)])
-    groups: dict[str, NDArray[np.bool_]] = {}
-    for partner, name in enumerate(deal.names):
-        groups[f"{name} own"] = (partner_of == partner) & ~is_cold
-        groups[f"{name} cold"] = (partner_of == partner) & is_cold
-    return Split(train, test, copy, groups)
-
-
-def _pooled(data: Interactions, deal: Deal, dealt: _Dealt, copy: int) -> Split:
-    """All partners' ratings in one place, measured on the same ratings."""
-    train = data.select(dealt.has_row.any(axis=0) & dealt.is_train)
-    is_measured = (dealt.has_row | dealt.is_cold).any(axis=0) & dealt.is_measured
-    groups: dict[str, NDArray[np.bool_]] = {}
-    for partner, name in enumerate(deal.names):
-        groups[f"{name} own"] = dealt.has_row[partner][is_measured]
-        groups[f"{name} cold"] = dealt.is_cold[partner][is_measured]
-    return Split(train, data.select(is_measured), copy, groups)
-
-
-def _ratings(data: Interactions) -> NDArray[np.float32]:
+def ratings_of(data: Interactions) -> NDArray[np.float32]:
+    """Ratings, which partners always have."""
     assert data.ratings is not None
     return data.ratings
 
 
-def _named(names: tuple[str, ...], ids: list[Ids]) -> tuple[NDArray[np.str_], list[NDArray[np.int32]]]:
+def named(names: tuple[str, ...], ids: list[Ids]) -> tuple[NDArray[np.str_], list[NDArray[np.int32]]]:
     """Ids with the partner's name in front, sorted, and for each partner the numbers of its ids."""
     texts, numbers, first = [], [], 0
     for name, own in zip(names, ids, strict=True):
@@ -217,27 +74,20 @@ def _named(names: tuple[str, ...], ids: list[Ids]) -> tuple[NDArray[np.str_], li
     return np.concatenate(texts), numbers
 
 
-def _of_all(size: int, held: list[NDArray[np.int64]], numbers: list[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
-    """The numbers of what each partner holds, by the old number."""
-    wholes = [np.full(size, -1, np.int32) for _ in held]
-    for whole, places, number in zip(wholes, held, numbers, strict=True):
-        whole[places] = number
-    return wholes
-
-
-def _starts(lengths: list[int]) -> NDArray[np.int64]:
+def starts(lengths: list[int]) -> NDArray[np.int64]:
+    """Where parts of these lengths begin, one after the other; at last, where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def alone(data: Interactions) -> Interactions:
     """Data in one piece as that of a single partner: the baseline without anybody else."""
-    user_ids, (of_users,) = _named(("all",), [data.user_ids])
-    item_ids, (of_items,) = _named(("all",), [data.item_ids])
+    user_ids, (of_users,) = named(("all",), [data.user_ids])
+    item_ids, (of_items,) = named(("all",), [data.item_ids])
     titles = None
     if data.titles is not None:
         titles = np.empty_like(data.titles)
         titles[of_items] = data.titles
-    partners = Partners(("all",), _starts([data.num_users]), _starts([data.num_items]))
+    partners = Partners(("all",), starts([data.num_users]), starts([data.num_items]))
     return replace(
         data, users=of_users[data.users], items=of_items[data.items], user_ids=user_ids, item_ids=item_ids,
         titles=titles, holding=partners, genres=None,
@@ -255,15 +105,15 @@ def join(own: Mapping[str, Interactions]) -> Interactions:
     if len({part.rating_range for part in parts}) > 1 or any(part.ratings is None for part in parts):
         raise HushrecError("partners need ratings in the same range; read each file with rating_range=(low, high)")
     partners = Partners(
-        names, _starts([part.num_users for part in parts]), _starts([part.num_items for part in parts])
+        names, starts([part.num_users for part in parts]), starts([part.num_items for part in parts])
     )
-    user_ids, of_users = _named(names, [part.user_ids for part in parts])
-    item_ids, of_items = _named(names, [part.item_ids for part in parts])
+    user_ids, of_users = named(names, [part.user_ids for part in parts])
+    item_ids, of_items = named(names, [part.item_ids for part in parts])
     joined = replace(
         parts[0],
         users=np.concatenate([numbers[part.users] for numbers, part in zip(of_users, parts, strict=True)]),
         items=np.concatenate([numbers[part.items] for numbers, part in zip(of_items, parts, strict=True)]),
-        ratings=np.concatenate([_ratings(part) for part in parts]),
+        ratings=np.concatenate([ratings_of(part) for part in parts]),
         timestamps=None, order=None, user_ids=user_ids, item_ids=item_ids, titles=None,
         genres=None, name="+".join(names), holding=partners,
         is_synthetic=any(part.is_synthetic for part in parts),
@@ -287,7 +137,7 @@ def _partners(data: Interactions) -> Partners:
 def rows_of_partners(data: Interactions) -> PartnerRows:
     """The rows of each partner, by user and item."""
     partners, rows = _partners(data), data.canonical_order()
-    users, items, ratings = data.users, data.items, _ratings(data)
+    users, items, ratings = data.users, data.items, ratings_of(data)
     if rows is not None:
         users, items, ratings = users[rows], items[rows], ratings[rows]
     of_row = np.searchsorted(partners.user_starts, users, "right") - 1

@@ -30,7 +30,7 @@ B = a block, DO = owner, COS = orchestrator.
 """
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -44,13 +44,11 @@ from hushrec.evaluation.feedback import SIGNED
 from hushrec.evaluation.top_k import top_k
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.protocol import (
-    NO_ONE,
     About,
     Answer,
     Ask,
     Collect,
     Handler,
-    Message,
     Numbers,
     Paper,
     Ragged,
@@ -85,6 +83,7 @@ from hushrec.systems.drift.messages import (
 from hushrec.systems.drift.owners import owner_learn, owner_register, owner_take_in
 from hushrec.systems.drift.plan import Plan, Planned
 from hushrec.systems.drift.ranking_factors import RankingFactors
+from hushrec.systems.drift.replies import Moves, Requests, ReturnedGradients, in_order
 from hushrec.systems.drift.store import open_store
 from hushrec.systems.drift.users import users_begin, users_send, users_show
 
@@ -191,7 +190,7 @@ def orchestrator_round(
         raise HushrecError("the users' side is lost: no event comes; bring it back and use --resume")
     state = _grown(state, int(began.batches[0][1].num_users[0]), len(starts) - 1, draws)
     state = replace(state, is_held=np.diff(starts) > 0, counted_round=counted_round)
-    delays, late = draws.generator("delays", round_number), list[tuple[int, _Moves]]()
+    delays, late = draws.generator("delays", round_number), list[tuple[int, Moves]]()
     for window in range(int(began.batches[0][1].num_windows[0])):
         sent = Collect()
         yield Ask(users_side, NextWindow(np.array(window)), sent)
@@ -219,63 +218,11 @@ def _table(holdings: Collect, num_items: int) -> tuple[NDArray[np.int64], Number
     return np.concatenate([[0], np.cumsum(counts)]), owners[order].astype(np.int32)
 
 
-@dataclass(frozen=True)
-class _Moves:
-    """Gradients, with what they are of, and whose they are."""
-
-    owners: Numbers  # of each row
-    is_item: NDArray[np.bool_]
-    numbers: Numbers
-    gradients: NDArray[np.float32]
-
-    def of(self, rows: NDArray[np.bool_]) -> "_Moves":
-        """Some of the rows."""
-        return _Moves(self.owners[rows], self.is_item[rows], self.numbers[rows], self.gradients[rows])
-
-
-@dataclass
-class _Requests(Collect):
-    """What owners want; unknown users and items are refused as they come, so that their sender is named."""
-
-    num_users: int = 0
-    num_items: int = 0
-
-    def fork(self) -> "_Requests":
-        """An empty one."""
-        return _Requests(num_users=self.num_users, num_items=self.num_items)
-
-    def add(self, numbers: Numbers, message: Wanted) -> None:
-        """Keep one batch."""
-        sizes = np.where(message.is_item.values, self.num_items, self.num_users)
-        if (message.numbers.values >= sizes).any():
-            raise HushrecError("an owner wants the vector of a user or an item that there is not")
-        super().add(numbers, message)
-
-
-@dataclass
-class _Gradients(Collect):
-    """Gradients, a row for each vector that was sent."""
-
-    num_rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # by owner
-    num_factors: int = 0
-
-    def fork(self) -> "_Gradients":
-        """An empty one."""
-        return _Gradients(num_rows=self.num_rows, num_factors=self.num_factors)
-
-    def add(self, numbers: Numbers, message: BlockGradients) -> None:
-        """Keep one batch."""
-        is_right = message.gradients.values.shape[1] == self.num_factors
-        if not is_right or not np.array_equal(message.gradients.lengths, self.num_rows[numbers]):
-            raise HushrecError("gradients came that do not fit the vectors that were sent")
-        super().add(numbers, message)
-
-
-def _learn(state: OrchestratorState, owners: Numbers, window: int) -> Generator[Ask, Answer, "_Moves | None"]:
+def _learn(state: OrchestratorState, owners: Numbers, window: int) -> Generator[Ask, Answer, "Moves | None"]:
     """Bring a window's mail to the owners, and the vectors that they want; returns their gradients."""
-    wanted = _Requests(num_users=len(state.user_factors), num_items=len(state.item_factors))
+    wanted = Requests(num_users=len(state.user_factors), num_items=len(state.item_factors))
     yield Ask(owners, TakeIn(np.array(window)), wanted)
-    asking, rows = _in_order([(numbers, said) for numbers, said in wanted.batches if said.num_rows], Wanted)
+    asking, rows = in_order([(numbers, said) for numbers, said in wanted.batches if said.num_rows], Wanted)
     if not len(asking):
         return None
     is_item, numbers = rows.is_item.values.astype(np.bool_), rows.numbers.values
@@ -284,28 +231,17 @@ def _learn(state: OrchestratorState, owners: Numbers, window: int) -> Generator[
     vectors[~is_item] = state.user_factors[numbers[~is_item]]
     num_rows = np.zeros(int(state.num_owners), np.int64)
     num_rows[asking] = rows.numbers.lengths
-    gradients = _Gradients(num_rows=num_rows, num_factors=vectors.shape[1])
+    gradients = ReturnedGradients(num_rows=num_rows, num_factors=vectors.shape[1])
     yield Ask(asking, Vectors(Ragged(rows.numbers.starts, vectors)), gradients)
-    answered, moved = _in_order(gradients.batches, BlockGradients)
+    answered, moved = in_order(gradients.batches, BlockGradients)
     if not len(answered):
         return None
     owner_of_row = np.repeat(asking, rows.numbers.lengths)
     has_come = np.isin(owner_of_row, answered)
-    return _Moves(owner_of_row[has_come], is_item[has_come], numbers[has_come], moved.gradients.values)
+    return Moves(owner_of_row[has_come], is_item[has_come], numbers[has_come], moved.gradients.values)
 
 
-def _in_order(batches: list[tuple[Numbers, Any]], kind: type[Message]) -> tuple[Numbers, Any]:
-    """Batches of replies as one, in the order of the owners, and whose they are: those that hold something."""
-    if not batches:
-        return NO_ONE, None
-    owners = np.concatenate([numbers for numbers, _ in batches])
-    joined = kind.join([said for _, said in batches])
-    order = np.argsort(owners)
-    order = order[joined.lengths[order] > 0]
-    return owners[order], joined.take(order)
-
-
-def _by_owner(moves: _Moves | None, config: Planned) -> list[_Moves]:
+def _by_owner(moves: Moves | None, config: Planned) -> list[Moves]:
     """What may be late is late by owner."""
     if moves is None or not config.plan.max_delay:
         return [] if moves is None else [moves]
@@ -320,7 +256,7 @@ class _Rows:
     gradients: Ragged
 
 
-def _moved(state: OrchestratorState, parts: list[_Moves], learning_rate: float) -> OrchestratorState:
+def _moved(state: OrchestratorState, parts: list[Moves], learning_rate: float) -> OrchestratorState:
     """Move vectors by the sums of their gradients (Algorithm 4); sums are exact, so no order matters."""
     if not parts:
         return state

@@ -243,7 +243,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     num_clients, num_items = state.sizes
     clients = draw_participants(num_clients, config.participation, round_number, draws)
     uploads = Uploads(num_items, config.most_shown(num_items), config.repeats == "yes")
-    yield Ask(clients, _told(state, clients, round_number, config, draws), uploads)  # lines 5-8
+    yield Ask(clients, _scored_items_for(state, clients, round_number, config, draws), uploads)  # lines 5-8
     if not uploads.batches:
         return state
     samples = uploads.pairs()
@@ -256,7 +256,9 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     return ServerState.of(learned, num_updates, shown)
 
 
-def _told(state: ServerState, clients: Numbers, round_number: int, config: Config, draws: Draws) -> Told:
+def _scored_items_for(
+    state: ServerState, clients: Numbers, round_number: int, config: Config, draws: Draws
+) -> Told:
     """Line 12 of the round before: what each client is sent; nothing, if it has not uploaded yet."""
     num_told = min(config.num_told, len(state.num_updates))
     if not len(state.shown_items) or num_told == 0:
