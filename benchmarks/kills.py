@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from hushrec.data import Split, k_folds, load
 from hushrec.deploy.driver import read_report
 from hushrec.deploy.items import catalogue_of
-from hushrec.deploy.kits import engine_named
+from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.local import prepare, running
 from hushrec.deploy.orders import Order, place_order
 from hushrec.deploy.processes import Kept

@@ -20,7 +20,7 @@ import psutil
 from hushrec.data import Split, load
 from hushrec.deploy.driver import read_report
 from hushrec.deploy.items import catalogue_of
-from hushrec.deploy.kits import engine_named
+from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.local import prepare, running
 from hushrec.deploy.orders import Order, place_order
 from hushrec.deploy.processes import Kept

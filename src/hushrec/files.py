@@ -1,4 +1,4 @@
-"""Files that only their owner can read, written as a whole or not at all; and locks that keep other processes out."""
+"""Files that only their owner can read, written as a whole or not at all; locks that keep other processes out."""
 
 import os
 from collections.abc import Iterator

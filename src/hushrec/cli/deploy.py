@@ -15,9 +15,11 @@ from hushrec.cli.console import note, results
 from hushrec.cli.data import parse_columns, parse_duplicates
 from hushrec.data.holdings import described
 from hushrec.deploy.driver import read_report
+from hushrec.deploy.engine_choice import engine_named
+from hushrec.deploy.engines import EngineName
 from hushrec.deploy.enrolment import NodeSettings, write_settings
 from hushrec.deploy.identity import fingerprint, mail_key
-from hushrec.deploy.kits import EngineName, engine_named, find_kit, make_kits, read_federation, read_kit
+from hushrec.deploy.kits import find_kit, make_kits, read_federation, read_kit
 from hushrec.deploy.local import node_process, server_process
 from hushrec.deploy.processes import Kept
 from hushrec.errors import HushrecError
@@ -49,7 +51,7 @@ def init(
     if (nodes is None) == (not name):
         raise HushrecError("say which nodes: --nodes 3, or --name for each of them")
     names = name or [f"node-{number}" for number in range(1, (nodes or 0) + 1)]
-    make_kits(folder, engine, names, host, port)
+    make_kits(folder, engine_named(engine), names, host, port)
     table = Table(box=None, pad_edge=False)
     for heading in ("kit", "goes to", "then"):
         table.add_column(heading)

@@ -19,7 +19,9 @@ from hushrec.cli.run import Go, command_for, flags, length_of, parse_lengths, pr
 from hushrec.data import Deal, load
 from hushrec.data.holdings.node_files import Catalogue, catalogue_of, read_catalogue
 from hushrec.deploy.driver import Report, read_report
-from hushrec.deploy.kits import EngineName, engine_named, read_federation
+from hushrec.deploy.engine_choice import engine_named
+from hushrec.deploy.engines import EngineName
+from hushrec.deploy.kits import read_federation
 from hushrec.deploy.local import prepare, running
 from hushrec.deploy.orders import Order, Relay, place_order
 from hushrec.deploy.supervisor import Supervisor, Terms

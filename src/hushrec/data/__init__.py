@@ -1,4 +1,7 @@
-"""Data: interactions, the catalogue of data sets, readers, splits and a synthetic generator."""
+"""Data: who interacted with what, read from files, split, and in whose hands it is (`holdings/`).
+
+Goes in: files and names of datasets. May read and write files, and fetch a dataset; knows no system.
+"""
 
 from hushrec.data.catalogue import CATALOGUE, load
 from hushrec.data.dealing import Deal, copies

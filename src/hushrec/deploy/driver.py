@@ -233,7 +233,8 @@ class _ServerRun:
 
     def _finish(self, progress: Progress, num_clients: int, measured: list[Measured]) -> None:
         fold = FoldResult.of(
-            1, self._system, progress, model_sha256=self._model_sha256(progress, measured), metrics=joined(measured),
+            1, self._system, progress,
+            model_sha256=self._model_sha256(progress, measured), metrics=joined(measured),
             num_train=sum(part.num_train for part in measured), num_test=sum(part.num_test for part in measured),
             facts=summed_facts(measured),
         )  # fmt: skip

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
+
+EngineName = Literal["nvflare", "flower"]
 
 
 class JobState(StrEnum):
@@ -42,7 +44,10 @@ class Session(Protocol):
 class Engine(Protocol):
     """An engine behind `hushrec deploy`. Its errors are HushrecErrors of one line."""
 
-    name: str
+    @property
+    def name(self) -> EngineName:
+        """What it is called on the command line."""
+        ...
 
     def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> None:
         """Make the kits: `folder/server`, `folder/<node>` for each node, and what the operator needs.

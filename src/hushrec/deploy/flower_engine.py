@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from hushrec.deploy.certificates import issue, new_authority
-from hushrec.deploy.engines import JobState
+from hushrec.deploy.engines import EngineName, JobState
 from hushrec.errors import HushrecError
 from hushrec.files import write_private_file
 
@@ -48,7 +48,7 @@ nodes = ""
 class FlowerEngine:
     """Flower behind `hushrec deploy --engine flower`."""
 
-    name = "flower"
+    name: EngineName = "flower"
 
     def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> None:
         """Make certificates and kits. The authority's key is thrown away: who joins later needs new kits."""

@@ -7,15 +7,12 @@ node's kit is copied to its machine as a whole and has `startup/nodes.json`, the
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
-from hushrec.deploy.engines import Engine
+from hushrec.deploy.engines import Engine, EngineName
 from hushrec.errors import HushrecError
 from hushrec.files import write_private_file
-
-EngineName = Literal["nvflare", "flower"]
 
 _RESERVED = {"server", "admin", "operator", "runs"}
 
@@ -29,34 +26,17 @@ class Federation(msgspec.Struct, frozen=True):
     nodes: list[str]
 
 
-def engine_named(name: EngineName) -> Engine:
-    """The engine, if its extra is installed."""
-    try:
-        if name == "flower":
-            from hushrec.deploy.flower_engine import FlowerEngine
-
-            return FlowerEngine()
-        from hushrec.deploy.nvflare_engine import NVFlareEngine
-
-        return NVFlareEngine()
-    except ImportError as error:
-        extra = "flower" if name == "flower" else "deploy"
-        raise HushrecError(
-            f"the engine {name} is not installed ({error.name} is missing); use: pip install 'hushrec[{extra}]'"
-        ) from None
-
-
-def make_kits(folder: Path, engine: EngineName, nodes: Sequence[str], host: str, port: int) -> Federation:
+def make_kits(folder: Path, engine: Engine, nodes: Sequence[str], host: str, port: int) -> Federation:
     """Certificates, keys and kits for a server and these nodes."""
     _check_names(nodes)
     if folder.exists() and any(folder.iterdir()):
         raise HushrecError(f"{folder} is not empty; choose a new folder for the kits")
     if not 1 <= port <= 65535:
         raise HushrecError(f"--port {port} is not within 1 to 65535")
-    engine_named(engine).provision(folder, nodes, host, port)
-    federation = Federation(engine, host, port, list(nodes))
+    engine.provision(folder, nodes, host, port)
+    federation = Federation(engine.name, host, port, list(nodes))
     for name in nodes:
-        content = msgspec.json.encode({"engine": engine, "name": name, "nodes": sorted(nodes)})
+        content = msgspec.json.encode({"engine": engine.name, "name": name, "nodes": sorted(nodes)})
         (folder / name / "startup" / "nodes.json").write_bytes(content)
     write_private_file(folder / "federation.json", msgspec.json.encode(federation))
     return federation

@@ -7,8 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hushrec.data import Split
+from hushrec.deploy.engine_choice import engine_named
+from hushrec.deploy.engines import EngineName
 from hushrec.deploy.enrolment import NodeSettings, write_settings
-from hushrec.deploy.kits import EngineName, Federation, engine_named, make_kits
+from hushrec.deploy.kits import Federation, make_kits
 from hushrec.deploy.processes import Kept
 from hushrec.protocol import AnySystem
 from hushrec.registry import SYSTEMS
@@ -41,7 +43,7 @@ def prepare(
 ) -> tuple[Federation, list[str]]:
     """Kits, and a share of the data for every node, each of which takes part in everything."""
     nodes = system.holders.node_names(split.train, num_nodes)
-    federation = make_kits(folder, engine, nodes, "localhost", free_port())
+    federation = make_kits(folder, engine_named(engine), nodes, "localhost", free_port())
     for name, files in system.holders.deal(split, nodes, seed, folder / "shares").items():
         settings = NodeSettings.of_files(files, systems=list(SYSTEMS), accepts_shared_seed=True)
         write_settings(folder / name, settings)

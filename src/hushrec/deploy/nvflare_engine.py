@@ -26,7 +26,7 @@ from nvflare.lighter.provisioner import Provisioner
 from nvflare.lighter.spec import Project
 from nvflare.lighter.utils import generate_keys
 
-from hushrec.deploy.engines import JobState
+from hushrec.deploy.engines import EngineName, JobState
 from hushrec.errors import HushrecError
 
 PROJECT = "hushrec"
@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 class NVFlareEngine:
     """NVFlare behind `hushrec deploy`."""
 
-    name = "nvflare"
+    name: EngineName = "nvflare"
 
     def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> None:
         """Make certificates and kits with NVFlare's own builders, then harden them. The CA's key is not kept."""

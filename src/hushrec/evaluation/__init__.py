@@ -1,4 +1,7 @@
-"""How good predictions and rankings are, and whether a difference between two systems is real."""
+"""How good a model is: errors of ratings, rankings, significance, and what a row means (`feedback.py`).
+
+Goes in: scores and test rows. Pure: nothing is drawn but by a key, nothing is read or written.
+"""
 
 from hushrec.evaluation.ranking import Rows, evaluated_users, ranking_metrics, ranking_per_user
 from hushrec.evaluation.rating import rating_metrics

@@ -1,4 +1,4 @@
-"""Feedback: what a row means. It says how data is prepared, how a model is measured, and how papers split the data.
+"""Feedback: what a row means. It says how data is prepared, how a model is measured, and how data is split.
 
 Explicit: a rating. Implicit: the user took the item, and nothing more is known. Signed: good or bad.
 """
@@ -32,8 +32,9 @@ class Feedback(ABC):
     def prepare(self, data: Interactions, wanted_by: str) -> Interactions:
         """The data as a system takes it; once per job."""
 
-    def check_trainable(self, train: Interactions, wanted_by: str) -> None:
-        """Refuse data from which nothing can be learned."""
+    def check_trainable(self, _train: Interactions, _wanted_by: str) -> None:
+        """Refuse data from which nothing can be learned; as a rule, something can."""
+        return
 
     def check_measurable(self, test: Interactions) -> None:
         """Refuse, before training, a test part on which nothing can be measured after a round."""

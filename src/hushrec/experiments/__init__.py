@@ -1,1 +1,4 @@
-"""Runs over folds, kept in folders, and the published tables that they are held against."""
+"""The papers' tables and figures, with the published numbers, and what it takes to measure them again.
+
+Goes in: the name of a table. Runs systems, and probes inside of runs what a paper looked at.
+"""

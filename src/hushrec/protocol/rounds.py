@@ -85,7 +85,7 @@ class Cohort(Generic[Private]):
 def draw_participants(
     num_parties: int, share: float, round_number: int, draws: Draws, one_of: Numbers = NO_ONE
 ) -> Numbers:
-    """Uniformly drawn participants of a round, ascending; one of these at least is among them, if there are any."""
+    """Uniformly drawn participants of a round, ascending, with at least one of `one_of`, if there are any."""
     if share >= 1:
         return np.arange(num_parties, dtype=np.int32)
     generator = draws.generator("participants", round_number)

@@ -35,7 +35,7 @@ def kept(*, result: bool = False, alike: bool = False) -> Any:
     return field(metadata={"kept": (result, alike)})
 
 
-class packed(Generic[State]):  # noqa: N801, as `property`
+class packed(Generic[State]):
     """A kept array that is made of a state, and taken apart again: `entries = packed(_pack, _unpack)`."""
 
     def __init__(

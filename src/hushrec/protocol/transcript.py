@@ -1,4 +1,4 @@
-"""The transcript: every message that was sent. Tables of bytes, attack views and golden tests come from it alone."""
+"""The transcript: every message that was sent. Byte counts, attack views and golden tests come from it alone."""
 
 from dataclasses import dataclass
 from threading import Lock

@@ -1,4 +1,5 @@
-"""The published systems: one file each, or a folder for a large one. They import the maths that they need below.
+"""The published systems: one file each, or a folder for a large one with all that is its own.
 
-To add one: its file here, a line in `hushrec/registry.py`, a test. See `docs/design.md`.
+They import the maths that they need from below, and do no I/O, but for live modes and stores on disk. To add one: its
+file here, a line in `hushrec/registry.py`, a test. See `docs/design.md`.
 """

@@ -134,11 +134,11 @@ class Partner:
         """Begin a round, or begin it again."""
         now = (self.user_factors, self.item_factors, self.layers)
         is_again = self.clock[0] == round_number
-        for kept, current in zip(self.before, now, strict=True):
+        for before, current in zip(self.before, now, strict=True):
             if is_again:
-                current[:] = kept
+                current[:] = before
             else:
-                kept[:] = current
+                before[:] = current
         self.clock[:] = round_number, 0
         self.pending = None
         for sums in (self.user_sums, self.item_sums):  # a round that was broken off may have left something there

@@ -1,0 +1,23 @@
+"""Which engine carries the packets, by its name."""
+
+from hushrec.deploy.engines import Engine, EngineName
+from hushrec.errors import HushrecError
+
+_EXTRAS: dict[EngineName, str] = {"nvflare": "deploy", "flower": "flower"}
+
+
+def engine_named(name: EngineName) -> Engine:
+    """The engine, if its extra is installed. Only the one that is asked for is imported."""
+    try:
+        if name == "flower":
+            from hushrec.deploy.flower_engine import FlowerEngine
+
+            return FlowerEngine()
+        from hushrec.deploy.nvflare_engine import NVFlareEngine
+
+        return NVFlareEngine()
+    except ImportError as error:
+        raise HushrecError(
+            f"the engine {name} is not installed ({error.name} is missing); "
+            f"use: pip install 'hushrec[{_EXTRAS[name]}]'"
+        ) from None
