@@ -26,15 +26,15 @@ import numpy as np
 import hushrec
 from benchmarks.wiretap import Needles, Stream, capturing, read_streams, rows_of, runs_of, tls_bytes
 from hushrec.data import Interactions
-from hushrec.protocol import Message, Recorded
+from hushrec.protocol import Message, Recorded, result_arrays
+from hushrec.registry import SYSTEMS
 from hushrec.runs.run_settings import RunSettings, splits_of
-from hushrec.runtime.checkpoint import Progress, digest, model_arrays, read_arrays
+from hushrec.runtime.checkpoint import Progress, digest, read_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.packets import Contents, Kind, Packet, encode_packet
-from hushrec.runtime.training import Job, run_job
+from hushrec.runtime.training import job_for, run_job
 from hushrec.runtime.wire import code_of, encode
 from hushrec.settings import build
-from hushrec.registry import SYSTEMS
 from hushrec.systems.fedrec import ItemGradients, Settle
 from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, Noise
 
@@ -90,7 +90,7 @@ def run_federation(folder: Path, options: argparse.Namespace) -> Federation:
     ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     train = next(splits_of(hushrec.read(ratings), RunSettings(0))).train
-    job = Job(SYSTEM, build(SYSTEM.config, {"num_rounds": options.rounds}), 0, train)
+    job = job_for(SYSTEM, build(SYSTEM.config, {"num_rounds": options.rounds}), 0, train)
     progress = run_job(job, RuntimeOptions(keep_payloads=True))
     order = json.loads((kept / "runs" / SYSTEM.name / "order.json").read_text())
     port = json.loads((kept / "federation.json").read_text())["port"]
@@ -232,7 +232,7 @@ def show(options: argparse.Namespace) -> int:
         with capturing("lo", folder / "lo.pcap"):
             federation = run_federation(folder, options)
             control_port = transfer(all_in_clear(federation))
-        is_same = digest(model_arrays(SYSTEM, federation.progress.state)) == federation.model_sha256
+        is_same = digest(result_arrays(federation.progress.state)) == federation.model_sha256
         print(f"{SYSTEM.name} on ml-100k, {options.nodes} nodes, {options.rounds} rounds, mail {options.relay}")
         wrong = report(federation, needles_of(federation), read_streams(folder / "lo.pcap"), control_port)
     if not is_same:

@@ -163,7 +163,7 @@ def _all_sums() -> bytes:
 def _drive_seconds() -> float:
     """Up to the first ask of a round with a hundredth of all devices."""
     config = fedrec_plus_plus.Config(rho=RHO, participation=0.01, denoisers=NUM_DEVICES // CLIENTS_PER_DENOISER)
-    state = fedrec_plus_plus.init(NUM_DEVICES, NUM_ITEMS, config, Draws(0))
+    state = fedrec_plus_plus.start(NUM_DEVICES, NUM_ITEMS, config, Draws(0))
     return _seconds(lambda: next(fedrec_plus_plus.server_round(state, 1, config, Draws(0))), 1)
 
 
@@ -234,7 +234,7 @@ def _client_seconds(num_clients: int = 500) -> float:
     data = hushrec.synthetic(num_clients, NUM_ITEMS, num_clients * NUM_RATED, seed=1)
     config, draws = fedrec_plus_plus.Config(rho=RHO, num_rounds=10), Draws(0)
     numbers = np.arange(num_clients, dtype=np.int32)
-    state = fedrec.init(num_clients, NUM_ITEMS, config, draws)
+    state = fedrec.start(num_clients, NUM_ITEMS, config, draws)
     clients = fedrec.enrol(numbers, data.by_user(), NUM_ITEMS, config, draws)
     none = np.zeros(num_clients, np.int32)
     request = ItemFactors(state.item_factors, none, none)

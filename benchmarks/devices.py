@@ -26,9 +26,9 @@ from benchmarks.device_costs import (
 )
 from hushrec.errors import HushrecError
 from hushrec.privacy.exact_sum import SUM_RANGE, row_limit
-from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, run_job
 from hushrec.registry import SYSTEMS
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import job_for, run_job
 from hushrec.systems.fedrec import ItemGradients
 
 ROUND_SECONDS = 600
@@ -288,7 +288,7 @@ def largest(num_rounds: int = 12) -> None:
     """Print how large numbers in uploads get on ML-100K, and for how many clients of FedRec++ it is too large."""
     split = next(hushrec.k_folds(hushrec.load("ml-100k")))
     system = SYSTEMS["fedrec++"]
-    job = Job(system, system.config(rho=RHO, num_rounds=num_rounds), 0, split.train)
+    job = job_for(system, system.config(rho=RHO, num_rounds=num_rounds), 0, split.train)
     sent = run_job(job, RuntimeOptions(keep_payloads=True)).transcript.recorded
     print("round  largest  share above the limit of ten million")
     peak = 0.0

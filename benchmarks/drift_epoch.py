@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from hushrec.data import latest_share, load, owned, owners_summary
+from hushrec.data import latest_share, load, owned
+from hushrec.data.holdings import OWNERS
 from hushrec.data.interactions import Interactions
-from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, data_for, run_job
 from hushrec.registry import system_named
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import job_for, run_job
 from hushrec.systems.drift.messages import SentInteractions
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -41,7 +42,7 @@ def epoch(train: Interactions, values: dict[str, Any]) -> Epoch:
     """Run one."""
     system = system_named("drift")
     config = system.configure({"epochs": 1, **values})
-    progress = run_job(Job(system, config, 0, train), RuntimeOptions(threads=1))
+    progress = run_job(job_for(system, config, 0, train), RuntimeOptions(threads=1))
     sent = progress.transcript.total(SentInteractions)
     cipher = cipher_seconds(sent.rows, config.plan.form.plain_bytes) if config.plan.form.is_encrypted else 0.0
     return Epoch(progress.cpu_seconds, sent.rows, sent.payload_bytes, cipher)
@@ -64,14 +65,13 @@ def main() -> None:
     parser.add_argument("--data", default="ml-1m")
     parser.add_argument("--owners", default="genre")
     options = parser.parse_args()
-    data = data_for(system_named("drift"), owned(load(options.data), options.owners, 0))
+    data = owned(load(options.data), options.owners, 0)
     train = latest_share(data).train
-    summary = owners_summary(train)
     warm_up = train.select(train.users < 50)
     for values in FORMS.values():
         epoch(replace(warm_up, user_ids=train.user_ids), values)
-    print(f"{options.data}: {len(train):,} interactions, {summary.num_owners} owners, ", end="")
-    print(f"{summary.owners_per_interaction:.2f} owners per interaction; CPU seconds of one epoch, one core")
+    print(f"{options.data}: {len(train):,} interactions; CPU seconds of one epoch, one core")
+    print("\n".join(OWNERS.told(train)))
     print(f"{'form':34} {'epoch':>6} {'ratio':>6} {'added':>6} {'share':>6} {'AES-GCM':>8} {'share':>6}", end="")
     print(f" {'messages':>10} {'MB':>6}")
     plain = 0.0

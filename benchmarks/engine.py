@@ -11,16 +11,16 @@ from benchmarks.bare import bare_run
 from benchmarks.reference import reference_run
 from hushrec.draws import Draws
 from hushrec.protocol import Transcript
+from hushrec.registry import SYSTEMS
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.settings import build
-from hushrec.registry import SYSTEMS
 
 
 def engine_run(rows, data, config, system, threads: int, num_rounds: int):
     """The first rounds of a run, without evaluation; returns (user_factors, item_factors)."""
     draws = Draws(0)
     numbers = np.arange(data.num_users, dtype=np.int32)
-    state = system.init(data.num_users, data.num_items, config, draws)
+    state = system.start(data.num_users, data.num_items, config, draws)
     private = system.enrol(numbers, rows, data.num_items, config, draws)
     runtime = InProcess(system, config, draws, private, Transcript(), RuntimeOptions(threads=threads))
     for round_number in range(1, num_rounds + 1):
@@ -48,7 +48,7 @@ def compare(name: str, rho: int, num_rounds: int = 100, repeats: int = 6, refere
     system = SYSTEMS["fedrec++"] if rho else SYSTEMS["fedrec"]
     config = build(system.config, {"rho": rho, "num_rounds": 100})
     draws = Draws(0)
-    items = system.init(data.num_users, data.num_items, config, draws).item_factors
+    items = system.start(data.num_users, data.num_items, config, draws).item_factors
     numbers = np.arange(data.num_users, dtype=np.int32)
     users = system.enrol(numbers, rows, data.num_items, config, draws).user_factors.copy()
     key = draws.key("virtual-items")

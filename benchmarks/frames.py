@@ -18,8 +18,8 @@ from benchmarks.engine import best
 from benchmarks.scale import peak_bytes
 from benchmarks.slow_reader import REASONS, Decoder, WrongVerdict, read_slowly, verdict
 from hushrec.protocol import FieldKind, Message, Ragged, Role, each, ragged, shared
-from hushrec.runtime.wire import MAX_FRAME_BYTES, code_of, decode, encode
 from hushrec.registry import SYSTEMS
+from hushrec.runtime.wire import MAX_FRAME_BYTES, code_of, decode, encode
 from hushrec.systems.fedrec import ItemGradients
 from hushrec.systems.fedrec_plus_plus import DenoisingSums, ItemFactors, Noise
 

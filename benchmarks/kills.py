@@ -22,20 +22,20 @@ import psutil
 from numpy.typing import NDArray
 
 from hushrec.data import Split, k_folds, load
+from hushrec.data.holdings.node_files import catalogue_of
 from hushrec.deploy.driver import read_report
-from hushrec.deploy.items import catalogue_of
 from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.local import prepare, running
 from hushrec.deploy.orders import Order, place_order
 from hushrec.deploy.processes import Kept
 from hushrec.deploy.supervisor import Supervisor, Terms
-from hushrec.protocol import Message, Numbers
-from hushrec.runs.record import read_run
-from hushrec.runtime.checkpoint import digest, model_arrays
-from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, run_job
-from hushrec.settings import build, to_dict
+from hushrec.protocol import Message, Numbers, result_arrays
 from hushrec.registry import SYSTEMS
+from hushrec.runs.record import read_run
+from hushrec.runtime.checkpoint import digest
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import job_for, run_job
+from hushrec.settings import build, to_dict
 
 NUM_NODES = 3
 KINDS = ("node", "node's worker", "server", "server's worker", "node and worker")
@@ -48,8 +48,10 @@ def expected(split: Split, config: Any, lost: Numbers, from_round: int) -> str:
         return np.isin(to, lost) & (round_number >= from_round)
 
     system = SYSTEMS["fedrec++"]
-    progress = run_job(Job(system, config, 0, split.train), RuntimeOptions(losses=losses if len(lost) else None))
-    return digest(model_arrays(system, progress.state))
+    progress = run_job(
+        job_for(system, config, 0, split.train), RuntimeOptions(losses=losses if len(lost) else None)
+    )
+    return digest(result_arrays(progress.state))
 
 
 def kill(kept: dict[str, Kept], kind: str, chance: random.Random) -> str:
@@ -78,7 +80,7 @@ def one_run(
     """How many kills hit, and whether the model is the right one."""
     with tempfile.TemporaryDirectory(prefix="hushrec-kills-") as temporary:
         folder = Path(temporary) / "federation"
-        federation, nodes = prepare(folder, "nvflare", NUM_NODES, split, seed=0)
+        federation, nodes = prepare(folder, "nvflare", SYSTEMS["fedrec++"], NUM_NODES, split, seed=0)
         order = Order(
             secrets.token_hex(16), "kills", "fedrec++", to_dict(config), 0, True, "ml-100k",
             rating_range=split.train.rating_range, timeout_seconds=20.0,

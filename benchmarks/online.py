@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Interactions, load, owned, stream_order
+from hushrec.data.holdings import OWNERS
 from hushrec.registry import SYSTEMS
 from hushrec.systems.drift.live import Live
 from hushrec.systems.drift.live_lines import Event, parse
@@ -71,8 +72,7 @@ def main() -> None:
     chosen = parser.parse_args()
     data = owned(load(chosen.data), "genre", 0)
     lines = lines_of(data, chosen.warm_up + 2 * chosen.events)
-    assert data.owners is not None
-    print(f"{chosen.data}: {data.num_items:,} items of {len(data.owners.names)} owners")
+    print(f"{chosen.data}: {data.num_items:,} items of {OWNERS.how_many(data)} owners")
     print(f"{chosen.events:,} events after {chosen.warm_up:,}, 5 items recommended after each")
     print("                     on the clock               of CPU (other processes do not count)")
     print("encryption  waiting  events/s  p50 ms  p99 ms  events/s  p50 ms  p99 ms")

@@ -18,20 +18,22 @@ import numpy as np
 import psutil
 
 from hushrec.data import Split, load
+from hushrec.data.holdings.node_files import catalogue_of
+from hushrec.data.holdings.owners import owners_of
 from hushrec.deploy.driver import read_report
-from hushrec.deploy.items import catalogue_of
 from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.local import prepare, running
 from hushrec.deploy.orders import Order, place_order
 from hushrec.deploy.processes import Kept
 from hushrec.deploy.supervisor import Supervisor, Terms
-from hushrec.runs.record import FoldResult, read_run
-from hushrec.runs.run_settings import settings_for, splits_of
-from hushrec.runtime.checkpoint import digest, model_arrays
-from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, data_for, run_job
-from hushrec.settings import to_dict
+from hushrec.protocol import result_arrays
 from hushrec.registry import SYSTEMS
+from hushrec.runs.record import FoldResult, read_run
+from hushrec.runs.run_settings import settings_for, splits_for
+from hushrec.runtime.checkpoint import digest
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import job_for, run_job
+from hushrec.settings import to_dict
 
 SYSTEM, NUM_NODES, USERS = SYSTEMS["drift"], 3, "users"
 
@@ -78,7 +80,7 @@ def killed_run(
     """A deployed run under fire: kills that hit, attempts, result."""
     with tempfile.TemporaryDirectory(prefix="hushrec-owner-kills-") as temporary:
         folder = Path(temporary) / "federation"
-        federation, nodes = prepare(folder, "nvflare", NUM_NODES, split, seed=0)
+        federation, nodes = prepare(folder, "nvflare", SYSTEM, NUM_NODES, split, seed=0)
         order = Order(
             secrets.token_hex(16), "kills", SYSTEM.name, to_dict(config), 0, True, "ml-100k",
             rating_range=split.train.rating_range, timeout_seconds=20.0,
@@ -114,12 +116,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     chance = random.Random(asked.seed)
-    split = next(splits_of(data_for(SYSTEM, load("ml-100k")), settings_for(SYSTEM)))
+    split = next(splits_for(SYSTEM, load("ml-100k"), settings_for(SYSTEM)))
     config = SYSTEM.configure({"epochs": 1, "parts": asked.parts, "theta": asked.theta})
-    progress = run_job(Job(SYSTEM, config, 0, split.train), RuntimeOptions())
-    right = digest(model_arrays(SYSTEM, progress.state))
-    assert split.train.owners is not None
-    deliveries = int(np.diff(split.train.owners.starts)[split.train.items].sum())
+    progress = run_job(job_for(SYSTEM, config, 0, split.train), RuntimeOptions())
+    right = digest(result_arrays(progress.state))
+    deliveries = int(np.diff(owners_of(split.train).starts)[split.train.items].sum())
     moments = sorted(chance.sample(range(asked.parts), asked.kills))
     started = time.monotonic()
     hits, attempts, fold = killed_run(split, config, moments, chance)

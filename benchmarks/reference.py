@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.models.pmf import initial_factors
-from hushrec.protocol import draw_participants
 from hushrec.privacy.denoising import assign, draw_denoisers
+from hushrec.protocol import draw_participants
 from hushrec.systems.fedrec_plus_plus import Config
 
 Vector = NDArray[np.float64]
@@ -163,7 +163,7 @@ def server_round(
     draw_items: DrawItems,
 ) -> Vector:
     """Algorithm 1, lines 4-19; V afterwards."""
-    participants = draw_participants(len(clients), config.participation, denoisers, round_number, draws)
+    participants = draw_participants(len(clients), config.participation, round_number, draws, denoisers)
     assignment = assign(participants, denoisers, round_number, draws)
     total, counts = np.zeros(item_factors.shape, np.int64), np.zeros(len(item_factors), np.int64)
     collected = {int(number): (np.zeros_like(total), np.zeros_like(counts)) for number in assignment.denoisers}

@@ -17,13 +17,13 @@ NUM_ROUNDS = 8
 def measure(num_users: int, num_items: int, num_ratings: int) -> None:
     """Run FedRec++ with rho 3 in this process and print one JSON line."""
     from hushrec.data import synthetic
-    from hushrec.runtime.in_process import RuntimeOptions
-    from hushrec.runtime.training import Job, run_job
-    from hushrec.settings import build
     from hushrec.registry import SYSTEMS
+    from hushrec.runtime.in_process import RuntimeOptions
+    from hushrec.runtime.training import job_for, run_job
+    from hushrec.settings import build
 
     system = SYSTEMS["fedrec++"]
-    small = Job(system, build(system.config, {"num_rounds": 8}), 0, synthetic(50, 40, 500, seed=1))
+    small = job_for(system, build(system.config, {"num_rounds": 8}), 0, synthetic(50, 40, 500, seed=1))
     run_job(small, RuntimeOptions(threads=2))
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of compiling
@@ -35,7 +35,7 @@ def measure(num_users: int, num_items: int, num_ratings: int) -> None:
     def on_round(_progress: object) -> None:
         seconds.append(time.perf_counter() - started - sum(seconds))
 
-    job = Job(system, build(system.config, {"num_rounds": NUM_ROUNDS}), 0, data)
+    job = job_for(system, build(system.config, {"num_rounds": NUM_ROUNDS}), 0, data)
     progress = run_job(job, RuntimeOptions(threads=2), on_round=on_round)
     model = progress.state.item_factors.nbytes + 2 * progress.private.user_factors.nbytes
     print(

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hushrec.data.interactions import OwnerRows
+from hushrec.data import OwnerRows
 from hushrec.draws import Draws
 from hushrec.protocol import Transcript
-from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.registry import SYSTEMS
+from hushrec.runtime.in_process import InProcess, RuntimeOptions
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 NUM_ITEMS, NUM_OWNERS, SECOND_OWNER, PER_USER = 3706, 18, 0.65, 100
@@ -65,7 +65,7 @@ def cost(num_interactions: int, encryption: str) -> Cost:
     )
     runtime = InProcess(system, config, draws, parties, Transcript(), RuntimeOptions(threads=1))
     start = time.process_time()
-    state = system.init(NUM_OWNERS + 1, NUM_ITEMS, config, draws)
+    state = system.start(NUM_OWNERS + 1, NUM_ITEMS, config, draws)
     for round_number in range(1, parts + 1):
         state = runtime.run_round(state, round_number)
     seconds = time.process_time() - start
