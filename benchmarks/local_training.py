@@ -16,10 +16,9 @@ from torch import nn
 import hushrec
 from hushrec.data import random_share
 from hushrec.data.interactions import UserRows
-from hushrec.draws import BLOCK_WORDS, Draws, Key
+from hushrec.draws import BLOCK_WORDS, Draws, Key, shuffle
 from hushrec.protocol import Ragged
 from hushrec.systems.ptf_fedrec.client_start import ClientModel
-from hushrec.systems.ptf_fedrec.client_training import shuffle
 from hushrec.systems.ptf_fedrec.clients import LocalClients, LocalSettings, enrol, predict_slots, train
 
 PRESETS = {

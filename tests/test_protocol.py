@@ -10,14 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushrec.protocol import (
+    UNNAMED,
     Answer,
     Collect,
     Message,
     Ragged,
     Recorded,
     Role,
+    Seat,
     Tally,
     Transcript,
+    View,
     each,
     ragged,
     shared,
@@ -36,6 +39,19 @@ class Mixed(Message):
 @dataclass(frozen=True, eq=False)
 class Empty(Message):
     sender, receiver = Role.CLIENT, Role.DENOISER
+
+
+@dataclass(frozen=True, eq=False)
+class Letters(Message):
+    sender, receiver = Role.CLIENT, Role.DENOISER
+    words: Any = ragged(np.int32, low=0)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnCipher(Message):
+    sender, receiver = Role.USER, Role.OWNER
+    has_own_cipher = True
+    words: Any = ragged(np.int32, low=0)
 
 
 def of(*numbers: int) -> np.ndarray:
@@ -145,6 +161,75 @@ def test_roles_see_what_they_sent_or_received() -> None:
     assert seen[Role.CLIENT] == [Mixed, Empty]
     assert seen[Role.DENOISER] == [Empty]
     assert seen[Role.OBSERVER] == []
+
+
+def test_a_party_sees_its_own_slices() -> None:
+    """Of what the server sends to clients 4, 5 and 6, client 5 sees its part; the server all."""
+    transcript = Transcript(keep_payloads=True)
+    transcript.record(Recorded(1, of(4, 5, 6), mixed()), 1)
+    (seen,) = transcript.seen_by(Seat(Role.CLIENT, 6))
+    assert (seen.numbers.tolist(), as_lists(seen.message.rows)) == ([6], [[3]])  # type: ignore[attr-defined]
+    assert transcript.seen_by(Seat(Role.CLIENT, 9)) == []
+    assert transcript.seen_by(Seat(Role.DENOISER, 5)) == []
+    (several,) = transcript.seen_by(Seat(Role.CLIENT, 6), Seat(Role.CLIENT, 4))
+    assert several.numbers.tolist() == [4, 6]
+    for server in (Role.SERVER, Seat(Role.SERVER), Seat(Role.SERVER, 0)):
+        (whole,) = transcript.seen_by(server)
+        assert whole.numbers.tolist() == [4, 5, 6]
+
+
+def mail() -> Transcript:
+    """Clients 0, 1, 2 write to denoisers 7, 8, 7."""
+    transcript = Transcript(keep_payloads=True)
+    transcript.record(Recorded(1, of(0, 1, 2), Letters(as_ragged([[10], [11, 12], []])), of(7, 8, 7)), 1)
+    return transcript
+
+
+def told(view: View) -> list[tuple[list[int], list[int], list[int]]]:
+    """Of each batch: writers, addressees, and what was said."""
+    batches = []
+    for one in view:
+        assert isinstance(one.message, Letters)
+        assert one.addressees is not None
+        batches.append((one.numbers.tolist(), one.addressees.tolist(), one.message.words.values.tolist()))
+    return batches
+
+
+def test_mail_is_seen_by_who_wrote_it_and_who_gets_it() -> None:
+    """The receiver does not learn who wrote."""
+    transcript = mail()
+    assert told(transcript.seen_by(Seat(Role.CLIENT, 1))) == [([1], [8], [11, 12])]
+    assert told(transcript.seen_by(Seat(Role.DENOISER, 7))) == [([UNNAMED, UNNAMED], [7, 7], [10])]
+    assert told(transcript.seen_by(Role.DENOISER)) == [([UNNAMED] * 3, [7, 8, 7], [10, 11, 12])]
+    assert transcript.seen_by(Role.SERVER) == transcript.seen_by(Seat(Role.DENOISER, 9)) == []
+
+
+def test_colluding_parties_see_together_what_each_saw_and_the_server_adds_who_wrote() -> None:
+    transcript = mail()
+    together = transcript.seen_by(Seat(Role.SERVER), Seat(Role.DENOISER, 7))
+    assert told(together) == [([0, 2], [7, 7], [10])], "mail to 8 stays sealed"
+    both = transcript.seen_by(Seat(Role.CLIENT, 0), Seat(Role.DENOISER, 7))
+    assert told(both) == [([0, UNNAMED], [7, 7], [10])], "what client 0 wrote itself is known"
+    two = transcript.seen_by(Seat(Role.DENOISER, 7), Seat(Role.DENOISER, 8))
+    assert told(two) == [([UNNAMED] * 3, [7, 8, 7], [10, 11, 12])]
+
+
+def test_one_writer_of_several_letters_is_named_for_each() -> None:
+    transcript = Transcript(keep_payloads=True)
+    transcript.record(Recorded(1, of(3), Letters(as_ragged([[10], [11]])), of(7, 8)), 1)
+    assert told(transcript.seen_by(Seat(Role.CLIENT, 3))) == [([3, 3], [7, 8], [10, 11])]
+    assert told(transcript.seen_by(Seat(Role.SERVER), Seat(Role.DENOISER, 8))) == [([3], [8], [11])]
+
+
+def test_an_observer_sees_what_travels_in_a_cipher_of_its_own_and_nothing_else() -> None:
+    transcript = mail()
+    transcript.record(Recorded(1, of(0, 1), OwnCipher(as_ragged([[1], [2]])), of(5, 6)), 1)
+    transcript.record(Recorded(1, of(4, 5, 6), mixed()), 1)
+    (seen,) = transcript.seen_by(Seat(Role.OBSERVER))
+    assert isinstance(seen.message, OwnCipher)
+    assert seen.numbers.tolist() == [0, 1]
+    assert seen.addressees is not None
+    assert seen.addressees.tolist() == [5, 6]
 
 
 def test_recording_from_threads_loses_nothing() -> None:

@@ -1,24 +1,32 @@
-from dataclasses import replace
+import copy
+import inspect
+import pickle
+import pydoc
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 
 import hushrec
 from hushrec.data import Deal, Interactions, Split, copies, owned
+from hushrec.data.holdings import PARTNERS
+from hushrec.data.holdings.owners import owners_of
 from hushrec.errors import HushrecError
-from hushrec.recommender import RECOMMENDERS, Recommendation, Recommender
+from hushrec.evaluation import feedback
+from hushrec.protocol import result_arrays
+from hushrec.recommender import ESTIMATORS, Recommendation, Recommender
+from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run
 from hushrec.runs.record import read_run
 from hushrec.runs.run_settings import RunSettings
-from hushrec.runtime.checkpoint import digest, model_arrays, private_arrays
-from hushrec.registry import SYSTEMS
+from hushrec.runtime.checkpoint import digest
 from systems.runs import held, short
 
-KINDS = list(RECOMMENDERS.values())
-EXPLICIT = [kind for kind in KINDS if kind.system.feedback == "explicit" and kind is not hushrec.NeuCF]
-SIGNED = [kind for kind in KINDS if kind.system.feedback == "signed"]
+KINDS = list(ESTIMATORS.values())
+EXPLICIT = [kind for kind in KINDS if kind.system.feedback is feedback.EXPLICIT and kind is not hushrec.NeuCF]
+SIGNED = [kind for kind in KINDS if kind.system.feedback is feedback.SIGNED]
 FOLDS_IN = [*EXPLICIT, hushrec.FCF, hushrec.FedMF, *SIGNED]
 SHORT = {"num_rounds": 10, "num_factors": 5}
 ONE_THREAD = hushrec.RuntimeOptions(threads=1)
@@ -41,7 +49,7 @@ def model(split: Any) -> Recommender:
 
 def split_for(kind: type[Recommender], data: Interactions) -> Split:
     """Training and test data, held by the parties that the system is for."""
-    is_dealt = kind.system.parties == "partners"
+    is_dealt = kind.system.holders is PARTNERS
     return next(copies(data, Deal(), 0)) if is_dealt else next(hushrec.k_folds(data))
 
 
@@ -52,21 +60,59 @@ def brief(kind: type[Recommender]) -> dict[str, Any]:
 
 def factors(model: Recommender) -> str:
     """Digest of all that the model has learned."""
-    job, progress = model._require_fitted()
-    private = private_arrays(job.system, progress.private)
-    return digest(
-        model_arrays(job.system, progress.state) | {f"own {name}": array for name, array in private.items()}
-    )
+    _, progress = model._require_fitted()
+    private = result_arrays(progress.private)
+    return digest(result_arrays(progress.state) | {f"own {name}": array for name, array in private.items()})
 
 
 # --- As in scikit-learn ------------------------------------------------------------------------------------
 
 
 def test_every_system_has_an_estimator() -> None:
-    assert list(RECOMMENDERS) == list(SYSTEMS)
-    for name, kind in RECOMMENDERS.items():
-        assert kind.system is SYSTEMS[name]
-        assert getattr(hushrec, kind.__name__) is kind
+    assert [kind.system.name for kind in ESTIMATORS.values()] == list(SYSTEMS)
+    for class_name, kind in ESTIMATORS.items():
+        assert kind.system is SYSTEMS[kind.system.name]
+        assert class_name == kind.__name__ == kind.system.about.class_name
+        assert getattr(hushrec, class_name) is kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_settings_are_seen_by_editors_and_help(kind: type[Recommender]) -> None:
+    """By all that look at a signature: names, types and defaults are those of the config, and only those."""
+    hints, shown = get_type_hints(kind.system.config), dict(inspect.signature(kind).parameters)
+    assert {one.kind for one in shown.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    assert list(shown)[-2:] == ["seed", "options"]
+    del shown["seed"], shown["options"]
+    presets = kind.system.about.presets
+    if presets:
+        assert shown.pop("preset").default == next(iter(presets))
+    assert list(shown) == list(hints)
+    page = pydoc.plain(pydoc.render_doc(kind))
+    assert f"class {kind.__name__}" in page.splitlines()[2]
+    assert kind.system.about.title in page
+    for entry in fields(kind.system.config):
+        assert (shown[entry.name].default, shown[entry.name].annotation) == (entry.default, hints[entry.name])
+        assert f"    {entry.name}: {entry.metadata['help']} (default {entry.default!r})" in page
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_are_copied_and_pickled(kind: type[Recommender], data: Interactions) -> None:
+    """Before the fit and after it; what comes back is of the same class, and recommends the same."""
+    model = kind(seed=3, options=ONE_THREAD, **short(kind.system.name, num_rounds=1))
+    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert type(again) is kind
+        assert (again.config, again.seed, again.options) == (model.config, 3, ONE_THREAD)
+        with pytest.raises(HushrecError, match="is not fitted"):
+            again.recommend(1)
+    model.fit(split_for(kind, data).train)
+    user = model.ranker().train.user_ids[0]
+    for again in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert factors(again) == factors(model)
+        assert again.recommend(user, min_raters=0) == model.recommend(user, min_raters=0)
+        assert (
+            again._require_fitted()[1].transcript.sent_bytes()
+            == model._require_fitted()[1].transcript.sent_bytes()
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,7 +133,7 @@ def test_fit_returns_the_model_and_tells_every_round(kind: type[Recommender], da
     assert told == list(range(1, 11))
     metrics = model.evaluate(split.test, at=(5, 10))
     lists = {f"{name}@{k}" for name in ("Precision", "Recall", "HR", "MRR", "NDCG", "MAP") for k in (5, 10)}
-    assert set(metrics) == lists | ({"MAE", "RMSE"} if kind.system.feedback == "explicit" else set())
+    assert set(metrics) == lists | ({"MAE", "RMSE"} if kind.system.feedback is feedback.EXPLICIT else set())
     assert all(type(value) is float for value in metrics.values())
 
 
@@ -96,7 +142,7 @@ def test_owners_are_those_of_the_data(data: Interactions) -> None:
     small = {"epochs": 1, "num_factors": 4, "options": ONE_THREAD}
     dealt, by_two = hushrec.DRIFT(**small).fit(data), hushrec.DRIFT(**small).fit(owned(data, "2", 0))
     in_one_place = hushrec.SAROS(**small).fit(owned(data, "2", 0))
-    num_owners = [len(model.ranker().train.owners.names) for model in (dealt, by_two, in_one_place)]
+    num_owners = [len(owners_of(model.ranker().train).names) for model in (dealt, by_two, in_one_place)]
     assert num_owners == [5, 2, 1]
     assert len({factors(model) for model in (dealt, by_two, in_one_place)}) == 3
 
@@ -426,7 +472,7 @@ def test_a_kept_model_is_the_same(kind: type[Recommender], shop: Interactions, t
     kept = hushrec.load_run(str(tmp_path / "model"))
     assert type(kept) is kind
     assert (kept.config, kept.seed) == (model.config, 4)
-    prefix = "a:" if kind.system.parties == "partners" else ""
+    prefix = "a:" if kind.system.holders is PARTNERS else ""
     items = [one for one in model._require_fitted()[0].train.item_ids.tolist() if one.startswith(prefix)]
     users = [f"{prefix}user-00", f"{prefix}user-41"]
     assert kept.recommend(users) == model.recommend(users)
@@ -456,7 +502,7 @@ def test_both_sides_recommend_and_say_whose_model_it_is(two_sided: Path) -> None
     assert client.source == "the client's own model; nothing was sent"
     assert server.recommend(1) == default.recommend(1) != client.recommend(1)
     job, progress = client._require_fitted()
-    own = job.system.own_model(progress.private, job.config, None)
+    own = job.system.result.party(progress.private, job.config, None)
     np.testing.assert_array_equal(client.predict(3, [1, 2, 3]), own.score(np.array([2], np.int32))[0, :3])
 
 
@@ -466,9 +512,10 @@ def test_a_side_without_a_model_is_refused_in_one_line(
 ) -> None:
     train = held(kind.system.name, split.train)
     kind(options=ONE_THREAD, **short(kind.system.name, num_rounds=1)).fit(train).save(tmp_path / "model")
-    for side, has_model in (("server", kind.system.server_ranks), ("client", kind.system.own_model is not None)):
+    result = kind.system.result
+    for side, has_model in (("server", result.server is not None), ("client", result.party is not None)):
         if has_model:
-            who = "partner" if kind.system.parties == "partners" else side
+            who = "partner" if kind.system.holders is PARTNERS else side
             assert hushrec.load_run(tmp_path / "model", side=side).source.startswith(f"the {who}'s")
         else:
             with pytest.raises(

@@ -1,12 +1,12 @@
 """Print which parts of hushrec import which, from the ground up, and what is wrong with it.
 
-`python tools/import_graph.py` reads the source; it imports nothing of it. Every import counts: at the top of a module,
-inside a function, or for types only.
+`python tools/import_graph.py` reads the source; it imports nothing of it. Every import counts: at the top of a
+module, inside a function, or for types only.
 """
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "hushrec"
@@ -39,15 +39,15 @@ KNOWN_BY_PROTOCOL = ("systems", "models")
 Graph = Mapping[str, set[str]]
 
 
-def module_name(path: Path) -> str:
+def module_name(path: Path, source: Path = SOURCE) -> str:
     """`hushrec.data.readers` for `data/readers.py`, `hushrec.data` for `data/__init__.py`."""
-    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    parts = path.relative_to(source.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def part_of(module: str) -> str:
     """The part of the library that a module belongs to."""
-    return (module.split(".") + ["__init__"])[1]
+    return [*module.split("."), "__init__"][1]
 
 
 def imported_names(path: Path) -> Iterator[str]:
@@ -61,9 +61,9 @@ def imported_names(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
-def import_graph() -> dict[str, set[str]]:
+def import_graph(source: Path = SOURCE) -> dict[str, set[str]]:
     """The modules of hushrec that each module of hushrec imports."""
-    files = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
+    files = {module_name(path, source): path for path in sorted(source.rglob("*.py"))}
     graph = {}
     for module, path in files.items():
         found = {name if name in files else name.rpartition(".")[0] for name in imported_names(path)}
@@ -73,14 +73,15 @@ def import_graph() -> dict[str, set[str]]:
 
 def cycles(graph: Graph) -> list[list[str]]:
     """Groups of nodes that reach each other."""
-    reached = {node: _reachable(graph, node) for node in graph}
+    reached = {node: reachable(graph, [node]) for node in graph}
     groups = {frozenset(other for other in reached[node] if node in reached[other]) for node in graph}
     return sorted(sorted(group) for group in groups if group)
 
 
-def _reachable(graph: Graph, start: str) -> set[str]:
+def reachable(graph: Graph, starts: Iterable[str]) -> set[str]:
+    """All that these import, and what those import, and so on."""
     found: set[str] = set()
-    waiting = [start]
+    waiting = list(starts)
     while waiting:
         new = graph[waiting.pop()] - found
         found |= new
@@ -91,8 +92,11 @@ def _reachable(graph: Graph, start: str) -> set[str]:
 def upward(graph: Graph) -> list[tuple[str, str]]:
     """Imports that do not point down."""
     pairs = [(module, other) for module, others in graph.items() for other in sorted(others)]
-    parts = [(part_of(module), part_of(other), module, other) for module, other in pairs]
-    return [(m, o) for own, other, m, o in parts if own != other and HEIGHTS[other] >= HEIGHTS[own]]
+    return [pair for pair in pairs if not _points_down(*map(part_of, pair))]
+
+
+def _points_down(own: str, other: str) -> bool:
+    return own == other or HEIGHTS[other] < HEIGHTS[own]
 
 
 def by_part(graph: Graph) -> dict[str, set[str]]:
@@ -124,7 +128,9 @@ def main() -> int:
     findings = {
         "cycles of modules": [" <-> ".join(cycle) for cycle in cycles(graph)],
         "imports that point up": [f"{module} -> {other}" for module, other in upward(graph)],
-        f"systems or models in {' and '.join(UNAWARE)}": [f"{module} -> {other}" for module, other in aware(graph)],
+        f"systems or models in {' and '.join(UNAWARE)}": [
+            f"{module} -> {other}" for module, other in aware(graph)
+        ],
     }
     for what, found in findings.items():
         print(f"\n{what}: {len(found) or 'none'}", *found, sep="\n  ")

@@ -44,9 +44,9 @@ __all__ = [
 
 def __getattr__(name: str) -> type[Recommender]:
     """Every system's class: `hushrec.FedRec`, and those of systems that other packages bring."""
-    if name in ESTIMATORS:
+    if name[:1].isupper() and name in ESTIMATORS:  # to look for a module loads no system
         return ESTIMATORS[name]
-    raise AttributeError(f"module 'hushrec' has no attribute {name!r}")
+    raise AttributeError(f"module 'hushrec' has no attribute {name!r}; see `hushrec systems`")
 
 
 def __dir__() -> list[str]:

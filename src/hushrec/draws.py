@@ -1,4 +1,4 @@
-# mypy: allow-untyped-defs, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="assignment"
 """Keyed randomness: a draw is a function of (run seed, purpose, party, round), never of the order of calls.
 
 Parties draw from ChaCha8 streams inside compiled kernels: key = hash(seed, purpose), nonce = (party, round).
@@ -118,3 +118,17 @@ def normal_pair(first, second):
     radius = np.sqrt(-2.0 * np.log((first + 0.5) * 2.0**-32))
     angle = 2.0 * np.pi * (second * 2.0**-32)
     return np.float32(radius * np.cos(angle)), np.float32(radius * np.sin(angle))
+
+
+@numba.njit(nogil=True, cache=True)
+def shuffle(key, party, round_number, epoch, words, order, size):
+    """The numbers below `size` in random order (Fisher-Yates)."""
+    for place in range(size):
+        order[place] = place
+    for last in range(size - 1, 0, -1):
+        word = (size - 1 - last) % BLOCK_WORDS
+        if word == 0:
+            block = (size - 1 - last) // BLOCK_WORDS
+            chacha_block(key, party, round_number, (epoch << 32) + block, words)
+        place = np.int64((np.uint64(words[word]) * np.uint64(last + 1)) >> np.uint64(32))
+        order[last], order[place] = order[place], order[last]

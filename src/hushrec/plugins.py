@@ -1,47 +1,72 @@
 """Registries: what there is, by name. Ours is listed in a table; other packages add to it by entry points.
 
 The groups are `hushrec.systems`, `hushrec.attacks` and `hushrec.datasets`. Nothing is imported before it is asked
-for.
+for, and a package whose part cannot be used does no other harm: one line says which package it is.
 """
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hushrec.errors import HushrecError
 
 Entry = TypeVar("Entry")
 
+_log = logging.getLogger("hushrec")
+
 
 class Registry(Mapping[str, Entry], Generic[Entry]):
     """A mapping from names to things that are loaded when they are asked for."""
 
-    def __init__(self, what: str, group: str, attribute: str, built_in: Mapping[str, str]) -> None:
-        """`built_in`: modules by name, in each of which the thing is called `attribute`."""
-        self.what, self.group = what, group
-        self._places = {name: f"{module}:{attribute}" for name, module in built_in.items()}
-        self._loaded: dict[str, Entry] = {}
+    def __init__(
+        self,
+        what: str,
+        group: str,
+        attribute: str = "",
+        built_in: Mapping[str, str] | None = None,
+        *,
+        loaded: Mapping[str, Entry] | None = None,
+        kind: type[Any] = object,
+    ) -> None:
+        """`built_in`: modules by name, in each of which the thing is called `attribute`; `loaded`: what is here.
+
+        What other packages bring is of this `kind`, and has the name of its entry point.
+        """
+        self.what, self.group, self._kind = what, group, kind
+        self._places = {name: f"{module}:{attribute}" for name, module in (built_in or {}).items()}
+        self._loaded = dict(loaded or {})
+        self._ours = {*self._places, *self._loaded}
+        self._faults: dict[str, str] = {}  # of what cannot be used
 
     @cached_property
-    def _entry_points(self) -> dict[str, EntryPoint]:
+    def _entry_points(self) -> dict[str, EntryPoint | None]:
         own = {name: EntryPoint(name, place, self.group) for name, place in self._places.items()}
-        found = {entry.name: entry for entry in sorted(entry_points(group=self.group)) if entry.name not in own}
-        return {**own, **found}
+        found = {entry.name: entry for entry in entry_points(group=self.group) if entry.name not in self._ours}
+        return {**dict.fromkeys(self._loaded), **own, **dict(sorted(found.items()))}
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._loaded:
             entry = self._entry_points[name]
-            try:
-                self._loaded[name] = entry.load()
-            except Exception as error:
-                if name in self._places:
-                    raise
-                package = entry.dist.name if entry.dist else entry.module
-                raise HushrecError(
-                    f"the {self.what} {name} of {package} cannot be loaded ({error}); update or remove it"
-                ) from error
+            assert entry is not None
+            self._loaded[name] = entry.load() if name in self._ours else self._of_others(name, entry)
         return self._loaded[name]
+
+    def _of_others(self, name: str, entry: EntryPoint) -> Entry:
+        """What another package brings."""
+        try:
+            found: Entry = entry.load()
+            if not isinstance(found, self._kind):
+                raise TypeError(f"{entry.value} is no {self._kind.__name__}")
+            if getattr(found, "name", name) != name:
+                raise ValueError(f"{entry.value} calls itself {getattr(found, 'name', '')}")
+        except Exception as error:
+            package, reason = entry.dist.name if entry.dist else entry.module, " ".join(str(error).split())
+            raise HushrecError(
+                f"the {self.what} {name} of {package} cannot be loaded ({reason}); update or remove that package"
+            ) from error
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entry_points)
@@ -52,9 +77,28 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     def __contains__(self, name: object) -> bool:
         return name in self._entry_points
 
+    def items(self) -> ItemsView[str, Entry]:
+        """All that can be used; what cannot is left out, and told of once."""
+        return self._usable().items()
+
+    def values(self) -> ValuesView[Entry]:
+        """All that can be used; what cannot is left out, and told of once."""
+        return self._usable().values()
+
+    def _usable(self) -> dict[str, Entry]:
+        usable = {}
+        for name in self:
+            try:
+                usable[name] = self[name]
+            except HushrecError as error:
+                if name not in self._faults:
+                    _log.warning("%s", error)
+                self._faults[name] = str(error)
+        return usable
+
     def is_built_in(self, name: str) -> bool:
         """Whether it comes with hushrec."""
-        return name in self._places
+        return name in self._ours
 
     def named(self, name: str) -> Entry:
         """The thing of this name."""

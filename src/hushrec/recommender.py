@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, Self, get_type_hints
@@ -16,7 +17,7 @@ from hushrec.evaluation import top_k
 from hushrec.protocol import AnySystem, Numbers, Ragged, Scorer
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import Side, load_fold, save_fitted
-from hushrec.runtime.checkpoint import Progress
+from hushrec.runtime.checkpoint import Progress, progress_arrays, progress_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, prepared, run_job
 from hushrec.settings import to_dict
@@ -45,7 +46,7 @@ class Ranker:
 
     @classmethod
     def of(cls, job: Job, progress: Progress) -> "Ranker":
-        """The ranker of a training."""
+        """Lists from what a training ended with."""
         train, rows = job.train, job.train.by_user()
         num_raters = np.bincount(train.items, minlength=train.num_items)
         return cls(train, job.scorer(progress), Ragged(rows.starts, rows.items), num_raters)
@@ -112,6 +113,22 @@ class Recommender:
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in to_dict(self.config).items())
         return f"{type(self).__name__}({settings})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and pickled. A system is found again by its name; a fit is kept as in a run's folder."""
+        state = {"config": self.config, "seed": self.seed, "options": self.options, "fit": None}
+        if self._fitted is not None:
+            job, progress = self._fitted
+            state["fit"] = job.train, job.party, progress_arrays(self.system, progress)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.config, self.seed, self.options = state["config"], state["seed"], state["options"]
+        self._fitted, self._ranker = None, None
+        if state["fit"] is not None:
+            train, party, arrays = state["fit"]
+            job = Job(self.system, self.config, self.seed, train, party)
+            self._fitted = job, progress_of(arrays, self.system, job.start())
 
     def fit(self, train: Interactions, on_round: Callable[[Progress], None] | None = None) -> Self:
         """Train all rounds. `on_round` is told the progress after each."""
@@ -186,53 +203,68 @@ class Recommender:
 
 def estimator(system: AnySystem) -> type[Recommender]:
     """The class of a system: its settings are the keyword arguments, its docstring tells what they mean."""
-    own = [
-        inspect.Parameter(entry.name, inspect.Parameter.KEYWORD_ONLY, default=entry.default, annotation=hint)
-        for entry in fields(system.config)
-        if (hint := get_type_hints(system.config)[entry.name])
-    ]
-    if system.about.presets:
-        first = next(iter(system.about.presets))
-        own.insert(0, inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=first, annotation=str))
-    shared = list(inspect.signature(Recommender.__init__).parameters.values())
-    signature = inspect.Signature([shared[0], *own, *(one for one in shared[1:] if one.kind is one.KEYWORD_ONLY)])
+    hints, entries, presets = get_type_hints(system.config), fields(system.config), system.about.presets
+    settings = [_keyword(entry.name, entry.default, hints[entry.name]) for entry in entries]
+    told = [f"{entry.name}: {entry.metadata['help']} (default {entry.default!r})" for entry in entries]
+    if presets:
+        settings.insert(0, _keyword("preset", next(iter(presets)), str))
+        told.insert(0, f"preset: named settings, of which others may differ: {', '.join(presets)}")
 
-    def __init__(  # noqa: N807
+    def __init__(
         self: Recommender, *, seed: int = 0, options: RuntimeOptions | None = None, **settings: Any
     ) -> None:
+        """Hold the settings; nothing is trained before `fit`."""
         Recommender.__init__(self, seed=seed, options=options, **settings)
 
-    __init__.__signature__ = signature  # type: ignore[attr-defined]
-    __init__.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
-    lines = [
-        f"    {entry.name}: {entry.metadata['help']} (default {entry.default!r})"
-        for entry in fields(system.config)
-    ]
+    itself, *shared = inspect.signature(__init__).parameters.values()
+    shown = inspect.Signature([itself, *settings, *shared[:-1]])
+    __init__.__signature__ = shown  # type: ignore[attr-defined]
+    __init__.__annotations__ = {one.name: one.annotation for one in shown.parameters.values() if one is not itself}
     paper = system.about.paper
-    doc = f"{system.about.title}.\n\n{paper.authors}: {paper.title} ({paper.venue} {paper.year}).\n\nSettings:\n"
-    members = {"system": system, "__init__": __init__, "__doc__": doc + "\n".join(lines), "__module__": "hushrec"}
+    lines = [
+        f"{system.about.title}.",
+        "",
+        f"{paper.authors}: {paper.title} ({paper.venue} {paper.year}).",
+        "",
+        "Settings:",
+        *(f"    {line}" for line in told),
+        "    seed: of everything random (default 0)",
+        "    options: threads and the like, which change no number",
+    ]
+    members = {"system": system, "__init__": __init__, "__doc__": "\n".join(lines), "__module__": "hushrec"}
     return type(system.about.class_name, (Recommender,), members)
 
 
+def _keyword(name: str, default: object, annotation: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+@cache
+def estimator_named(system_name: str) -> type[Recommender]:
+    """The class of the system of this name: always the same."""
+    return estimator(SYSTEMS[system_name])
+
+
 class _Estimators(Mapping[str, type[Recommender]]):
-    """The estimators, by the names of their classes, made when they are asked for."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, type[Recommender]] = {}
-
-    def _systems(self) -> dict[str, str]:
-        return {SYSTEMS[name].about.class_name: name for name in SYSTEMS}
+    """The estimators, by the names of their classes. Those of other packages are looked at last, if at all."""
 
     def __getitem__(self, class_name: str) -> type[Recommender]:
-        if class_name not in self._made:
-            self._made[class_name] = estimator(SYSTEMS[self._systems()[class_name]])
-        return self._made[class_name]
+        ours = ((name, SYSTEMS[name]) for name in SYSTEMS if SYSTEMS.is_built_in(name))
+        for systems in (ours, _usable()):
+            for name, system in systems:
+                if system.about.class_name == class_name:
+                    return estimator_named(name)
+        raise KeyError(class_name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._systems())
+        return (system.about.class_name for _, system in _usable())
 
     def __len__(self) -> int:
-        return len(SYSTEMS)
+        return len(list(_usable()))
+
+
+def _usable() -> Iterator[tuple[str, AnySystem]]:
+    yield from SYSTEMS.items()  # not before it is asked for: it loads them all
 
 
 ESTIMATORS = _Estimators()
@@ -244,6 +276,6 @@ def load_run(path: str | Path, fold: int | None = None, side: Side | None = None
     Where server and clients have models of their own, `side` says whose; the server's, unless told.
     """
     job, progress = load_fold(Path(path), fold, side)
-    recommender = ESTIMATORS[job.system.about.class_name](seed=job.seed, **to_dict(job.config))
+    recommender = estimator_named(job.system.name)(seed=job.seed, **to_dict(job.config))
     recommender._fitted = job, progress
     return recommender

@@ -1,7 +1,7 @@
 """The systems, by name. A system is one line here; those of other packages come in by entry points."""
 
 from hushrec.plugins import Registry
-from hushrec.protocol import AnySystem
+from hushrec.protocol import AnySystem, System
 
 _HOME = "hushrec.systems"
 
@@ -28,6 +28,7 @@ SYSTEMS: Registry[AnySystem] = Registry(
         "drift": f"{_HOME}.drift",
         "saros": f"{_HOME}.saros",
     },
+    kind=System,
 )
 
 

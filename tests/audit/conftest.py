@@ -4,6 +4,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from hushrec.audit.scoreboard import Own, Truth
 from hushrec.data import Interactions
 from hushrec.data.checking import checked
 from hushrec.protocol import Message, Ragged, Recorded, Role, ragged
@@ -35,6 +36,7 @@ class Bare(Message):
     items: Ragged = ragged(np.int32, low=0)
 
 
+NOTHING = Own({}, {}, np.random.default_rng(0))  # what an attacker has that needs nothing
 Upload = dict[int, list[tuple[int, float]]]
 
 
@@ -49,13 +51,13 @@ def sent(uploads: Upload, kind: type[Message] = Scored, round_number: int = 1) -
 
 
 @pytest.fixture
-def owning() -> Callable[..., Interactions]:
+def owning() -> Callable[..., Truth]:
     """Who trained on what."""
 
-    def build(owned: list[list[int]], num_items: int) -> Interactions:
+    def build(owned: list[list[int]], num_items: int) -> Truth:
         users = np.repeat(np.arange(len(owned)), [len(one) for one in owned]).astype(np.int32)
         items = np.array([item for one in owned for item in one], np.int32)
         ids = np.arange(len(owned)), np.arange(num_items)
-        return checked(Interactions(users, items, None, None, None, *ids, None, None, "made", "", False))
+        return Truth(checked(Interactions(users, items, None, None, None, *ids, None, None, "made", "", False)))
 
     return build

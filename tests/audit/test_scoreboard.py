@@ -1,26 +1,52 @@
+import ast
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import hushrec.audit.attacks
-from audit.conftest import Upload, sent
+import hushrec.audit
+from audit.conftest import NOTHING, Upload, sent
 from hushrec.audit.attacks import ATTACKS, attacks_on
-from hushrec.audit.scoreboard import Attack, Finding, Watcher
-from hushrec.data import Interactions
+from hushrec.audit.scoreboard import Attack, Finding, Score, Truth
 from hushrec.draws import Draws
 from hushrec.registry import SYSTEMS
 
-FOLDER = Path(hushrec.audit.attacks.__file__).parent
+ROOM = Path(hushrec.audit.__file__).parent
 
 
 def test_the_registry_holds_every_attack_of_the_folder() -> None:
-    modules = [importlib.import_module(f"hushrec.audit.attacks.{path.stem}") for path in FOLDER.glob("[!_]*.py")]
-    found = {module.ATTACK.name: module.ATTACK for module in modules if hasattr(module, "ATTACK")}
-    assert found == ATTACKS
-    for module in modules:
-        assert "hushrec.systems" not in Path(str(module.__file__)).read_text()
+    modules = [
+        importlib.import_module(f"hushrec.audit.attacks.{path.stem}")
+        for path in (ROOM / "attacks").glob("[!_]*.py")
+    ]
+    found = {module.ATTACK.name: module.ATTACK for module in modules}
+    assert found == {name: ATTACKS[name] for name in ATTACKS if ATTACKS.is_built_in(name)}
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield f"{node.module}"
+
+
+@pytest.mark.parametrize("path", sorted(ROOM.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_attack_knows_a_system_from_within(path: Path) -> None:
+    assert not [name for name in imported(path) if name.startswith("hushrec.systems")]
+
+
+@pytest.mark.parametrize("name", list(ATTACKS))
+def test_every_attack_reads_messages_of_some_system_from_a_seat_that_sees_them(name: str) -> None:
+    attack = ATTACKS[name]
+    attacked = [system for system in SYSTEMS.values() if attack.applies_to(system)]
+    assert attacked
+    roles = {seat.role for seat in attack.seats}
+    for system in attacked:
+        read = [kind for kind in system.messages if attack.reads(kind)]
+        assert any(roles & {kind.sender, kind.receiver} or kind.has_own_cipher for kind in read)
 
 
 @pytest.mark.parametrize(
@@ -33,32 +59,45 @@ def test_the_registry_holds_every_attack_of_the_folder() -> None:
         ("fedmf", ["sent blocks"]),
         ("metamf", ["error signs"]),
         ("average", []),
+        (
+            "drift",
+            [
+                *("request watching", "score difference", "gradient direction", "gradient sign"),
+                *("interactions read", "flag reading", "wire reading"),
+            ],
+        ),
+        (
+            "fedcore",
+            [
+                *("gradient inversion", "ratings from gradients", "item identification"),
+                *("accuracy reference", "training", "model extraction"),
+            ],
+        ),
     ],
 )
 def test_what_applies_to_a_system(system: str, names: list[str]) -> None:
-    if system not in SYSTEMS:
-        pytest.skip(f"{system} is not registered")
-    assert [attack.name for attack in attacks_on(SYSTEMS[system])] == names
+    assert [attack.name for attack in attacks_on(SYSTEMS[system]) if ATTACKS.is_built_in(attack.name)] == names
 
 
-def found(watcher: Watcher) -> Finding:
-    finding = watcher.finding(Draws(0))
+def found(score: Score) -> Finding:
+    finding = score.finding(Draws(0))
     assert finding is not None
     return finding
 
 
-def watched(attack: Attack, train: Interactions, *rounds: Upload) -> Watcher:
-    watcher = Watcher(attack, train.num_users)
+def watched(attack: Attack[Any], truth: Truth, *rounds: Upload) -> Score:
+    score, guess = Score(attack), None
     for uploads in rounds:
-        watcher.look([sent(uploads)] if uploads else [], train)
-    return watcher
+        guess = attack.look(guess, [sent(uploads)] if uploads else [], NOTHING)
+        score.add(attack.judge(guess, truth))
+    return score
 
 
-def test_a_client_counts_once_however_often_it_took_part(owning: Callable[..., Interactions]) -> None:
+def test_a_client_counts_once_however_often_it_took_part(owning: Callable[..., Truth]) -> None:
     """Client 0: F1 of 1 and 0; client 1 is seen once, with 1. Rounds: 1, 0.5, nobody; in all (0.5 + 1) / 2."""
-    train = owning([[0], [1], [2]], 4)
-    watcher = watched(ATTACKS["listed items"], train, {0: [(0, 0)]}, {0: [(3, 0)], 1: [(1, 0)]}, {})
-    finding = found(watcher)
+    truth = owning([[0], [1], [2]], 4)
+    score = watched(ATTACKS["listed items"], truth, {0: [(0, 0)]}, {0: [(3, 0)], 1: [(1, 0)]}, {})
+    finding = found(score)
     assert finding.rounds == [1.0, 0.5, None]
     assert finding.score == 0.75
     assert finding.chance == pytest.approx(0.25)
@@ -66,35 +105,39 @@ def test_a_client_counts_once_however_often_it_took_part(owning: Callable[..., I
     assert 0.5 <= finding.interval[0] <= finding.score <= finding.interval[1] <= 1
 
 
-def test_an_attack_that_sums_up_is_scored_by_its_last_guess(owning: Callable[..., Interactions]) -> None:
-    train = owning([[0], [1]], 4)
+def test_an_attack_that_sums_up_is_scored_by_its_last_guess(owning: Callable[..., Truth]) -> None:
+    truth = owning([[0], [1]], 4)
     both = [(0, 0.0), (1, 0.0)]
-    watcher = watched(ATTACKS["upload frequency"], train, {0: both, 1: both}, {0: [(0, 0)]}, {})
-    finding = found(watcher)
+    score = watched(ATTACKS["upload frequency"], truth, {0: both, 1: both}, {0: [(0, 0)]}, {})
+    finding = found(score)
     assert finding.rounds == [0.5, 0.75, 0.75]
     assert finding.score == 0.75
 
 
-def test_intervals_are_keyed(owning: Callable[..., Interactions]) -> None:
-    train = owning([[0], [1], [2], [3]], 9)
+def test_intervals_are_keyed(owning: Callable[..., Truth]) -> None:
+    truth = owning([[0], [1], [2], [3]], 9)
     uploads = {0: [(0, 0.0)], 1: [(0, 0.0)], 2: [(2, 0.0), (0, 0.0)], 3: [(3, 0.0), (4, 0.0), (5, 0.0)]}
-    watcher = watched(ATTACKS["listed items"], train, uploads)
-    assert found(watcher).interval == found(watcher).interval
+    score = watched(ATTACKS["listed items"], truth, uploads)
+    assert found(score).interval == found(score).interval
 
 
-def test_one_client_has_no_interval_and_nobody_no_finding(owning: Callable[..., Interactions]) -> None:
+def test_one_client_has_no_interval_and_nobody_no_finding(owning: Callable[..., Truth]) -> None:
     """Own items only: frequency has nothing to tell apart, and an AUC of 0 would be a lie."""
-    train = owning([[0]], 2)
-    assert watched(ATTACKS["top guess"], train, {}).finding(Draws(0)) is None
-    assert watched(ATTACKS["upload frequency"], train, {0: [(0, 0.5)]}).finding(Draws(0)) is None
-    one = found(watched(ATTACKS["top guess"], train, {0: [(0, 0.5)]}))
+    truth = owning([[0]], 2)
+    assert watched(ATTACKS["top guess"], truth, {}).finding(Draws(0)) is None
+    assert watched(ATTACKS["upload frequency"], truth, {0: [(0, 0.5)]}).finding(Draws(0)) is None
+    one = found(watched(ATTACKS["top guess"], truth, {0: [(0, 0.5)]}))
     assert (one.score, one.interval) == (1.0, None)
 
 
 @pytest.mark.parametrize("name", list(ATTACKS))
 def test_sentences_say_score_and_chance(name: str) -> None:
-    said = Finding(ATTACKS[name], 0.75, 0.25, None, []).said()
+    """Where a blind guess finds nothing, as of a whole vector, the sentence need not say so."""
+    attack = ATTACKS[name]
+    said = Finding(attack, 0.75, 0.25, None, []).said()
     assert said.endswith(".")
     assert "{" not in said
-    for number in (0.75, 0.25):
-        assert f"{number:.2f}" in said or f"{number:.0%}" in said
+    for number, word in ((0.75, "{score"), (0.25, "{chance")):
+        is_said = any(f"{number:{form}}" in said for form in (".3f", ".2f", ".1%", ".0%"))
+        assert is_said == (word in attack.sentence)
+    assert "{score" in attack.sentence

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 import hushrec
 from hushrec.cli.app import app, exits_cleanly
 from hushrec.errors import HushrecError
+from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run
 from hushrec.runs.record import read_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
-from hushrec.registry import SYSTEMS
 from systems.runs import as_options, short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
@@ -172,7 +172,7 @@ BAD_VALUES = {
         "--rho -1 is not within 0 to 10000; the paper uses 0 to 3",
     ),
     "resume without out": (["run", "fedrec", "--data", DATA, "--resume"], "--resume needs --out"),
-    "no list length": (["run", "fedrec", "--data", DATA, "--at", "x"], "--at 'x' is not a list of lengths"),
+    "no list length": (["run", "fedrec", "--data", DATA, "--at", "x"], "--at 'x' is not a list of whole numbers"),
     "list of no length": (["run", "fedrec", "--data", DATA, "--at", "0"], "--at takes different list lengths"),
     "too many folds": (["run", "fedrec", "--data", DATA, "--folds", "6"], "--folds 6 with --split folds: choose"),
     "too many denoisers": (

@@ -10,12 +10,12 @@ from typer.testing import CliRunner, Result
 import hushrec
 from hushrec.cli.compare import compare, comparison_table
 from hushrec.errors import HushrecError
+from hushrec.registry import system_named
 from hushrec.runs.folds import run
 from hushrec.runs.record import read_run, write_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
-from hushrec.registry import system_named
 
 app = typer.Typer(rich_markup_mode="rich")
 app.command("compare")(compare)

@@ -1,8 +1,11 @@
 import io
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from hushrec.cli import console
 from hushrec.cli.console import note, notes, results, watching
@@ -110,3 +113,25 @@ def test_without_a_terminal_a_line_is_written_now_and_then(
             watch(progress_of(1, 2))
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("fedrec fold 1/2: round 2/3, RMSE 0.9877, 2.50 MB sent")
+
+
+def test_texts_are_printed_as_they_are_in_tables_too(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("a", box=None, pad_edge=False)
+    table.add_row("[red]x[/nosuch] :smile:")
+    results().print("[bold]y", ":smile:")
+    results().print(table)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["[bold]y :smile:", "a", "[red]x[/nosuch] :smile:"]
+
+
+def test_compilation_is_announced_only_where_nothing_is_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = SimpleNamespace(stats=SimpleNamespace(cache_path=str(tmp_path / "__pycache__")))
+    monkeypatch.setattr(console, "chacha_block", kernel)
+    console.announce_compilation()
+    assert capsys.readouterr().err.startswith("compiling the kernels")
+    (tmp_path / "models" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "models" / "__pycache__" / "pmf._train-1.py311.nbi").touch()
+    console.announce_compilation()
+    assert capsys.readouterr().err == ""

@@ -9,11 +9,11 @@ from hushrec.cli.app import app
 from hushrec.cli.recommend import print_recommendations
 from hushrec.errors import HushrecError
 from hushrec.recommender import Recommendation
+from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run
 from hushrec.runs.run_settings import RunSettings, settings_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
-from hushrec.registry import SYSTEMS
 from systems.runs import short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"

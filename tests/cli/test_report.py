@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 import hushrec
 from hushrec.cli.report import report
 from hushrec.errors import HushrecError
+from hushrec.registry import system_named
 from hushrec.runs.folds import run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
-from hushrec.registry import system_named
 
 app = typer.Typer(rich_markup_mode="rich")
 app.command("report")(report)

@@ -343,7 +343,7 @@ def test_times_are_printed_by_step_and_by_owner(monkeypatch: pytest.MonkeyPatch,
     assert sum(shares) == pytest.approx(100, abs=0.5)
     assert lines[11].split()[:3] == ["one,", "by", "owner"]
     assert [line.split()[0] for line in lines[12:15]] == ["owner1", "owner2", "owner3"]
-    assert re.fullmatch(rf"{DATA}: cheap: yes, -?[0-9.]+% \(-?[0-9.]+ s\)", lines[15])
+    assert re.fullmatch(rf"{DATA}: cheap: yes, -?[0-9.]+% \(-?[0-9.]+ m?s\)", lines[15])
 
 
 def test_costs_are_printed_a_line_per_row_and_claims_are_in_the_json(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,12 @@ from hushrec.cli.run import print_run
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Published
+from hushrec.registry import SYSTEMS
 from hushrec.report.tables import shown_metrics
 from hushrec.runs.folds import run
 from hushrec.runs.record import Run, SplitKind, read_run
 from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.registry import SYSTEMS
 from systems.runs import as_options, short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
@@ -54,7 +54,7 @@ def typed(name: str) -> list[str]:
 
 def usual_split(name: str) -> SplitKind:
     """Folds for all, so that systems can be compared; partners' data must be dealt."""
-    return "partners" if SYSTEMS[name].parties == "partners" else "folds"
+    return "partners" if SYSTEMS[name].holders.usual_split == "partners" else "folds"
 
 
 def without_times(summary: dict[str, Any]) -> dict[str, Any]:
@@ -85,8 +85,7 @@ def test_tables_have_every_metric_and_every_way(name: str) -> None:
         assert [*metric.split(), f"{done.mean[metric]:.4f}", "–"] in [
             words[: 2 + len(metric.split())] for words in shown
         ]
-    parties = {"users": "client", "partners": "partner", "owners": "owner", "owner": "owner"}
-    party = parties[SYSTEMS[name].parties]
+    party = SYSTEMS[name].holders.word
     for way in done.folds[0].sent_bytes:
         assert [words[-4:] for words in shown if words[0] == way] == [["per", party, "and", "round"]]
     assert done.folds[0].model_sha256[:16] in result.stdout
@@ -101,7 +100,7 @@ def test_bytes_per_client_and_round_by_hand(capsys: pytest.CaptureFixture[str]) 
     print_run(replace(done, folds=[fold]))
     out = capsys.readouterr().out
     assert "25 B per client and round" in out
-    assert "1.3 s of CPU, 3.94 ms per client and round\n" in out
+    assert "1.26 s of CPU, 3.94 ms per client and round\n" in out
     assert "3 test ratings have a user or item without training ratings\n" in out
     print_run(replace(done, folds=[replace(fold, num_cold=None)]))
     assert "without training ratings" not in capsys.readouterr().out
@@ -151,17 +150,19 @@ def test_options_are_the_settings_of_the_config() -> None:
     common = {
         "data", "folds", "seed", "split", "test_share", "at", "relevant_from", "columns", "duplicates",
         "rating_range", "out", "resume", "threads", "cohort_size", "as_json", "partners", "common_users",
-        "common_items", "measure", "owners", "passed_over",
+        "common_items", "measure", "owners", "passed_over", "sampled",
     }  # fmt: skip
     for name, command in group.commands.items():
         options = {entry.name: entry for entry in command.params if entry.name != "help"}
         fields = SYSTEMS[name].config.__dataclass_fields__
-        presets = {"preset"} if SYSTEMS[name].presets else set()
-        live = {"live", "until_end", "strict", "keep_every"} if SYSTEMS[name].feedback == "signed" else set()
+        presets = {"preset"} if SYSTEMS[name].about.presets else set()
+        live = {"live", "until_end", "strict", "keep_every"} if SYSTEMS[name].about.is_online else set()
         assert set(options) - {"context"} == common | set(fields) | presets | live
         for field, declared in fields.items():
             assert f"--{field.replace('_', '-')}" in options[field].opts
-            assert options[field].default == declared.default
+            is_list = declared.type == tuple[int, ...]
+            typed = ",".join(map(str, declared.default)) if is_list else declared.default
+            assert options[field].default == typed
         if "num_rounds" in fields:
             assert {"--rounds", "--num-rounds"} <= set(options["num_rounds"].opts)
         contract = ("--seed", "--folds", "--threads", "--cohort-size", "--out", "--resume", "--json", "--data")
@@ -319,7 +320,7 @@ def test_a_deal_is_typed_and_reaches_the_run(tmp_path: Path) -> None:
 
 
 def test_systems_for_partners_want_their_data_and_say_how() -> None:
-    told = r"\Afedcore needs data of partners, synthetic is in one piece: deal it \(--split partners, or .*\Z"
+    told = r"\Athis system needs data of partners, synthetic is in one piece: deal it \(--split partners, or .*\Z"
     with pytest.raises(HushrecError, match=told):
         hushrec.FedCORE(**short("fedcore")).fit(hushrec.load(DATA))
     with pytest.raises(HushrecError, match=r"\A--partners 1: choose 2 to 26\Z"):
@@ -331,3 +332,14 @@ def test_a_system_of_users_takes_partners_data_in_one_piece_or_says_why_not() ->
     for split in ("pooled", "partners"):
         said = json.loads(invoke("pmf", *SHORT, "--split", split, "--json").stdout)
         assert {"a own MAE", "a cold MAE"} <= set(said["mean"])
+
+
+def test_sampled_metrics_stand_beside_the_full_ones() -> None:
+    data = ["--data", DATA, "--rounds", "2", "--layers", "4", "3", "--at", "5"]
+    told = json.loads(invoke("neumf", *data, "--split", "leave-one-out", "--sampled", "20", "--json").stdout)
+    mean = told["mean"]
+    assert mean["sampled HR@5"] >= mean["HR@5"]
+    assert 0 < mean["sampled NDCG@5"] <= mean["sampled HR@5"]
+    refused = CliRunner().invoke(app, ["run", "neumf", *data, "--sampled", "20"])
+    assert isinstance(refused.exception, HushrecError)
+    assert str(refused.exception) == "--sampled 20 needs one test item per user: add --split leave-one-out"

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from hushrec.cli.app import app
+from hushrec.data.holdings.owners import owners_of
 from hushrec.recommender import Ranker
 from hushrec.runs.folds import load_fold
 from hushrec.runs.record import read_run
@@ -66,8 +67,7 @@ def test_the_folder_of_a_live_run_recommends_like_the_live_run(tmp_path: Path) -
     path = write(tmp_path / "events", [*OWNERS, *events(40), {"owner": "b", "drops": ["i5"]}, *events(1, 9)])
     last = shown(invoke("--live", path, "--until-end", "--recommended", "2", "--out", tmp_path / "run"))[-1]
     job, progress = load_fold(tmp_path / "run")
-    assert job.train.owners is not None
-    assert job.train.owners.names == ("a", "b")
+    assert owners_of(job.train).names == ("a", "b")
     assert job.train.item_ids.tolist() == ["i0", "i1", "i2", "i3", "i4"]  # nobody holds i5
     user = job.train.user_numbers([last["user"]])
     for_user = Ranker.of(job, progress).for_users(user, 2, min_raters=0)[0]

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from hushrec.cli.app import app
+from hushrec.data import load, owned
+from hushrec.data.holdings.owners import owners_of
 from hushrec.runs.record import read_run
 
 DATA = "synthetic:users=60,items=40,ratings=1500"
@@ -26,10 +29,11 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_owners_metrics_and_facts(tmp_path: Path) -> None:
     lines = printed("drift", "--data", DATA, "--owners", "3", "--out", str(tmp_path / "run"))
     done = read_run(tmp_path / "run")
-    owners, fold = done.provenance.owners, done.folds[0]
-    assert owners is not None
+    owners, fold = owners_of(owned(load(DATA), "3", 0)), done.folds[0]
+    assert done.provenance.names == owners.names
     assert lines[1] == "3 owners: owner1, owner2, owner3"
-    per_item, per_event = owners.owners_per_item, owners.owners_per_interaction
+    per_item = len(owners.owners) / load(DATA).num_items
+    per_event = np.diff(owners.starts)[load(DATA).items].mean()
     assert lines[2] == f"{per_item:.2f} owners per item and {per_event:.2f} per interaction"
     assert lines[3].split() == ["metric", "mean", "std", "epoch", "1"]
     rows = {line.rsplit(maxsplit=3)[0]: line.split()[-3:] for line in lines[4:14]}
@@ -56,12 +60,17 @@ def test_saros_has_no_owners_to_tell() -> None:
 
 
 def test_another_deal_is_not_gone_on_with(tmp_path: Path) -> None:
-    folder = str(tmp_path / "run")
+    """Neither with more owners, nor with as many others."""
+    folder, others = str(tmp_path / "run"), tmp_path / "others.tsv"
     printed("drift", "--data", DATA, "--owners", "3", "--out", folder)
-    more = ["--epochs", "2", "--parts", "2", "--out", folder, "--resume"]
-    result = CliRunner().invoke(app, ["run", "drift", "--data", DATA, "--owners", "4", *more])
-    assert result.exception is not None
-    assert "holds a run with owners" in str(result.exception)
+    others.write_text("".join(f"{item}\tshop{item % 3}\n" for item in load(DATA).item_ids.tolist()))
+    for owners, told in (
+        ("4", "holds a run with owners 3, not 4; choose another --out"),
+        (str(others), "holds a run with holding 3 owners: owner1, owner2, owner3; "),
+    ):
+        more = ["--epochs", "2", "--parts", "2", "--out", folder, "--resume"]
+        result = CliRunner().invoke(app, ["run", "drift", "--data", DATA, "--owners", owners, *more])
+        assert told in str(result.exception)
 
 
 def test_a_test_part_without_a_completed_block_has_no_loss_and_the_run_can_be_read(tmp_path: Path) -> None:

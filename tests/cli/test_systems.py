@@ -31,8 +31,8 @@ def test_the_list_is_the_registry() -> None:
     rows = [line for line in lines[1:] if not line.startswith(" ")]  # long cells go on in the next line
     assert [line.split()[0] for line in rows] == NAMES
     for line, system in zip(rows, SYSTEMS.values(), strict=True):
-        assert system.title[:40] in line
-        assert f"{system.paper.venue} {system.paper.year}" in line
+        assert system.about.title[:40] in line
+        assert f"{system.about.paper.venue} {system.about.paper.year}" in line
     assert rows[NAMES.index("fedrec++")].endswith("server, client, denoiser")
 
 
@@ -47,17 +47,17 @@ def test_json_is_the_registry() -> None:
             name: list(field.default) if isinstance(field.default, tuple) else field.default
             for name, field in system.config.__dataclass_fields__.items()
         }
-        assert entry["paper"]["year"] == system.paper.year
+        assert entry["paper"]["year"] == system.about.paper.year
     assert json.loads(invoke("fedrec", "--json")) == [said[NAMES.index("fedrec")]]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_system_shows_messages_settings_and_threat_model(name: str) -> None:
-    system = SYSTEMS[name]
+    system, paper = SYSTEMS[name], SYSTEMS[name].about.paper
     shown = invoke(name)
     words = " ".join(shown.split())
-    assert f"{name}: {system.title}" in words
-    assert f"{system.paper.authors}: {system.paper.title} ({system.paper.venue} {system.paper.year})" in words
+    assert f"{name}: {system.about.title}" in words
+    assert f"{paper.authors}: {paper.title} ({paper.venue} {paper.year})" in words
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.strip()}
     for message in system.messages:
         assert rows[message.__name__][:2] == [message.sender, message.receiver]

@@ -1,13 +1,16 @@
 import os
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from hushrec.data import CATALOGUE, Columns, Interactions, catalogue, load, read
+from hushrec.data import CATALOGUE, Columns, Interactions, catalogue, load, read, synthetic
 from hushrec.data.catalogue import _fetch_entry, _load_from, cache_folder, find_entry, locate
+from hushrec.data.checking import checked
 from hushrec.data.entries import Entry, Form
 from hushrec.data.fetching import Download, file_digest
 from hushrec.errors import HushrecError
@@ -53,7 +56,8 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
     with pytest.raises(HushrecError) as caught:
         _load_from(draft, tmp_path)
     entry = replace(draft, data_sha256=str(caught.value).split("digest of the data ")[1][:64])
-    monkeypatch.setattr(catalogue, "_BY_NAME", {"tiny": entry, "wee": entry})
+    monkeypatch.setattr(catalogue, "CATALOGUE", {"tiny": entry})
+    monkeypatch.setattr(catalogue, "_ALIASES", {"wee": "tiny"})
     source.unlink()
     return entry
 
@@ -303,3 +307,43 @@ def test_real_wheel_gives_the_same_ml_100k(real_folder: Path, tmp_path: Path) ->
         "unkonwn",
         "Land Before Time III: The Time of the Great Giving (1995)",
     ]  # so it is in RecBole's file
+
+
+# --- Data sets of other packages ---------------------------------------------------------------------------
+
+
+def made_by(
+    tiny: Entry, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Interactions], **values: Any
+) -> Entry:
+    entry = replace(tiny, make=make, forms=(), downloads=(), **{"data_sha256": "", **values})
+    monkeypatch.setattr(catalogue, "CATALOGUE", {"tiny": entry})
+    return entry
+
+
+def test_data_may_be_made_by_a_package(tiny: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = made_by(tiny, monkeypatch, lambda: synthetic(6, 5, 12))
+    assert (locate(entry).kind, locate(entry).address) == ("package", __name__)
+    data = load("tiny", fetch=never)
+    assert (data.name, len(data), data.sha256) == ("tiny", 12, checked(synthetic(6, 5, 12)).sha256)
+    made_by(tiny, monkeypatch, lambda: synthetic(6, 5, 12), data_sha256=data.sha256)
+    assert load("tiny", fetch=never, implicit=True).ratings is None
+
+
+def broken_make() -> Interactions:
+    raise KeyError("line 1\nline 2")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (broken_make, "line 2"),
+        (lambda: synthetic(6, 5, 12), "digest of the data [0-9a-f]{64}, expected 0123"),
+        (lambda: replace(synthetic(6, 5, 12), ratings=np.full(12, 9, np.float32)), ".*"),
+    ],
+)
+def test_what_a_package_makes_wrong_is_refused_in_one_line(
+    make: Callable[[], Interactions], reason: str, tiny: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_by(tiny, monkeypatch, make, data_sha256="0123")
+    with pytest.raises(HushrecError, match=rf"\Atiny of {__name__} cannot be used \(.*{reason}.*\); update .*\Z"):
+        load("tiny")

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushrec.data import Deal, Interactions, alone, copies, latest_share, load, owned, owners_summary
-from hushrec.data.owners import read_holdings
+from hushrec.data import Deal, Holding, Interactions, alone, copies, latest_share, load, owned
+from hushrec.data.holdings import OWNERS, SOLE_OWNER
+from hushrec.data.holdings.owners import owners_of, read_held_items, rows_of_owners
 from hushrec.errors import HushrecError
 
 Make = Callable[..., Interactions]
@@ -21,9 +22,9 @@ def films(make: Make) -> Interactions:
 
 def holdings(data: Interactions) -> list[list[str]]:
     """The names of each item's owners."""
-    assert data.owners is not None
-    names = np.array(data.owners.names)
-    return [names[part].tolist() for part in np.split(data.owners.owners, data.owners.starts[1:-1])]
+    owners = owners_of(data)
+    names = np.array(owners.names)
+    return [names[part].tolist() for part in np.split(owners.owners, owners.starts[1:-1])]
 
 
 # --- Who owns what -----------------------------------------------------------------------------------------
@@ -32,19 +33,38 @@ def holdings(data: Interactions) -> list[list[str]]:
 def test_an_owner_for_each_genre(films: Interactions) -> None:
     data = owned(films, "genre", 0)
     assert holdings(data) == [["Comedy", "War"], ["War"], ["Comedy"], []]
-    assert data.owners is not None
-    assert (data.owners.starts.dtype, data.owners.owners.dtype) == (np.int64, np.int32)
-    assert data.owners.has_users
+    owners = owners_of(data)
+    assert (owners.starts.dtype, owners.owners.dtype) == (np.int64, np.int32)
+    assert owners.has_users
     assert data.sha256 == films.sha256
 
 
 def test_summary_by_hand(films: Interactions) -> None:
     """Four holdings of three owned items; the rows are of items with 2, 1, 1 and 0 owners."""
-    found = owners_summary(owned(films, "genre", 0))
-    assert (found.num_owners, found.names, found.num_items) == (2, ("Comedy", "War"), (2, 2))
-    assert found.num_items_without == 1
-    assert found.owners_per_item == pytest.approx(4 / 3)
-    assert found.owners_per_interaction == 1.0
+    data = owned(films, "genre", 0)
+    assert OWNERS.told(data) == [
+        "2 owners: Comedy, War",
+        "1.33 owners per item and 1.00 per interaction, 1 items have none",
+    ]
+    assert (OWNERS.how_many(data), OWNERS.num_parties(data)) == (2, 3), "the users' side is a party"
+    assert OWNERS.names(data) == (["Comedy", "War"], True)
+    assert OWNERS.told(owned(films, "1", 0)) == [], "one owner of everything goes without saying"
+
+
+def test_without_a_wish_owners_are_genres_or_five(films: Interactions) -> None:
+    assert holdings(OWNERS.held(films)) == holdings(owned(films, "genre", 0))
+    assert holdings(OWNERS.held(replace(films, genres=None))) == holdings(owned(films, "4", 0)), "of four items"
+    data = load("synthetic:users=50,items=300,ratings=500")
+    assert holdings(OWNERS.held(data)) == holdings(owned(data, "5", 0))
+    dealt = owned(data, "7", 1)
+    assert OWNERS.held(dealt) is dealt
+
+
+def test_a_sole_owner_has_all_whoever_had_it_before(films: Interactions) -> None:
+    for data in (films, owned(films, "genre", 0), owned(films, "1", 0)):
+        assert holdings(SOLE_OWNER.held(data)) == [["all"]] * 4
+    with pytest.raises(HushrecError, match="--owners 2: saros knows no owners of items; leave it out"):
+        SOLE_OWNER.dealt(films, "2", 0, "saros")
 
 
 @pytest.mark.parametrize("genres", [None, np.array(["", "", "", ""])])
@@ -56,19 +76,18 @@ def test_data_without_genres_needs_another_deal(films: Interactions, genres: np.
 def test_dealt_at_random() -> None:
     """Every owner has its share of first items, a half of all items has a second owner (8 sigma: 0.04)."""
     data = load("synthetic:users=50,items=10000,ratings=500")
-    found = owned(data, "10", 1)
-    assert found.owners is not None
-    assert found.owners.names[:2] == ("owner01", "owner02")
-    assert list(found.owners.names) == sorted(found.owners.names)
-    num_owners = np.diff(found.owners.starts)
+    found = owners_of(owned(data, "10", 1))
+    assert found.names[:2] == ("owner01", "owner02")
+    assert list(found.names) == sorted(found.names)
+    num_owners = np.diff(found.starts)
     assert set(num_owners.tolist()) == {1, 2}
     assert abs((num_owners == 2).mean() - 0.5) < 0.04
-    counts = owners_summary(found).num_items
+    counts = np.bincount(found.owners)
     assert min(counts) > 1000
     assert max(counts) < 1750
     is_first_of_two = np.flatnonzero(num_owners == 2)
-    first = found.owners.starts[is_first_of_two]
-    assert (found.owners.owners[first] < found.owners.owners[first + 1]).all()
+    first = found.starts[is_first_of_two]
+    assert (found.owners[first] < found.owners[first + 1]).all()
 
 
 def test_the_deal_depends_on_the_seed_only(films: Interactions) -> None:
@@ -121,15 +140,15 @@ def test_names_that_cannot_be_printed_are_refused(content: bytes, told: str, tmp
     path = tmp_path / "held.tsv"
     path.write_bytes(content)
     with pytest.raises(HushrecError, match=told):
-        read_holdings(path, "unreadable")
+        read_held_items(path, "unreadable")
 
 
 def test_lines_of_who_holds_what(tmp_path: Path) -> None:
     path = tmp_path / "owners.tsv"
     path.write_bytes("\ufeff12\tZebra Film\r\n\n \t\n10 \t Arte\t\n".encode())
-    assert read_holdings(path, "") == [(1, "12", "Zebra Film"), (4, "10", "Arte")]
+    assert read_held_items(path, "") == [(1, "12", "Zebra Film"), (4, "10", "Arte")]
     with pytest.raises(HushrecError, match=r"^bring a file$"):
-        read_holdings(tmp_path / "none", "bring a file")
+        read_held_items(tmp_path / "none", "bring a file")
 
 
 @pytest.mark.parametrize("deal", ["genres", "-1", "", "no/such.tsv"])
@@ -141,7 +160,7 @@ def test_what_is_no_deal(films: Interactions, deal: str) -> None:
 def test_partners_have_no_owners() -> None:
     data = load("synthetic:users=30,items=40,ratings=400")
     for divided in (alone(data), next(copies(data, Deal(), 0)).train):
-        with pytest.raises(HushrecError, match="divided among partners"):
+        with pytest.raises(HushrecError, match="is divided among other parties; owners need data in one piece"):
             owned(divided, "2", 0)
 
 
@@ -150,7 +169,7 @@ def test_partners_have_no_owners() -> None:
 
 def test_by_owner_by_hand(films: Interactions) -> None:
     """By time the rows are 1, 2, 3, 0; positive are the ratings of 3 and 5, from the middle of 1..5 up."""
-    rows = owned(films, "genre", 0).by_owner()
+    rows = rows_of_owners(owned(films, "genre", 0))
     assert rows.names == ("Comedy", "War")
     assert (rows.held_starts.tolist(), rows.held.tolist()) == ([0, 2, 4], [0, 2, 0, 1])
     assert (rows.users.tolist(), rows.items.tolist()) == ([0, 1, 1, 0], [1, 1, 3, 0])
@@ -162,28 +181,26 @@ def test_by_owner_by_hand(films: Interactions) -> None:
 
 def test_signed_ratings_give_the_same_rows(films: Interactions) -> None:
     data = owned(films, "genre", 0)
-    one, other = data.by_owner(), data.as_signed().by_owner()
+    one, other = rows_of_owners(data), rows_of_owners(data.as_signed())
     np.testing.assert_array_equal(one.is_positive, other.is_positive)
     np.testing.assert_array_equal(one.items, other.items)
 
 
 def test_the_node_of_an_owner_has_no_stream(films: Interactions) -> None:
     data = owned(films, "genre", 0)
-    assert data.owners is not None
     for node in (data, data.as_implicit()):
-        assert node.owners is not None
-        rows = replace(node, owners=replace(node.owners, has_users=False)).by_owner()
+        rows = rows_of_owners(replace(node, holding=replace(owners_of(node), has_users=False)))
         assert (len(rows.users), len(rows.items), len(rows.is_positive)) == (0, 0, 0)
         assert (rows.has_users, rows.held.tolist()) == (False, [0, 2, 0, 1])
 
 
 def test_by_owner_needs_owners_and_ratings(films: Interactions) -> None:
     with pytest.raises(HushrecError, match="nobody owns the items of made; say who with --owners"):
-        films.by_owner()
+        rows_of_owners(films)
     with pytest.raises(HushrecError, match="nobody owns the items of made"):
-        owners_summary(films)
+        OWNERS.told(films)
     with pytest.raises(HushrecError, match="made has no ratings to tell good from bad"):
-        owned(films, "1", 0).as_implicit().by_owner()
+        rows_of_owners(owned(films, "1", 0).as_implicit())
 
 
 def test_owners_and_genres_survive_select_and_follow_new_numbers(films: Interactions) -> None:
@@ -195,7 +212,7 @@ def test_owners_and_genres_survive_select_and_follow_new_numbers(films: Interact
         item_ids=np.arange(9, 14),
         items=data.items + np.int32(1),
         genres=np.array(["Drama", *films.genres.tolist()]),
-        owners=None,
+        holding=Holding(),
     )
     wider = owned(wider, "genre", 0)
     moved = data.renumbered_as(wider)
@@ -208,13 +225,11 @@ def test_real_ml_1m_by_genre(real_folder: Path, monkeypatch: pytest.MonkeyPatch)
     """The report speaks of 20 genres and about 3 for each film; the data has 18 and 1.65."""
     monkeypatch.setenv("HUSHREC_DATA", str(real_folder))
     data = owned(load("ml-1m"), "genre", 0)
-    found = owners_summary(data)
-    assert (found.num_owners, found.num_items_without) == (18, 69)
-    assert round(found.owners_per_item, 2) == 1.65
-    assert round(found.owners_per_interaction, 2) == 2.10
-    rows = latest_share(data, 0.2).train.by_owner()
-    assert data.owners is not None
-    assert int(np.diff(data.owners.starts)[rows.items].sum()) == 1_699_997
+    names, counts = OWNERS.told(data)
+    assert names.startswith("18 owners: Action, Adventure, ")
+    assert counts == "1.65 owners per item and 2.10 per interaction, 69 items have none"
+    rows = rows_of_owners(latest_share(data, 0.2).train)
+    assert int(np.diff(owners_of(data).starts)[rows.items].sum()) == 1_699_997
     assert len(rows.users) == 800_193
     assert len(rows.held) == 6_408
     for owner in range(18):

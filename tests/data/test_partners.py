@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushrec.data import Deal, Interactions, Measure, Split, alone, copies, join
+from hushrec.data import Deal, Holding, Interactions, Measure, Partners, Split, alone, copies, join
 from hushrec.data.checking import data_digest
-from hushrec.data.partners import NUM_COPIES
+from hushrec.data.dealing import NUM_COPIES
+from hushrec.data.holdings import PARTNERS, USERS
+from hushrec.data.holdings.node_files import Catalogue
+from hushrec.data.holdings.partners import rows_of_partners
 from hushrec.errors import HushrecError
+from hushrec.registry import SYSTEMS
 from hushrec.runtime.checkpoint import load_train, save_train
 
 Make = Callable[..., Interactions]
@@ -22,6 +26,11 @@ Rows = list[tuple[str, str, float]]
 def rows_of(data: Interactions) -> Rows:
     """User, item and rating by their ids, in the order of the data."""
     return list(zip(data.user_ids[data.users], data.item_ids[data.items], data.ratings.tolist(), strict=True))
+
+
+def partners_of(data: Interactions) -> Partners:
+    assert isinstance(data.holding, Partners)
+    return data.holding
 
 
 def of_partner(rows: Rows, name: str) -> set[tuple[int, int]]:
@@ -157,15 +166,15 @@ def test_shares_of_common_users(grid: Interactions, share: float, num_own: int, 
 
 def test_every_user_has_an_account_everywhere_and_items_are_where_they_are_held(grid: Interactions) -> None:
     train = next(copies(grid, Deal(), 0)).train
-    assert train.partners.names == ("a", "b")
-    assert train.partners.user_starts.tolist() == [0, 40, 80]
-    assert train.partners.item_starts.tolist() == [0, 30, 60]
+    assert partners_of(train).names == ("a", "b")
+    assert partners_of(train).user_starts.tolist() == [0, 40, 80]
+    assert partners_of(train).item_starts.tolist() == [0, 30, 60]
     assert train.user_ids.tolist() == sorted(train.user_ids.tolist())
     assert train.item_ids.tolist() == sorted(train.item_ids.tolist())
     assert [one.partition(":")[2] for one in train.user_ids[:40]] == [
         one.partition(":")[2] for one in train.user_ids[40:]
     ]
-    rows = train.by_partner()
+    rows = rows_of_partners(train)
     for place, name in enumerate("ab"):
         own = slice(rows.starts[place], rows.starts[place + 1])
         users = rows.user_ids[rows.user_starts[place] :][rows.users[own]]
@@ -214,7 +223,7 @@ def test_the_order_of_rows_in_the_file_does_not_matter(grid: Interactions) -> No
     for is_pooled in (False, True):
         one, other = (next(copies(data, Deal(), 3, is_pooled)) for data in (grid, shuffled))
         assert signature(one) == signature(other)
-    rows = [next(copies(data, Deal(), 3)).train.by_partner() for data in (grid, shuffled)]
+    rows = [rows_of_partners(next(copies(data, Deal(), 3)).train) for data in (grid, shuffled)]
     for field in ("starts", "users", "items", "ratings"):
         np.testing.assert_array_equal(getattr(rows[0], field), getattr(rows[1], field))
 
@@ -227,7 +236,7 @@ def test_pooled_is_the_union_without_duplicates_and_measured_on_the_same(
     apart, pooled = next(copies(grid, deal, 0)), next(copies(grid, deal, 0, is_pooled=True))
     names = deal.names
     union = set.union(*(of_partner(rows_of(apart.train), name) for name in names))
-    assert pooled.train.partners is None
+    assert type(pooled.train.holding) is Holding
     trained = list(zip(pooled.train.users.tolist(), pooled.train.items.tolist(), strict=True))
     assert len(trained) == len(set(trained))
     assert {(user + 10, item + 10) for user, item in trained} == union
@@ -275,14 +284,14 @@ def test_joined_data_are_each_partners_own(make: Make) -> None:
     two = make([2, 0], [0, 0], [4, 5], rating_range=(1.0, 5.0))
     joined = join({"shop": two, "film": one})
     assert joined.name == "film+shop"
-    assert joined.partners.names == ("film", "shop")
+    assert partners_of(joined).names == ("film", "shop")
     assert joined.user_ids.tolist() == ["film:10", "film:11", "shop:10", "shop:11", "shop:12"]
     assert joined.item_ids.tolist() == ["film:10", "film:11", "shop:10"]
     assert sorted(rows_of(joined)) == [
         ("film:10", "film:11", 1.0), ("film:11", "film:10", 2.0), ("film:11", "film:11", 3.0),
         ("shop:10", "shop:10", 5.0), ("shop:12", "shop:10", 4.0),
     ]  # fmt: skip
-    rows = joined.by_partner()
+    rows = rows_of_partners(joined)
     assert rows.starts.tolist() == [0, 3, 5]
     assert rows.users.tolist() == [0, 1, 1, 0, 2]
     assert rows.items.tolist() == [1, 0, 1, 0, 0]
@@ -295,15 +304,15 @@ def test_names_of_which_one_begins_like_another_are_kept_apart(make: Make) -> No
     one, two = make([0], [0], [1], rating_range=(1, 5)), make([0], [1], [2], rating_range=(1, 5))
     joined = join({"a": one, "a1": two})
     assert joined.user_ids.tolist() == sorted(joined.user_ids.tolist())
-    rows = joined.by_partner()
-    place = joined.partners.names.index("a1")
+    rows = rows_of_partners(joined)
+    place = partners_of(joined).names.index("a1")
     assert rows.ratings[rows.starts[place] : rows.starts[place + 1]].tolist() == [2.0]
 
 
 def test_joined_ids_with_a_colon_keep_it(make: Make) -> None:
     one = replace(make([0], [0], [1], rating_range=(1, 5)), user_ids=np.array(["x:y"]))
     joined = join({"a": one, "b": make([0], [0], [1], rating_range=(1, 5))})
-    assert joined.by_partner().user_ids.tolist() == ["x:y", "10"]
+    assert rows_of_partners(joined).user_ids.tolist() == ["x:y", "10"]
 
 
 def test_data_that_cannot_be_joined_are_refused(make: Make) -> None:
@@ -323,13 +332,33 @@ def test_data_in_one_piece_are_those_of_one_partner(grid: Interactions) -> None:
         grid, titles=np.array([f"film {number}" for number in grid.item_ids]), item_ids=grid.item_ids + 85
     )
     only = alone(data)
-    assert only.partners.names == ("all",)
-    assert only.by_partner().starts.tolist() == [0, 1600]
+    assert partners_of(only).names == ("all",)
+    assert rows_of_partners(only).starts.tolist() == [0, 1600]
     assert only.item_ids.tolist() == sorted(only.item_ids.tolist())
     before = list(zip(data.user_ids[data.users], data.item_ids[data.items], data.ratings, strict=True))
     assert rows_of(only) == [(f"all:{user}", f"all:{item}", rating) for user, item, rating in before]
     titles = dict(zip(data.item_ids.tolist(), data.titles.tolist(), strict=True))
     assert [titles[int(one.partition(":")[2])] for one in only.item_ids] == only.titles.tolist()
+
+
+def test_who_needs_partners_says_how_to_get_them(grid: Interactions) -> None:
+    for ask in (PARTNERS.held, PARTNERS.num_parties, PARTNERS.rows, PARTNERS.arrays):
+        with pytest.raises(HushrecError, match=r"needs data of partners, made is in one piece: deal it \(--split"):
+            ask(grid)
+    dealt = next(copies(grid, Deal(3), 0)).train
+    assert PARTNERS.num_parties(PARTNERS.held(dealt)) == PARTNERS.how_many(dealt) == 3
+    assert partners_of(PARTNERS.held_in_run(grid)).names == ("all",), "the baseline without anybody else"
+
+
+def test_nodes_are_told_no_item_of_a_partner_and_a_server_knows_how_many_there_are(grid: Interactions) -> None:
+    train = next(copies(grid, Deal(3), 0)).train
+    assert PARTNERS.catalogue(train) == Catalogue([], False)
+    assert len(USERS.catalogue(grid).ids) == grid.num_items
+    known = PARTNERS.known(grid.select(np.zeros(len(grid), np.bool_)), 3)
+    assert PARTNERS.num_parties(known) == 3
+    assert set(PARTNERS.rows(known).starts.tolist()) == {0}
+    restored = PARTNERS.restored(known, PARTNERS.arrays(known))
+    assert PARTNERS.names(restored) == (["0", "1", "2"], False)
 
 
 # --- On disk -----------------------------------------------------------------------------------------------
@@ -338,11 +367,15 @@ def test_data_in_one_piece_are_those_of_one_partner(grid: Interactions) -> None:
 @pytest.mark.parametrize("num_partners", [2, 3])
 def test_partners_are_kept_on_disk(grid: Interactions, num_partners: int, tmp_path: Path) -> None:
     train, path = next(copies(grid, Deal(num_partners), 0)).train, tmp_path / "train.npz"
-    save_train(path, train)
-    found = load_train(path, train.name, train.sha256, train.is_synthetic)
-    assert found.partners.names == train.partners.names
+    save_train(path, train, SYSTEMS["fedcore"])
+    found = load_train(path, SYSTEMS["fedcore"], train.name, train.sha256, train.is_synthetic)
+    assert partners_of(found).names == partners_of(train).names
     assert sorted(rows_of(found)) == sorted(rows_of(train))
     for field in ("starts", "users", "items", "ratings", "user_starts", "item_starts", "user_ids", "item_ids"):
-        np.testing.assert_array_equal(getattr(found.by_partner(), field), getattr(train.by_partner(), field))
-    save_train(path, grid)
-    assert load_train(path, "made", "", False).partners is None
+        np.testing.assert_array_equal(
+            getattr(rows_of_partners(found), field), getattr(rows_of_partners(train), field)
+        )
+    save_train(path, grid, SYSTEMS["pmf"])
+    assert type(load_train(path, SYSTEMS["pmf"], "made", "", False).holding) is Holding
+    with pytest.raises(HushrecError, match="does not say who holds its rows"):
+        load_train(path, SYSTEMS["fedcore"], "made", "", False)

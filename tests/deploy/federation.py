@@ -14,22 +14,23 @@ import msgspec
 import numpy as np
 
 from hushrec import settings
-from hushrec.data import Deal, Split, copies, k_folds, latest_share, owned, synthetic
+from hushrec.data import Deal, Holding, Owners, Partners, Split, copies, k_folds, latest_share, owned, synthetic
+from hushrec.data.holdings import OWNERS, PARTNERS, SOLE_OWNER, USERS, Holders
+from hushrec.data.holdings.owners import owners_of
 from hushrec.deploy.certificates import Authority, issue, new_authority
 from hushrec.deploy.driver import Report, drive, read_report
-from hushrec.deploy.enrolment import write_settings
-from hushrec.deploy.items import catalogue_of
+from hushrec.deploy.enrolment import NodeSettings, write_settings
 from hushrec.deploy.orders import Attempt, Order, place_order
-from hushrec.deploy.shares import deal
 from hushrec.deploy.site import Site, open_site
+from hushrec.protocol import result_arrays
+from hushrec.registry import SYSTEMS
 from hushrec.runs import folds as runs
 from hushrec.runs.record import read_run
-from hushrec.runtime.checkpoint import Progress, digest, model_digest, private_arrays, read_arrays
+from hushrec.runtime.checkpoint import Progress, digest, model_digest, read_arrays
 from hushrec.runtime.in_process import Losses, RuntimeOptions
 from hushrec.runtime.packets import Packet, decode_packet
-from hushrec.runtime.training import Job, run_job
+from hushrec.runtime.training import job_for, run_job
 from hushrec.runtime.transport import Delivery
-from hushrec.registry import SYSTEMS
 from hushrec.systems.drift import store as owner_store
 from hushrec.systems.fedcore.partners import Partnership
 from systems.runs import SMALL, settings_of
@@ -38,7 +39,7 @@ from systems.runs import SMALL, settings_of
 def small(name: str, **values: Any) -> dict[str, Any]:
     """A system's settings for a run of a moment."""
     sizes = settings_of(name, {"num_factors": 4, "num_rounds": 3})
-    served = SERVED if SYSTEMS[name].parties == "partners" else {}
+    served = SERVED if SYSTEMS[name].holders is PARTNERS else {}
     return settings.to_dict(SYSTEMS[name].configure({**sizes, **SMALL[name], **served, **values}))
 
 
@@ -67,10 +68,16 @@ def owner_split(num_owners: int = 5) -> Split:
 
 def split_for(name: str, num_nodes: int) -> Split:
     """What the nodes of a small run of a system hold together."""
-    parties = SYSTEMS[name].parties
-    if parties in ("owners", "owner"):
-        return owner_split(5 if parties == "owners" else 1)
-    return partner_split(num_nodes) if parties == "partners" else some_split()
+    holders = SYSTEMS[name].holders
+    if holders in (OWNERS, SOLE_OWNER):
+        return owner_split(5 if holders is OWNERS else 1)
+    return partner_split(num_nodes) if holders is PARTNERS else some_split()
+
+
+def holders_of(split: Split) -> Holders[Any]:
+    """Who holds the rows of a split."""
+    kinds = {Owners: OWNERS, Partners: PARTNERS, Holding: USERS}
+    return kinds[type(split.train.holding)]
 
 
 # --- Certificates, made once ---------------------------------------------------------------------------------
@@ -126,18 +133,20 @@ class Federation:
 
     def __init__(self, folder: Path, num_nodes: int = 3, split: Split | None = None, seed: int = 0) -> None:
         self.folder, self.split = folder, split or some_split()
+        holders = holders_of(self.split)
         self.nodes = [f"node-{number}" for number in range(1, num_nodes + 1)]
-        if self.split.train.owners is not None:
-            self.nodes.append("users")
+        if holders is OWNERS:
+            self.nodes = OWNERS.node_names(self.split.train, num_nodes)
         make_kits(folder, self.nodes)
-        self.shares = deal(self.split, self.nodes, seed, folder / "shares")
+        self.shares = holders.deal(self.split, self.nodes, seed, folder / "shares")
         for name in self.nodes:
             self.settle(name)
         self._sites: dict[str, Site] = {}
 
     def settle(self, name: str, **values: Any) -> None:
         """Write a node's settings, by default those of `deploy local`; the node starts anew."""
-        write_settings(self.folder / name, replace(self.shares[name].settings(), **values))
+        usual = NodeSettings.for_everything(self.shares[name])
+        write_settings(self.folder / name, replace(usual, **values))
         self.__dict__.setdefault("_sites", {}).pop(name, None)
 
     def site(self, name: str) -> Site:
@@ -153,17 +162,15 @@ class Federation:
 
     def numbers(self, name: str) -> np.ndarray:
         """The clients of a node, by their agreed numbers."""
-        path, held_by = self.shares[name].numbers, self.split.train.owners
-        if held_by is not None:
-            names = {
-                line.split("\t")[1]
-                for line in (self.shares[name].owned or Path(os.devnull)).read_text().splitlines()
-            }
-            numbers = [held_by.names.index(owner) for owner in names] or [len(held_by.names)]
+        path = self.shares[name].numbers
+        if holders_of(self.split) is OWNERS:
+            owners = owners_of(self.split.train).names
+            held = Path(self.shares[name].owned or os.devnull).read_text().splitlines()
+            numbers = [owners.index(owner) for owner in {line.split("\t")[1] for line in held}] or [len(owners)]
             return np.sort(np.array(numbers, np.int32))
         if path is None:  # a partner
             return np.array([self.nodes.index(name)], np.int32)
-        lines = path.read_text().splitlines()
+        lines = Path(path).read_text().splitlines()
         return np.sort(np.array([int(line.split("\t")[1]) for line in lines], np.int32))
 
     def order(self, system: str, config: dict[str, Any] | None = None, **values: Any) -> "Ordered":
@@ -177,7 +184,7 @@ class Federation:
                 **values,
             },
         )  # fmt: skip
-        folder = place_order(self.folder, order, catalogue_of(train), resume=False)
+        folder = place_order(self.folder, order, SYSTEMS[system].holders.catalogue(train), resume=False)
         return Ordered(self, order, folder)
 
     def log(self, name: str) -> list[dict[str, Any]]:
@@ -234,16 +241,18 @@ class Ordered:
     def private(self, away: Collection[str] = ()) -> dict[str, np.ndarray]:
         """The nodes' private results, put together in the order of the clients' numbers."""
         system = SYSTEMS[self.order.system]
-        parts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in system.private_arrays}
+        job = job_for(system, system.configure(self.order.config), 0, self.federation.split.train)
+        results = list(result_arrays(job.start().private))
+        parts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in results}
         for node in self.federation.nodes:
-            if node in away or not system.private_arrays:
+            if node in away or not results:
                 continue
             numbers = read_arrays(self.node_folder(node) / "numbers.npz")["assigned"]
             state = read_arrays(self.node_folder(node) / "fold-1" / "state.npz")
             for name, of_nodes in parts.items():
                 array = state[f"private.{name}"]
                 whose = owners(name, len(array), numbers, state.get("private.num_slots"))
-                if system.parties == "partners":
+                if system.holders is PARTNERS:
                     whose = np.repeat(numbers, len(array))
                 of_nodes.append((whose, array))
         return {name: _joined(of_nodes) for name, of_nodes in parts.items()}
@@ -305,9 +314,8 @@ def in_process(
     """The same run in one process."""
     chosen = SYSTEMS[system]
     built = chosen.configure(config)
-    progress = run_job(Job(chosen, built, seed, split.train), RuntimeOptions(threads=1, losses=losses))
-    private = private_arrays(chosen, progress.private)
-    return Expected(model_digest(chosen, progress.state, progress.private), private, progress)
+    progress = run_job(job_for(chosen, built, seed, split.train), RuntimeOptions(threads=1, losses=losses))
+    return Expected(model_digest(progress.state, progress.private), result_arrays(progress.private), progress)
 
 
 def losing_from(first_round: int, numbers: np.ndarray) -> Losses:

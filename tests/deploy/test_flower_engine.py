@@ -240,7 +240,7 @@ def test_a_reply_that_breaks_off_costs_no_more_than_the_timeout() -> None:
 
 @pytest.mark.usefixtures("in_job")
 def test_a_lock_names_its_last_holder(tmp_path: Path) -> None:
-    from hushrec.deploy.flower_job import holding, last_holder
+    from hushrec.files import holding, last_holder
 
     lock = tmp_path / "job.lock"
     assert last_holder(lock) == ("", False)

@@ -1,6 +1,7 @@
 """Names that can be nodes, folders that are kits, and what is said about the others."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import msgspec
 import pytest
 from federation import make_kits as make_plain_kits
 
-from hushrec.deploy import kits
+from hushrec.deploy.engine_choice import engine_named
+from hushrec.deploy.engines import EngineName, Session
 from hushrec.deploy.kits import Federation, find_kit, make_kits, node_names, read_federation, read_kit
 from hushrec.errors import HushrecError
 
@@ -16,24 +18,27 @@ from hushrec.errors import HushrecError
 class Engine:
     """Provisions folders, and nothing in them."""
 
-    name = "nvflare"
+    name: EngineName = "nvflare"
 
-    def provision(self, folder: Path, nodes: list[str], host: str, port: int) -> None:
+    def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> None:
         assert (host, port) == ("localhost", 8002)
         for name in ("server", *nodes):
             (folder / name / "startup").mkdir(parents=True)
 
+    def server_command(self, folder: Path) -> list[str]:
+        raise NotImplementedError
 
-@pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kits, "engine_named", lambda _name: Engine())
+    def node_command(self, kit: Path) -> list[str]:
+        raise NotImplementedError
+
+    def session(self, folder: Path, timeout_seconds: float) -> Session:
+        raise NotImplementedError
 
 
 def make(folder: Path, *nodes: str, **values: Any) -> Federation:
-    return make_kits(folder, "nvflare", nodes, values.get("host", "localhost"), values.get("port", 8002))
+    return make_kits(folder, Engine(), nodes, values.get("host", "localhost"), values.get("port", 8002))
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_federation_is_read_as_it_was_made(tmp_path: Path) -> None:
     made = make(tmp_path / "fed", "shop", "clinic")
     assert made == read_federation(tmp_path / "fed")
@@ -44,7 +49,6 @@ def test_a_federation_is_read_as_it_was_made(tmp_path: Path) -> None:
         assert node_names(tmp_path / "fed" / name) == ["clinic", "shop"]
 
 
-@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize(
     "name",
     ["", "A", "a b", "a/b", "../a", ".", "-a", "a_b", "a" * 42, "é", "server", "admin", "operator", "runs", "a\n"],
@@ -56,13 +60,11 @@ def test_names_that_cannot_be_nodes_are_refused(tmp_path: Path, name: str) -> No
     assert not (tmp_path / "fed").exists()
 
 
-@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("name", ["a", "0", "node-1", "a" * 41, "a--b", "9to5"])
 def test_names_that_can_be_nodes(tmp_path: Path, name: str) -> None:
     assert make(tmp_path / "fed", name).nodes == [name]
 
 
-@pytest.mark.usefixtures("engine")
 def test_other_mistakes_are_told_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(HushrecError, match="needs a node"):
         make(tmp_path / "fed")
@@ -115,7 +117,7 @@ def test_an_engine_that_is_not_installed_names_its_extra(monkeypatch: pytest.Mon
     ):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(HushrecError) as caught:
-            kits.engine_named(name)  # type: ignore[arg-type]
+            engine_named(name)  # type: ignore[arg-type]
         assert f"pip install 'hushrec[{extra}]'" in str(caught.value)
 
 

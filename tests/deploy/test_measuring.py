@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from federation import Federation, Wire, some_split
 
-from hushrec.deploy.enrolment import NodeSettings, as_in_catalogue, clients_of, read_own
+from hushrec.data.holdings import USERS
+from hushrec.data.holdings.node_files import Catalogue, NodeFiles
 from hushrec.deploy.measuring import joined, shared_digest
-from hushrec.deploy.orders import Catalogue, Measured
+from hushrec.deploy.orders import Measured
 from hushrec.errors import HushrecError
 from hushrec.runs.record import read_run
 from hushrec.runtime.packets import about, decode_packet
@@ -104,7 +105,6 @@ def test_test_ratings_of_unknown_users_are_not_taken_for_others(tmp_path: Path, 
     train.write_text("user,item,rating\n2,1,3\n6,1,4\n6,2,5\n8,2,1\n")
     test.write_text(f"user,item,rating\n{user},2,3\n")
     catalogue = Catalogue(["1", "2"], True)
-    own = clients_of(NodeSettings(str(train)), catalogue, (1.0, 5.0)).train
-    given = read_own(NodeSettings(str(train)), str(test), (1.0, 5.0))
-    with pytest.raises(HushrecError):
-        as_in_catalogue(given, own.user_ids, catalogue)
+    own = USERS.read(NodeFiles(str(train)), "node-1", catalogue, (1.0, 5.0)).train
+    with pytest.raises(HushrecError, match="1 users are not clients of this node; leave them out"):
+        USERS.read_test(NodeFiles(str(train), str(test)), own, catalogue, (1.0, 5.0))

@@ -34,22 +34,21 @@ from federation import (
 
 from hushrec.cli.deploy import node as deploy_node
 from hushrec.data import Interactions
-from hushrec.deploy.driver import _numbered_owners
-from hushrec.deploy.enrolment import NodeSettings, owners_of, read_own, users_side
-from hushrec.deploy.items import read_owned
-from hushrec.deploy.orders import Catalogue, Enrolled
-from hushrec.deploy.shares import deal
+from hushrec.data.holdings import OWNERS, SOLE_OWNER
+from hushrec.data.holdings.node_files import Catalogue, NodeFiles, read_own
+from hushrec.data.holdings.owners import owners_of, read_held_items, rows_of_owners
+from hushrec.deploy.orders import Enrolled
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.recommender import load_run
+from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import load_fold
 from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import load_train, read_arrays
 from hushrec.runtime.packets import contents_of
 from hushrec.runtime.wire import decode
-from hushrec.registry import SYSTEMS
-from hushrec.systems.drift.messages import OwnerKey, SentInteractions
 from hushrec.systems.drift.members import owner_key
+from hushrec.systems.drift.messages import OwnerKey, SentInteractions
 from hushrec.systems.drift.store import OwnerStore
 
 COMMAND = [sys.executable, "-m", "hushrec.cli.app"]
@@ -82,17 +81,14 @@ def done(federation: Federation) -> tuple[Ordered, Wire]:
 
 
 def num_deliveries(data: Interactions, epochs: int = 2) -> int:
-    assert data.owners is not None
-    return epochs * int(np.diff(data.owners.starts)[data.items].sum())
+    return epochs * int(np.diff(owners_of(data).starts)[data.items].sum())
 
 
 def assert_whole(ordered: Ordered, expected: Expected) -> None:
     """The right model, and every interaction accepted once."""
     assert ordered.model_sha256() == expected.model_sha256
     facts = read_run(ordered.folder).folds[0].facts
-    told = SYSTEMS[ordered.order.system].facts
-    assert told is not None
-    assert facts == told(expected.progress.private, None)
+    assert facts == SYSTEMS[ordered.order.system].result.facts(expected.progress.private, None)
     assert facts["interactions accepted"] == num_deliveries(ordered.federation.split.train)
 
 
@@ -114,22 +110,21 @@ def test_however_the_owners_are_dealt(tmp_path: Path, name: str, num_nodes: int)
 
 def test_what_was_dealt_are_items_and_events_in_order(tmp_path: Path) -> None:
     train = owner_split().train
-    shares = deal(owner_split(), ["a", "b", "users"], 0, tmp_path)
-    assert train.owners is not None
-    held = {name: read_owned(shares[name].owned) for name in ("a", "b")}
-    assert {owner for _, owner in held["a"]} == {"owner1", "owner3", "owner5"}
-    assert len(held["a"]) + len(held["b"]) == len(train.owners.owners)
+    shares = OWNERS.deal(owner_split(), ["a", "b", "users"], 0, tmp_path)
+    held = {name: read_held_items(Path(shares[name].owned or ""), "") for name in ("a", "b")}
+    assert {line.owner for line in held["a"]} == {"owner1", "owner3", "owner5"}
+    assert len(held["a"]) + len(held["b"]) == len(owners_of(train).owners)
     assert (shares["a"].data, shares["a"].test, shares["users"].owned) == (None, None, None)
     catalogue = Catalogue([str(item) for item in train.item_ids.tolist()], True)
-    rows = users_side(shares["users"].settings(), catalogue, (0.0, 1.0)).train.by_owner()
+    rows = rows_of_owners(OWNERS.read(shares["users"], "users", catalogue, (0.0, 1.0)).train)
     for name in ("users", "items", "is_positive"):
-        np.testing.assert_array_equal(getattr(rows, name), getattr(train.by_owner(), name))
+        np.testing.assert_array_equal(getattr(rows, name), getattr(rows_of_owners(train), name))
     assert rows.num_users == train.num_users
 
 
 def test_more_nodes_than_owners_are_refused(tmp_path: Path) -> None:
     with pytest.raises(HushrecError, match="6 nodes for 5 owners; use at most one node per owner"):
-        deal(owner_split(), [*(f"n{place}" for place in range(6)), "users"], 0, tmp_path)
+        OWNERS.deal(owner_split(), [*(f"n{place}" for place in range(6)), "users"], 0, tmp_path)
 
 
 # --- Who sees what ---------------------------------------------------------------------------------------------
@@ -139,7 +134,7 @@ def test_owners_hold_no_event_and_the_users_side_no_block(done: tuple[Ordered, W
     ordered, _ = done
     for name in ordered.federation.nodes:
         folder = ordered.node_folder(name)
-        train = load_train(folder / "fold-1" / "train.npz", "", "", False)
+        train = load_train(folder / "fold-1" / "train.npz", SYSTEMS[NAME], "", "", False)
         assert (len(train) > 0) == (train.num_users > 0) == (name == "users")
         assert (folder / STORE).exists() == (name != "users")
     assert len(read_arrays(ordered.node_folder("users") / "fold-1" / "state.npz")["private.entries"]) == 0
@@ -147,8 +142,7 @@ def test_owners_hold_no_event_and_the_users_side_no_block(done: tuple[Ordered, W
 
 def test_a_store_has_only_interactions_with_own_items(done: tuple[Ordered, Wire]) -> None:
     ordered, _ = done
-    owners = owner_split().train.owners
-    assert owners is not None
+    owners = owners_of(owner_split().train)
     num_found = 0
     for name in ("node-1", "node-2", "node-3"):
         with closing(sqlite3.connect(ordered.node_folder(name) / STORE)) as file:
@@ -191,7 +185,7 @@ def test_the_server_recommends_by_number(done: tuple[Ordered, Wire]) -> None:
     assert job.train.user_ids.tolist() == list(range(train.num_users))
     expected = undisturbed().progress
     users = np.arange(train.num_users, dtype=np.int32)
-    ours = job.system.model(expected.state, None, job.config, None).score(users)
+    ours = job.system.result.server(expected.state, job.config, None).score(users)
     np.testing.assert_array_equal(job.scorer(progress).score(users), ours)
     lines = (ordered.node_folder("users") / "users.tsv").read_text().splitlines()
     assert [line.split("\t") for line in lines] == [[str(user), str(n)] for n, user in enumerate(train.user_ids)]
@@ -362,22 +356,21 @@ def test_a_store_that_cannot_be_used_ends_the_run_with_one_line(
     harm(path)
     report = ordered.drive()
     assert (report.status, report.reason.count("\n")) == ("failed", 0)
-    assert "node-1 refused: has lost its store of interactions" in report.reason
+    assert "node-1 refused: has lost what it had kept; its own log (private/node.log) says more" in report.reason
     assert reason in federation.log("node-1")[-1]["reason"]
 
 
 # --- What nodes bring, and misuse --------------------------------------------------------------------------------
 
 
-def held(tmp_path: Path, text: str) -> NodeSettings:
+def held(tmp_path: Path, text: str) -> NodeFiles:
     (tmp_path / "items.tsv").write_text(text)
-    return NodeSettings(owned=str(tmp_path / "items.tsv"))
+    return NodeFiles(owned=str(tmp_path / "items.tsv"))
 
 
 def test_owners_are_numbered_by_name(tmp_path: Path) -> None:
-    clients = owners_of(held(tmp_path, "10\tzoo\n2\tart\n10\tart\n\n 2 \t art\n"), CATALOGUE)
-    owners = clients.train.owners
-    assert owners is not None
+    files = held(tmp_path, "10\tzoo\n2\tart\n10\tart\n\n 2 \t art\n")
+    owners = owners_of(OWNERS.read(files, "node-1", CATALOGUE, None).train)
     assert (owners.names, owners.has_users) == (("art", "zoo"), False)
     assert (owners.starts.tolist(), owners.owners.tolist()) == ([0, 0, 1, 1, 3], [0, 0, 1])
 
@@ -395,28 +388,28 @@ def test_owners_are_numbered_by_name(tmp_path: Path) -> None:
 )
 def test_items_that_do_not_fit_are_refused(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(HushrecError, match=reason):
-        owners_of(held(tmp_path, text), CATALOGUE)
+        OWNERS.read(held(tmp_path, text), "node-1", CATALOGUE, None)
 
 
 def test_items_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         HushrecError, match=r"cannot read the owned items in .*none; write lines of item, tab, owner"
     ):
-        read_owned(tmp_path / "none")
+        OWNERS.read(NodeFiles(owned=str(tmp_path / "none")), "node-1", CATALOGUE, None)
 
 
 def test_the_users_side_counts_visitors_and_goes_by_time(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("user,item,rating,timestamp\n9,2,5,30\n7,10,1,20\n9,3,2,10\n")
     (tmp_path / "v.txt").write_text("8\n9\n")
-    own = NodeSettings(data=str(tmp_path / "e.csv"), visitors=str(tmp_path / "v.txt"))
-    train = users_side(own, CATALOGUE, (1.0, 5.0)).train
-    rows = train.by_owner()
+    own = NodeFiles(data=str(tmp_path / "e.csv"), visitors=str(tmp_path / "v.txt"))
+    train = OWNERS.read(own, "users", CATALOGUE, (1.0, 5.0)).train
+    rows = rows_of_owners(train)
     assert (train.user_ids.tolist(), rows.num_users) == ([7, 8, 9], 3)
     assert (rows.users.tolist(), rows.items.tolist()) == ([2, 0, 2], [2, 3, 1])
     assert rows.is_positive.tolist() == [False, False, True]
     (tmp_path / "v.txt").write_text("eight\n")
     with pytest.raises(HushrecError, match="ids of visitors are texts, those of the events numbers"):
-        users_side(own, CATALOGUE, (1.0, 5.0))
+        OWNERS.read(own, "users", CATALOGUE, (1.0, 5.0))
 
 
 def enrolled(*owners: str, has_users: bool = False) -> Enrolled:
@@ -425,7 +418,7 @@ def enrolled(*owners: str, has_users: bool = False) -> Enrolled:
 
 def test_numbers_go_by_name_over_all_nodes() -> None:
     nodes = {"x": enrolled("b", "d"), "y": enrolled(has_users=True), "z": enrolled("a", "c")}
-    assert _numbered_owners(nodes, False) == {"x": [1, 3], "y": [4], "z": [0, 2]}
+    assert OWNERS.number(nodes) == {"x": [1, 3], "y": [4], "z": [0, 2]}
 
 
 @pytest.mark.parametrize(
@@ -445,12 +438,12 @@ def test_numbers_go_by_name_over_all_nodes() -> None:
 )
 def test_nodes_that_do_not_fit_together_are_refused(nodes: dict[str, Enrolled], reason: str) -> None:
     with pytest.raises(HushrecError, match=reason):
-        _numbered_owners(nodes, False)
+        OWNERS.number(nodes)
 
 
 def test_one_owner_is_one() -> None:
     with pytest.raises(HushrecError, match="2 owners where one holds all items; name one in --owned"):
-        _numbered_owners({"x": enrolled("a", "b"), "y": enrolled(has_users=True)}, True)
+        SOLE_OWNER.number({"x": enrolled("a", "b"), "y": enrolled(has_users=True)})
 
 
 def test_what_a_node_says_of_its_owners_must_make_sense() -> None:
@@ -468,7 +461,7 @@ def test_a_node_of_owners_takes_no_part_in_other_systems(federation: Federation)
 
 def test_a_node_without_ratings_says_so() -> None:
     with pytest.raises(HushrecError, match="this node has no ratings; start it with --data"):
-        read_own(NodeSettings(), None, None)
+        read_own(NodeFiles(), None, None)
 
 
 @pytest.mark.parametrize(

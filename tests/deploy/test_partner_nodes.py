@@ -1,6 +1,7 @@
 """Partners as nodes: each with its own users, visitors and items, which nobody else is told."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,19 @@ from federation import (
     small,
 )
 
-from hushrec.data import Interactions
+from hushrec.data import Interactions, Partners
+from hushrec.data.holdings import PARTNERS
+from hushrec.data.holdings.node_files import Catalogue, NodeFiles
+from hushrec.data.holdings.partners import rows_of_partners
 from hushrec.deploy.driver import Report
-from hushrec.deploy.enrolment import NodeSettings, own_test, partner_of
-from hushrec.deploy.orders import Catalogue, Invitation
-from hushrec.deploy.shares import deal
+from hushrec.deploy.orders import Invitation
 from hushrec.errors import HushrecError
 from hushrec.protocol import Message, Ragged, Reply, Sealed
 from hushrec.recommender import load_run
+from hushrec.registry import SYSTEMS
 from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import read_arrays
 from hushrec.runtime.packets import about, decode_packet
-from hushrec.registry import SYSTEMS
 from hushrec.systems.fedcore.inference import EncryptedScores, PublicKeys, Serve
 from hushrec.systems.fedcore.system import SYSTEM, TakeStep, UserGradients
 
@@ -51,11 +53,21 @@ def plain(**values: Any) -> dict[str, Any]:
     return small(NAME, **{"model": "pmf", "inference": "none", "unaligned": 1.0, **values})
 
 
-def written(folder: Path, **files: str) -> NodeSettings:
-    """Settings of a node with these files."""
+def written(folder: Path, **files: str) -> NodeFiles:
+    """A node's files."""
     for name, text in files.items():
         (folder / name).write_text(("user,item,rating\n" if name in ("data", "test") else "") + text)
-    return NodeSettings(**{name: str(folder / name) for name in files})
+    return NodeFiles(**{name: str(folder / name) for name in files})
+
+
+def partner_of(files: NodeFiles, name: str, rating_range: tuple[float, float] | None) -> Interactions:
+    """What a partner's node reads."""
+    return PARTNERS.read(files, name, NO_CATALOGUE, rating_range).train
+
+
+def partners_of(data: Interactions) -> Partners:
+    assert isinstance(data.holding, Partners)
+    return data.holding
 
 
 # --- What a partner brings ---------------------------------------------------------------------------------------
@@ -64,9 +76,9 @@ def written(folder: Path, **files: str) -> NodeSettings:
 def test_users_visitors_and_items_are_numbered_by_their_ids_as_texts(tmp_path: Path) -> None:
     """As texts, 10 and 100 come before 9; visitors are accounts without a rating, twice or not."""
     settings = written(tmp_path, data="9,7,5\n10,7,1\n9,31,2\n", visitors="100\n\n 8 \n9\n100\n")
-    train = partner_of(settings, "shop-a", (1.0, 5.0)).train
+    train = partner_of(settings, "shop-a", (1.0, 5.0))
     assert train.user_ids.tolist() == ["shop-a:10", "shop-a:100", "shop-a:8", "shop-a:9"]
-    rows = train.by_partner()
+    rows = rows_of_partners(train)
     assert rows.user_ids.tolist() == ["10", "100", "8", "9"]
     assert rows.item_ids.tolist() == ["31", "7"]
     assert (rows.users.tolist(), rows.items.tolist(), rows.ratings.tolist()) == ([0, 3, 3], [1, 0, 1], [1, 2, 5])
@@ -75,7 +87,7 @@ def test_users_visitors_and_items_are_numbered_by_their_ids_as_texts(tmp_path: P
 
 def test_a_partners_own_catalogue_has_unrated_items_and_titles(tmp_path: Path) -> None:
     settings = written(tmp_path, data="1,7,5\n", items="7\tSeven\n10\tTen\n")
-    train = partner_of(settings, "a", None).train
+    train = partner_of(settings, "a", None)
     assert train.item_ids.tolist() == ["a:10", "a:7"]
     assert train.titles is not None
     assert train.titles.tolist() == ["Ten", "Seven"]
@@ -84,8 +96,8 @@ def test_a_partners_own_catalogue_has_unrated_items_and_titles(tmp_path: Path) -
 
 def test_test_ratings_are_of_users_or_visitors(tmp_path: Path) -> None:
     settings = written(tmp_path, data="9,7,5\n10,3,1\n", visitors="100\n", test="100,7,2\n9,3,4\n")
-    train = partner_of(settings, "a", (1.0, 5.0)).train
-    test = own_test(settings, train, NO_CATALOGUE, (1.0, 5.0))
+    train = partner_of(settings, "a", (1.0, 5.0))
+    test = PARTNERS.read_test(settings, train, NO_CATALOGUE, (1.0, 5.0))
     assert (test.user_ids[test.users].tolist(), test.ratings) == (["a:100", "a:9"], pytest.approx([2, 4]))
     assert test.item_ids[test.items].tolist() == ["a:7", "a:3"]
 
@@ -107,11 +119,11 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, files: dict[str, str], rea
 def test_a_partner_needs_ratings(tmp_path: Path) -> None:
     (tmp_path / "seen.csv").write_text("user,item\n1,2\n")
     with pytest.raises(HushrecError, match=r"seen.csv has no ratings, which partners need; add a column rating"):
-        partner_of(NodeSettings(str(tmp_path / "seen.csv"), test=str(tmp_path / "seen.csv")), "a", None)
+        partner_of(NodeFiles(str(tmp_path / "seen.csv"), test=str(tmp_path / "seen.csv")), "a", None)
 
 
 def test_visitors_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    settings = NodeSettings(written(tmp_path, data="1,7,5\n").data, visitors=str(tmp_path / "missing"))
+    settings = NodeFiles(written(tmp_path, data="1,7,5\n").data, visitors=str(tmp_path / "missing"))
     with pytest.raises(HushrecError, match=r"cannot read the visitors in .*missing; write one user per line"):
         partner_of(settings, "a", None)
 
@@ -121,16 +133,16 @@ def test_what_was_dealt_comes_back_as_it_was(tmp_path: Path, num_partners: int) 
     """Through files of each partner: the same numbers, rows and names as in one process."""
     split = partner_split(num_partners)
     names = [f"node-{number}" for number in range(num_partners)]
-    rows = split.train.by_partner()
-    for place, (name, share) in enumerate(deal(split, names, 0, tmp_path).items()):
-        train = partner_of(share.settings(), name, split.train.rating_range).train
-        own = train.by_partner()
+    rows = rows_of_partners(split.train)
+    for place, (name, share) in enumerate(PARTNERS.deal(split, names, 0, tmp_path).items()):
+        train = partner_of(share, name, split.train.rating_range)
+        own = rows_of_partners(train)
         for column, starts in (("users", "starts"), ("items", "starts"), ("ratings", "starts"),
                                ("user_ids", "user_starts"), ("item_ids", "item_starts")):  # fmt: skip
             first, last = getattr(rows, starts)[place : place + 2]
             np.testing.assert_array_equal(getattr(own, column), getattr(rows, column)[first:last], column)
-        test = own_test(share.settings(), train, NO_CATALOGUE, split.train.rating_range)
-        assert _rows(test) == _rows(split.test, split.test.partners.names[place])
+        test = PARTNERS.read_test(share, train, NO_CATALOGUE, split.train.rating_range)
+        assert _rows(test) == _rows(split.test, partners_of(split.test).names[place])
         assert share.numbers is None
 
 
@@ -144,7 +156,7 @@ def _rows(data: Interactions, partner: str = "") -> set[tuple[str, str, float]]:
 
 def test_every_partner_is_one_node(tmp_path: Path) -> None:
     with pytest.raises(HushrecError, match="3 nodes for 2 partners"):
-        deal(partner_split(2), ["a", "b", "c"], 0, tmp_path)
+        PARTNERS.deal(partner_split(2), ["a", "b", "c"], 0, tmp_path)
 
 
 # --- What comes out ----------------------------------------------------------------------------------------------
@@ -170,7 +182,9 @@ def test_nodes_are_told_no_item_and_tell_none(federation: Federation) -> None:
     for leg, packet in wire.requests:
         if leg.phase == "enrol":
             assert about(decode_packet(packet), Invitation).catalogue == NO_CATALOGUE
-    assert read_run(ordered.folder).provenance.deal is None
+    done = read_run(ordered.folder)
+    assert done.provenance.deal is None
+    assert (done.party, done.party_name, done.num_parties) == ("server", "partner", 2)
 
 
 def test_visitors_are_served_with_what_came_back(federation: Federation) -> None:
@@ -179,8 +193,8 @@ def test_visitors_are_served_with_what_came_back(federation: Federation) -> None
     ordered, progress = federation.order(NAME, config), in_process(NAME, config, federation.split).progress
     assert ordered.drive().status == "done"
     train = federation.split.train
-    assert train.partners is not None
-    for place, (node, partner) in enumerate(zip(federation.nodes, train.partners.names, strict=True)):
+    partners = partners_of(train)
+    for place, (node, partner) in enumerate(zip(federation.nodes, partners.names, strict=True)):
         model = load_run(ordered.node_folder(node))
         state = read_arrays(ordered.node_folder(node) / "fold-1" / "state.npz")
         is_answered = np.isfinite(state["private.answers"][0]).any(axis=1)
@@ -189,9 +203,11 @@ def test_visitors_are_served_with_what_came_back(federation: Federation) -> None
         asked = [str(one).partition(":")[2] for one in own_train.user_ids[state["private.asked"][0]]]
         known = [one for one, is_in in zip(asked, is_answered, strict=True) if is_in]
         items = [str(one).partition(":")[2] for one in own_train.item_ids]
-        scorer = SYSTEM.model(progress.state, progress.private, SYSTEM.configure(config), train.rating_range)
+        scorer = SYSTEM.result.whole(
+            progress.state, progress.private, SYSTEM.configure(config), train.rating_range
+        )
         numbers = train.user_numbers([f"{partner}:{one}" for one in known])
-        first, last = train.partners.item_starts[place : place + 2]
+        first, last = partners.item_starts[place : place + 2]
         expected = scorer.score(numbers)[:, first:last]
         found = model.ranker().scorer.score(own_train.user_numbers([f"{node}:{one}" for one in known]))
         np.testing.assert_allclose(found, expected, atol=1e-4)
@@ -302,7 +318,7 @@ def dishonest(
     honest, num_left = SYSTEM.handlers[request], [1]
 
     def handler(*about: Any) -> Reply:
-        reply = honest(*about)
+        reply = honest.answer(*about)
         mail = list(reply.mail)
         for place, sealed in enumerate(mail):
             if num_left[0] and isinstance(sealed.message, kind) and sealed.message.num_rows:
@@ -310,7 +326,7 @@ def dishonest(
                 mail[place] = Sealed(change(sealed.message), sealed.addressees)
         return Reply(reply.message, tuple(mail))
 
-    monkeypatch.setitem(SYSTEM.handlers, request, handler)  # type: ignore[arg-type]
+    monkeypatch.setitem(SYSTEM.handlers, request, replace(honest, answer=handler))  # type: ignore[arg-type]
 
 
 def narrower(message: UserGradients) -> UserGradients:
@@ -374,4 +390,4 @@ def test_what_a_partner_should_not_send_pauses_the_run_and_loses_nothing(
 
 
 def test_no_system_of_partners_is_forgotten() -> None:
-    assert [name for name, system in SYSTEMS.items() if system.parties == "partners"] == [NAME]
+    assert [name for name, system in SYSTEMS.items() if system.holders is PARTNERS] == [NAME]

@@ -15,13 +15,14 @@ from typer.testing import CliRunner
 import hushrec
 from hushrec.cli.app import app
 from hushrec.data import Interactions, Split, k_folds, synthetic
+from hushrec.data.holdings.node_files import Catalogue
 from hushrec.deploy.identity import mail_key
-from hushrec.deploy.orders import Catalogue, Enrolled, Order
+from hushrec.deploy.orders import Enrolled, Order
 from hushrec.errors import HushrecError
+from hushrec.registry import SYSTEMS
 from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import load_train, read_arrays
 from hushrec.runtime.packets import Kind, Refusal, about, contents_of
-from hushrec.registry import SYSTEMS
 from hushrec.systems import fedrec_plus_plus
 from hushrec.systems.fedrec_plus_plus import Noise
 
@@ -79,15 +80,15 @@ class Finished:
                 for row in state[array]:
                     yield f"{name}: a row of {array}", row.tobytes()
                     yield f"{name}: a row of {array}, as text", repr(float(row[0])).encode()
-            train = load_train(folder / "fold-1" / "train.npz", "", "", False)
+            train = load_train(folder / "fold-1" / "train.npz", SYSTEMS[SYSTEM], "", "", False)
             rows = train.by_user()
             for user, (first, last) in enumerate(zip(rows.starts[:-1], rows.starts[1:], strict=True)):
                 if last - first >= 3:
                     yield f"{name}: ratings of a user", rows.ratings[first:last].tobytes()
                 yield f"{name}: a user", train.user_ids[user].encode()
                 yield f"{name}: a user, in an array", train.user_ids[user].encode("utf-32-le")
-            yield f"{name}: ratings", self.federation.shares[name].data.read_bytes()[:200]
-            yield f"{name}: numbers", self.federation.shares[name].numbers.read_bytes()[:40]
+            yield f"{name}: ratings", Path(self.federation.shares[name].data).read_bytes()[:200]
+            yield f"{name}: numbers", Path(self.federation.shares[name].numbers).read_bytes()[:40]
 
 
 @pytest.fixture(scope="module", params=["direct", "onion"])
@@ -157,9 +158,9 @@ def test_the_server_learns_sizes_and_numbers_only(finished: Finished) -> None:
     """What a node says when it enrols."""
     [first, *_] = [data for leg, data in finished.wire.replies if leg.phase == "enrol"]
     said = about(opened(first), Enrolled)
-    fields = {"num_clients", "numbers", "letter_bytes", "owners", "has_users"}
+    fields = {"num_clients", "numbers", "letter_bytes", "names", "has_users"}
     assert set(msgspec.structs.asdict(said)) == fields
-    assert (said.owners, said.has_users) == ([], False)
+    assert (said.names, said.has_users) == ([], False)
     # Coarse: two binary digits.
     assert bin(said.letter_bytes).count("1") <= 2
 

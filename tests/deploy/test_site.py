@@ -31,6 +31,7 @@ from hushrec.deploy.identity import KeyCard, key_card
 from hushrec.deploy.orders import Assignment, Hosts, Invitation
 from hushrec.deploy.site import open_site
 from hushrec.errors import HushrecError
+from hushrec.registry import SYSTEMS
 from hushrec.runtime.packets import (
     Contents,
     Kind,
@@ -42,7 +43,6 @@ from hushrec.runtime.packets import (
     encode_packet,
 )
 from hushrec.runtime.wire import WireError, decode, encode
-from hushrec.registry import SYSTEMS
 
 SYSTEM = "fedrec++"
 MESSAGES = SYSTEMS[SYSTEM].messages
@@ -537,7 +537,7 @@ def test_an_unforeseen_error_is_a_refusal_that_tells_nothing(
     def broken(*_about: Any, **_values: Any) -> None:
         raise RuntimeError("user 17 rated item 4 with 5.0")
 
-    monkeypatch.setattr("hushrec.deploy.site.clients_of", broken)
+    monkeypatch.setattr("hushrec.data.holdings.users.read_own", broken)
     assert refused(federation, "node-1", packet) == "cannot; its own log (private/node.log) says why"
     assert "RuntimeError" in federation.log("node-1")[-1]["reason"]
 

@@ -12,9 +12,9 @@ import hushrec.experiments
 from hushrec.data import CATALOGUE
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Kind, Row, Table, published_for, table_named, tables
+from hushrec.registry import SYSTEMS, system_named
 from hushrec.runs.record import Provenance, Run
 from hushrec.settings import build, to_dict
-from hushrec.registry import SYSTEMS, system_named
 
 # Table 2: MAE and RMSE, for rho 0, 1, 2, 3. FedRec++ has no row of its own for rho 0.
 TABLE_2: dict[tuple[str, str], dict[int, tuple[float, float]]] = {

@@ -19,13 +19,13 @@ from hushrec.experiments.reproduction import (
     reproduce_row,
     verdicts,
 )
+from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import FoldProgress, run
 from hushrec.runs.record import read_run
 from hushrec.runs.run_settings import RunSettings, settings_for, splits_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
 from hushrec.settings import build
-from hushrec.registry import SYSTEMS
 from hushrec.systems.ptf_fedrec.system import RELEASED
 from systems.runs import short
 

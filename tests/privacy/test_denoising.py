@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.kernels.rows import FRACTION_BITS
 from hushrec.privacy import denoising
-from hushrec.protocol import draw_participants
-from hushrec.privacy.denoising import (Assignment, DenoiserTotal, NoiseSums, assign, check_denoisers, draw_denoisers)
-from hushrec.errors import DivergedError
+from hushrec.privacy.denoising import Assignment, DenoiserTotal, NoiseSums, assign, check_denoisers, draw_denoisers
 from hushrec.privacy.exact_sum import ExactSum
-from hushrec.protocol import Ragged
+from hushrec.protocol import Ragged, draw_participants
 
 NUM_ITEMS, NUM_FACTORS = 6, 3
 
@@ -56,7 +54,7 @@ def test_denoisers_are_drawn_uniformly() -> None:
 
 
 def test_everyone_takes_part_by_default() -> None:
-    assert draw_participants(5, 1.0, of(2), 1, Draws(0)).tolist() == [0, 1, 2, 3, 4]
+    assert draw_participants(5, 1.0, 1, Draws(0), of(2)).tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("denoisers", [of(), of(4), of(0, 4, 17)])
@@ -64,7 +62,7 @@ def test_participants_include_a_denoiser(denoisers: np.ndarray) -> None:
     """One of 20 is to take part; with denoisers it is two, and most rounds have to be mended."""
     seen = set()
     for round_number in range(1, 200):
-        chosen = draw_participants(20, 0.05, denoisers, round_number, Draws(1))
+        chosen = draw_participants(20, 0.05, round_number, Draws(1), denoisers)
         assert len(chosen) == (2 if len(denoisers) else 1)
         assert not len(denoisers) or np.isin(chosen, denoisers).any()
         seen.update(chosen.tolist())
@@ -87,7 +85,7 @@ def test_participants_and_assignment(
     """
     eta, draws = min(eta, num_clients // 2), Draws(seed)
     denoisers = draw_denoisers(eta, num_clients, draws)
-    participants = draw_participants(num_clients, participation, denoisers, round_number, draws)
+    participants = draw_participants(num_clients, participation, round_number, draws, denoisers)
     assert len(participants) == max(2 if eta else 1, round(participation * num_clients))
     assert (np.diff(participants) > 0).all()
     assert not eta or np.isin(participants, denoisers).any()

@@ -4,9 +4,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.privacy.dense_sum import DenseSum
-from hushrec.errors import DivergedError
 from hushrec.protocol import Ragged
 
 

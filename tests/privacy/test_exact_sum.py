@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.kernels.rows import FIXED_LIMIT, FRACTION_BITS
-from hushrec.errors import DivergedError
 from hushrec.privacy.exact_sum import SUM_RANGE, ExactSum, row_limit
 from hushrec.protocol import Ragged
 

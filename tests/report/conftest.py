@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 
 import hushrec
+from hushrec.registry import system_named
 from hushrec.runs.folds import run
 from hushrec.runs.record import Run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
-from hushrec.registry import system_named
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 

@@ -1,25 +1,44 @@
-from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 import hushrec
-from hushrec.report.deviations import Mark, deviations, find_marks
 from hushrec.registry import SYSTEMS, system_named
+from hushrec.report.deviations import Mark, deviations, find_marks
 
 PACKAGE = Path(hushrec.__file__).parent
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
 
 
 def test_all_that_grep_finds_are_found() -> None:
     """Every mark in the code of systems, models and mechanisms belongs to some system."""
     by_grep = {
-        (f"{path.parent.name}/{path.name}", number)
+        (shown(path), number)
         for folder in ("systems", "models", "privacy")
-        for path in (PACKAGE / folder).glob("*.py")
+        for path in (PACKAGE / folder).rglob("*.py")
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if "DEVIATION:" in line
     }
     found = {(one.file, one.line) for system in SYSTEMS.values() for one in deviations(system)}
     assert by_grep
     assert found == by_grep
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_says_where_what_it_builds_on_is(name: str) -> None:
+    """A module that is not there, or has no mark, would be left out in silence."""
+    found = {one.file for one in deviations(SYSTEMS[name])}
+    for module in SYSTEMS[name].about.builds_on:
+        spec = find_spec(module)
+        assert spec is not None
+        assert spec.origin is not None
+        path = Path(spec.origin)
+        paths = path.parent.rglob("*.py") if path.name == "__init__.py" else [path]
+        assert found & {shown(one) for one in paths}, f"{module} has no mark"
 
 
 def test_a_system_has_its_own_and_what_it_is_built_on() -> None:
@@ -31,19 +50,6 @@ def test_a_system_has_its_own_and_what_it_is_built_on() -> None:
     assert "systems/sdcf.py" not in files("fedrec++")
     assert "systems/fedrec_plus_plus.py" in files("fedrec++")
     assert not any(file.startswith("systems/") for file in files("pmf"))  # it only borrows a message of fedrec
-
-
-def test_models_of_clients_and_more_models_are_parts_of_a_system() -> None:
-    """With the marks of a module outside of any function, which count for all who use it."""
-    marked = next(one for one in deviations(SYSTEMS["ngcf"]) if one.file == "systems/ngcf.py")
-    bare = replace(SYSTEMS["pmf"], name="bare")
-    assert marked not in deviations(bare)
-
-    def made_of() -> None: ...
-
-    made_of.__module__, made_of.__qualname__ = "hushrec.systems.ngcf", "Config"
-    assert marked in deviations(replace(bare, own_model=made_of))
-    assert marked in deviations(replace(bare, more_models=made_of))
 
 
 def test_ptf_fedrec_prints_where_it_departs() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hushrec.errors import HushrecError
 from hushrec.experiments import published
 from hushrec.protocol import Role
+from hushrec.registry import SYSTEMS
 from hushrec.report.page import SECTIONS, page, reveals, threat_model, write_report
 from hushrec.runs.record import Run
-from hushrec.registry import SYSTEMS
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -7,18 +8,19 @@ import hushrec
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Row, Table
 from hushrec.experiments.reproduction import Cell, Reproduced
+from hushrec.registry import system_named
 from hushrec.report.canvas import to_svg
 from hushrec.report.findings import summary
+from hushrec.report.numbers import ABSENT, format_bytes
 from hushrec.report.page import page
 from hushrec.report.properties import provenance_rows
 from hushrec.report.reproduced import table_picture
 from hushrec.report.stream_figures import curve_panels, first_and_last, stream_figures, time_by_step
-from hushrec.report.tables import format_bytes, main_metric, per_party, shown_metrics, up_and_down
+from hushrec.report.tables import main_metric, per_party, shown_metrics, up_and_down
 from hushrec.runs.folds import run
 from hushrec.runs.record import Run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.registry import system_named
 
 STEPS = {
     "preprocessing": {"all": 1.0},
@@ -113,9 +115,9 @@ def test_what_is_said_of_streams(streams: list[Run], runs: dict[str, Run]) -> No
         assert sum(up_and_down(done)) == pytest.approx(total / 6)
     assert f"All parties together send {' and '.join(sent)}." in summary(streams)
     told = {row.name: row.values for row in provenance_rows(streams)}
-    owners = streams[0].provenance.owners
-    assert owners is not None
-    assert told["owners"] == [f"2, {owners.owners_per_interaction:.2f} per interaction", "1"]
+    assert told["parties"] == ["2 owners", "1 owner"]
+    assert re.fullmatch(r"2 owners: owner1, owner2; 1\.\d\d owners per item and .*", told["who holds what"][0])
+    assert told["who holds what"][1] == ABSENT
 
 
 def test_streams_show_map_and_ndcg_only(streams: list[Run], runs: dict[str, Run]) -> None:

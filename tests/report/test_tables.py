@@ -7,7 +7,6 @@ from hushrec.report.properties import digest_rows, provenance_rows, setting_rows
 from hushrec.report.tables import (
     MetricCell,
     best_text,
-    format_bytes,
     is_error,
     labels,
     main_metric,
@@ -17,25 +16,6 @@ from hushrec.report.tables import (
     up_and_down,
 )
 from hushrec.runs.record import Run
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (0.2, "0.2 B"),
-        (999.4, "999 B"),
-        (999.6, "1.00 KB"),
-        (1000, "1.00 KB"),
-        (12345, "12.3 KB"),
-        (999_499, "999 KB"),
-        (999_500, "1.00 MB"),
-        (2.5e15, "2.50 PB"),
-        (12e18, "1.20e+04 PB"),
-    ],
-)
-def test_bytes_have_three_digits(count: float, text: str) -> None:
-    assert format_bytes(count) == text
 
 
 def test_labels_tell_what_differs(runs: dict[str, Run]) -> None:

@@ -1,6 +1,6 @@
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,18 @@ import pytest
 import hushrec
 from hushrec.data import Interactions, k_folds
 from hushrec.errors import HushrecError
+from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.experiments.published import published_for
-from hushrec.protocol import Scorer
+from hushrec.protocol import result_arrays
+from hushrec.registry import SYSTEMS
 from hushrec.report import findings
 from hushrec.runs.folds import FoldProgress, load_fold, run
-from hushrec.runs.quality import evaluate
 from hushrec.runs.record import Run, SplitKind, alone_in, read_run, write_run
-from hushrec.runs.run_settings import RunSettings, splits_of
-from hushrec.runtime.checkpoint import Progress, save_train
+from hushrec.runs.run_settings import RunSettings, splits_for, splits_of
+from hushrec.runtime.checkpoint import save_train
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, data_for
+from hushrec.runtime.training import Job, prepared
 from hushrec.settings import to_dict
-from hushrec.registry import SYSTEMS
 from systems.runs import short
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
@@ -47,7 +47,7 @@ def go(data: Interactions, folder: Path | None = None, name: str = "fedrec", **o
 
 def usual_split(name: str) -> SplitKind:
     """Folds for all, so that systems can be compared; partners' data must be dealt."""
-    return "partners" if SYSTEMS[name].parties == "partners" else "folds"
+    return SYSTEMS[name].holders.usual_split or "folds"
 
 
 # --- The contract of `run --json` --------------------------------------------------------------------------
@@ -68,10 +68,13 @@ def test_summary_keeps_its_contract(name: str, data: Interactions) -> None:
     assert said["config"] == json.loads(json.dumps(to_dict(config)))
     assert set(said["config"]) == set(SYSTEMS[name].config.__dataclass_fields__)
     assert [fold["fold"] for fold in said["folds"]] == [1, 2]
+    system, settings = SYSTEMS[name], RunSettings(split=usual_split(name))
+    private = Job(system, config, 0, next(splits_for(system, data, settings)).train).start().private
+    has_private_model, has_facts = bool(result_arrays(private)), bool(system.result.facts(private, config))
+    assert has_private_model or name != "fedrec", "else this would ask for nothing"
     for fold in said["folds"]:
         keys = {"fold", "metrics", "model_sha256", "cpu_seconds", "wall_seconds", "sent_bytes"}
-        has_private_model = bool(SYSTEMS[name].private_arrays)
-        more = {"clients_sha256": has_private_model, "facts": SYSTEMS[name].facts is not None}
+        more = {"clients_sha256": has_private_model, "facts": has_facts}
         assert set(fold) == keys | {key for key, is_told in more.items() if is_told}
         assert all(is_number(value) for value in fold.get("facts", {}).values())
         for key in ("model_sha256", "clients_sha256") if has_private_model else ("model_sha256",):
@@ -82,10 +85,9 @@ def test_summary_keeps_its_contract(name: str, data: Interactions) -> None:
         assert is_number(fold["wall_seconds"])
         assert fold["wall_seconds"] > 0
         assert {"NDCG@10", "HR@10"} <= set(fold["metrics"])
-        assert ({"MAE", "RMSE"} <= set(fold["metrics"])) == (SYSTEMS[name].feedback == "explicit")
+        assert ({"MAE", "RMSE"} <= set(fold["metrics"])) == (SYSTEMS[name].feedback is EXPLICIT)
         assert all(is_number(value) for value in fold["metrics"].values())
-        driving = "orchestrator" if SYSTEMS[name].feedback == "signed" else "server"
-        party = {"partners": "partner", "users": "client"}.get(SYSTEMS[name].parties, "owner")
+        driving, party = ("orchestrator" if system.about.is_online else "server"), system.holders.word
         assert set(fold["sent_bytes"]) >= {f"{driving}->{party}", f"{party}->{driving}"}
         assert all(type(count) is int and count > 0 for count in fold["sent_bytes"].values())
     assert set(said["mean"]) == set(said["std"]) == set(said["folds"][0]["metrics"])
@@ -279,7 +281,7 @@ def test_relevant_is_the_upper_quarter_unless_told(tmp_path: Path) -> None:
         None: (0.0, 1 / 2), 4.0: (0.0, 1 / 2), 3.0: (1.0, 2 / 3), 4.5: (0.0, 0.0),
     }  # fmt: skip
     for relevant_from, (precision, recall) in expected.items():
-        metrics = evaluate(Fixed(), train, test, (1, 2), relevant_from)
+        metrics = EXPLICIT.evaluate(Fixed(), train, test, (1, 2), relevant_from)
         assert metrics["Precision@1"] == precision
         assert metrics["Recall@2"] == pytest.approx(recall)
         assert metrics["MAE"] == pytest.approx(1.3)
@@ -300,7 +302,7 @@ def test_other_training_rows_of_the_same_data_are_refused(data: Interactions, tm
     """The digest leaves out the order of rows, which a split by time may depend on."""
     go(data, folder=tmp_path / "run")
     other = next(k_folds(data, 5, 1)).train
-    save_train(tmp_path / "run" / "fold-1" / "train.npz", other)
+    save_train(tmp_path / "run" / "fold-1" / "train.npz", other, SYSTEMS["fedrec"])
     write_run(tmp_path / "run", replace(read_run(tmp_path / "run"), folds=[]))
     with pytest.raises(
         HushrecError, match="was trained on other rows or owners of synthetic; choose another --out"
@@ -496,19 +498,15 @@ def test_a_kept_fold_predicts_as_it_did(name: str, data: Interactions, tmp_path:
     settings = RunSettings(num_folds=2, split=usual_split(name))
     for split, result in zip(splits_of(data, settings), done.folds, strict=True):
         job, progress = load_fold(tmp_path / "run", result.fold)
-        tested, feedback = data_for(job.system, split.test), job.system.feedback
-        found = evaluate(job.scorer(progress), job.train, tested, (10,), feedback=feedback)
+        tested, evaluate = prepared(job.system, split.test), job.system.feedback.evaluate
+        found = evaluate(job.scorer(progress), job.train, tested, (10,))
         assert found == {metric: value for metric, value in result.metrics.items() if " " not in metric}
-        for model, scorer in _more_models(job, progress).items():
-            found = evaluate(scorer, job.train, data_for(job.system, split.test), (10,))
+        for model, scorer_of in job.system.result.also.items():
+            scorer = scorer_of(progress.state, progress.private, job.config)
+            found = evaluate(scorer, job.train, tested, (10,))
             assert found == {metric: result.metrics[f"{model} {metric}"] for metric in found}
     first, _ = load_fold(tmp_path / "run")
     np.testing.assert_array_equal(first.train.items, next(splits_of(data, settings)).train.by_user().items)
-
-
-def _more_models(job: Job, progress: Progress) -> Mapping[str, Scorer]:
-    more = job.system.more_models
-    return {} if more is None else more(progress.state, progress.private, job.config)
 
 
 def test_what_is_no_finished_fold_is_refused(data: Interactions, tmp_path: Path) -> None:

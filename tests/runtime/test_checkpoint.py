@@ -15,7 +15,10 @@ import pytest
 
 import hushrec
 from hushrec.data import owned
+from hushrec.data.holdings.owners import owners_of, rows_of_owners
 from hushrec.errors import HushrecError
+from hushrec.protocol import kept_arrays
+from hushrec.registry import SYSTEMS
 from hushrec.runtime.checkpoint import (
     Progress,
     digest,
@@ -27,8 +30,7 @@ from hushrec.runtime.checkpoint import (
     write_arrays,
 )
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, data_for, run_job
-from hushrec.registry import SYSTEMS
+from hushrec.runtime.training import Job, job_for, run_job
 from systems.runs import held, short
 
 ARRAYS = {
@@ -240,7 +242,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def job_of(name: str, data: str = "synthetic:users=80,items=50,ratings=1500") -> Job:
     system = SYSTEMS[name]
     config = system.configure(short(name, **{"num_rounds": 3, **SETTINGS.get(name, {})}))
-    return Job(system, config, 0, held(name, data_for(system, hushrec.load(data))))
+    return job_for(system, config, 0, held(name, hushrec.load(data)))
 
 
 @pytest.fixture(params=list(SYSTEMS))
@@ -269,12 +271,15 @@ def test_progress_round_trips(job: Job, path: Path) -> None:
     for name, value in vars(progress.state).items():
         assert getattr(found.state, name).dtype == value.dtype
         np.testing.assert_array_equal(getattr(found.state, name), value)
-    for name in job.system.learned:
-        np.testing.assert_array_equal(getattr(found.private, name), getattr(progress.private, name))
+    kept, expected = kept_arrays(found.private), kept_arrays(progress.private)
+    assert kept.keys() == expected.keys()
+    for name, array in expected.items():
+        assert kept[name].dtype == array.dtype
+        np.testing.assert_array_equal(kept[name], array)
 
 
 def test_what_training_changes_is_what_a_checkpoint_holds(job: Job) -> None:
-    """`learned` names every private array that differs after training, so nothing is lost.
+    """Every private array that differs after training is marked as kept, so nothing is lost.
 
     A name with `used_` stands for the part of an array that is in use; a key is kept, and never changes. Owners
     pack what they have into arrays.
@@ -282,11 +287,11 @@ def test_what_training_changes_is_what_a_checkpoint_holds(job: Job) -> None:
     before, after = job.start().private, trained(job).private
     changed = {
         name.removeprefix("used_")
-        for name in {*vars(before), *job.system.learned}
+        for name in {*vars(before), *kept_arrays(before)}
         if isinstance(getattr(before, name), np.ndarray)
         and not np.array_equal(getattr(before, name), getattr(after, name))
     }
-    assert changed == {name.removeprefix("used_") for name in job.system.learned} - {"row_key"}
+    assert changed == {name.removeprefix("used_") for name in kept_arrays(before)} - {"row_key"}
 
 
 def test_progress_without_rounds_and_curve_round_trips(path: Path) -> None:
@@ -336,8 +341,8 @@ def test_a_run_with_other_items_is_not_of_this_run(path: Path) -> None:
 def test_train_round_trips_with_ids_and_titles(tmp_path: Path, path: Path) -> None:
     (tmp_path / "shop.csv").write_text("user,item,rating\nzoë,x,5\nann,y,2.5\nann,x,1\n")
     data = replace(hushrec.read(tmp_path / "shop.csv", rating_range=(0, 5)), titles=np.array(["Ex [1]", ""]))
-    save_train(path, data)
-    found = load_train(path, data.name, data.sha256, False)
+    save_train(path, data, SYSTEMS["fedrec"])
+    found = load_train(path, SYSTEMS["fedrec"], data.name, data.sha256, False)
     assert found.user_ids.tolist() == ["ann", "zoë"]
     assert found.titles is not None
     assert found.titles.tolist() == ["Ex [1]", ""]
@@ -362,30 +367,29 @@ def test_train_with_owners_gives_the_same_stream(path: Path, has_users: bool) ->
         data, timestamps=rng.integers(-1, 20, len(data)), order=np.arange(len(data), 0, -1, dtype=np.int32)
     )
     data = owned(data, "5", 1).select(rng.permutation(len(data))[:300])
-    assert data.owners is not None
-    data = replace(data, owners=replace(data.owners, has_users=has_users))
-    save_train(path, data)
-    found = load_train(path, data.name, data.sha256, True)
-    one, other = data.by_owner(), found.by_owner()
+    owners, drift = replace(owners_of(data), has_users=has_users), SYSTEMS["drift"]
+    data = replace(data, holding=owners)
+    save_train(path, data, drift)
+    found = load_train(path, drift, data.name, data.sha256, True)
+    one, other = rows_of_owners(data), rows_of_owners(found)
     assert len(one.users) == (300 if has_users else 0)
     for entry in fields(one):
         np.testing.assert_array_equal(getattr(one, entry.name), getattr(other, entry.name))
-    assert found.owners is not None
-    np.testing.assert_array_equal(found.owners.starts, data.owners.starts)
-    np.testing.assert_array_equal(found.owners.owners, data.owners.owners)
-    save_train(path, found)
-    np.testing.assert_array_equal(load_train(path, "", "", True).by_owner().items, one.items)
+    np.testing.assert_array_equal(owners_of(found).starts, owners.starts)
+    np.testing.assert_array_equal(owners_of(found).owners, owners.owners)
+    save_train(path, found, drift)
+    np.testing.assert_array_equal(rows_of_owners(load_train(path, drift, "", "", True)).items, one.items)
 
 
-def test_train_without_owners_keeps_nothing_of_them(path: Path) -> None:
-    save_train(path, hushrec.load("synthetic:users=8,items=9,ratings=30"))
+def test_train_of_users_keeps_nothing_of_owners(path: Path) -> None:
+    save_train(path, hushrec.load("synthetic:users=8,items=9,ratings=30"), SYSTEMS["fedrec"])
     assert set(read_arrays(path)) == {"starts", "items", "user_ids", "item_ids", "ratings", "rating_range"}
 
 
 def test_train_without_ratings_and_titles_round_trips(path: Path) -> None:
     data = hushrec.load("synthetic:users=8,items=9,ratings=30", implicit=True)
-    save_train(path, data)
-    found = load_train(path, data.name, data.sha256, True)
+    save_train(path, data, SYSTEMS["ptf-fedrec"])
+    found = load_train(path, SYSTEMS["ptf-fedrec"], data.name, data.sha256, True)
     assert (found.ratings, found.titles, found.rating_range, found.is_synthetic) == (None, None, None, True)
     np.testing.assert_array_equal(found.items, data.items)
     np.testing.assert_array_equal(found.users, data.users)
@@ -394,14 +398,14 @@ def test_train_without_ratings_and_titles_round_trips(path: Path) -> None:
 def test_a_foreign_archive_is_not_what_was_trained_on(path: Path) -> None:
     write_arrays(path, ARRAYS)
     with pytest.raises(HushrecError, match=r"file\.npz is"):
-        load_train(path, "name", "", False)
+        load_train(path, SYSTEMS["fedrec"], "name", "", False)
 
 
 def test_files_hold_plain_arrays_only(path: Path) -> None:
     """Every member of every archive can be read with pickle off, and is an .npy."""
     job = job_of("fedrec++")
     save_progress(path, job.system, trained(job))
-    save_train(path.with_name("train.npz"), job.train)
+    save_train(path.with_name("train.npz"), job.train, job.system)
     for archive in path.parent.iterdir():
         with zipfile.ZipFile(archive) as members:
             assert members.namelist()

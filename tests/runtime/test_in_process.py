@@ -10,18 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hushrec.data.holdings import USERS
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
-from hushrec.errors import DivergedError
+from hushrec.errors import DivergedError, HushrecError
+from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.protocol import (
+    About,
     Answer,
+    AnySystem,
     Ask,
     Cohort,
     Collect,
+    Handler,
     Message,
     Paper,
     Ragged,
     Reply,
+    Result,
     Role,
     Sealed,
     System,
@@ -100,18 +105,19 @@ def open_letters(cohort: Cohort[Any], _request: Open, _config: Config, _draws: D
     return Reply(Content(np.array([inbox.sums.get(number, 0) for number in cohort.numbers.tolist()])))
 
 
-def toy(round_of: Callable[..., Any], handlers: dict[type[Message], Any] | None = None) -> System[Any, Any, Any]:
+def toy(round_of: Callable[..., Any], handlers: dict[type[Message], Handler[Any, Any]] | None = None) -> AnySystem:
+    usual = {Question: Handler(answer_number), Open: Handler(open_letters, reads=(Letter,))}
     return System(
-        name="toy",
-        title="toy",
-        paper=Paper("", "", "", 2026),
+        about=About("toy", "toy", Paper("", "", "", 2026), "Toy"),
         config=Config,
+        feedback=EXPLICIT,
+        holders=USERS,
         messages=(Question, Number, Letter, Open, Content),
-        init=lambda *_: None,
+        start=lambda *_: None,
         enrol=lambda *_: None,
         round=round_of,
-        handlers=handlers or {Question: answer_number, Open: open_letters},
-        model=lambda *_: None,
+        handlers=usual | (handlers or {}),
+        result=Result(lambda *_: None),  # type: ignore[arg-type, return-value]
         reply_bytes=lambda private, _config: private,
         inboxes={Letter: lambda _private, _config: Letters()},
     )
@@ -121,7 +127,7 @@ def everyone(num_parties: int) -> np.ndarray:
     return np.arange(num_parties, dtype=np.int32)
 
 
-def runtime_of(system: System[Any, Any, Any], reply_bytes: np.ndarray, **options: Any) -> InProcess:
+def runtime_of(system: AnySystem, reply_bytes: np.ndarray, **options: Any) -> InProcess:
     transcript = Transcript(keep_payloads=True)
     return InProcess(system, Config(), Draws(0), reply_bytes, transcript, RuntimeOptions(**options))
 
@@ -267,13 +273,13 @@ def test_all_lost() -> None:
     assert answer.lost.tolist() == [0, 1, 2, 3]
 
 
-def failing(error: Exception) -> System[Any, Any, Any]:
+def failing(error: Exception) -> AnySystem:
     def fail(cohort: Cohort[Any], request: Question, config: Config, draws: Draws) -> Reply:
         if 11 in cohort.numbers:
             raise error
         return answer_number(cohort, request, config, draws)
 
-    return toy(ask_all, {Question: fail, Open: open_letters})
+    return toy(ask_all, {Question: Handler(fail)})
 
 
 def raised_within(seconds: float, act: Callable[[], Any]) -> BaseException | None:

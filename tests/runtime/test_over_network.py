@@ -14,6 +14,7 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.privacy.sealing import new_private_key, public_key_of
 from hushrec.protocol import Ask, Ragged, Transcript
+from hushrec.registry import SYSTEMS
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.node import Node
 from hushrec.runtime.over_network import Caller, NodesLost, OverNetwork, RefusedForGood
@@ -30,7 +31,6 @@ from hushrec.runtime.packets import (
 from hushrec.runtime.post import Host, Post
 from hushrec.runtime.transport import Delivery
 from hushrec.runtime.wire import code_of, decode, encode
-from hushrec.registry import SYSTEMS
 from hushrec.systems.fedrec_plus_plus import ItemGradients, Noise
 
 SYSTEM, DRAWS, RUN = SYSTEMS["fedrec++"], Draws(0), b"r" * 16
@@ -89,7 +89,7 @@ def over(hub: Hub, transcript: Transcript | None = None, **values: Any) -> OverN
 
 
 def run(network: Any, num_rounds: int = 3) -> Any:
-    state = SYSTEM.init(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS)
+    state = SYSTEM.start(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS)
     for round_number in range(1, num_rounds + 1):
         state = network.run_round(state, round_number)
     return state
@@ -146,7 +146,7 @@ def test_who_is_away_is_lost_and_not_called() -> None:
 def test_all_away_changes_nothing() -> None:
     hub = Hub()
     state = run(over(hub, away=list(MEMBERS)))
-    start = SYSTEM.init(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS)
+    start = SYSTEM.start(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS)
     np.testing.assert_array_equal(state.item_factors, start.item_factors)
     assert all(names == [] for _, names, _ in hub.calls)
 
@@ -281,7 +281,7 @@ FOUND_BY_ASKING = {
 def test_a_node_that_answers_garbage_is_lost(what: str) -> None:
     """And nothing of its reply is in the state: without it, the round is as if it had not answered."""
     hub = Hub(change=Garbled("ItemFactors", GARBAGE[what], times=99))
-    start = SYSTEM.init(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS)
+    start = SYSTEM.start(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS)
     with pytest.raises(NodesLost) as caught:
         over(hub).run_round(start, 1)
     assert list(caught.value.lost) == [VICTIM]
@@ -304,7 +304,7 @@ def test_garbage_that_comes_once_does_no_harm(what: str) -> None:
 def test_a_relay_that_answers_garbage_is_lost(what: str) -> None:
     hub = Hub(4096, Garbled("relay", GARBAGE[what], times=99))
     with pytest.raises(NodesLost) as caught:
-        over(hub).run_round(SYSTEM.init(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS), 1)
+        over(hub).run_round(SYSTEM.start(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS), 1)
     assert list(caught.value.lost) == [VICTIM]
 
 
@@ -317,7 +317,7 @@ def test_a_relay_that_keeps_mail_back_is_lost() -> None:
 
     hub = Hub(4096, Garbled("relay", keep_one, times=99))
     with pytest.raises(NodesLost, match=r"node-1 .kept mail back"):
-        over(hub).run_round(SYSTEM.init(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS), 1)
+        over(hub).run_round(SYSTEM.start(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS), 1)
 
 
 @pytest.mark.parametrize("claimed", [{"seal": float("nan")}, {"seal": -1e300}, {"seal": 1e300}, {"x" * 99: 1.0}])
@@ -366,7 +366,7 @@ def test_a_refusal_stays_one_line() -> None:
 def test_a_relay_that_does_not_exist_is_the_writers_fault() -> None:
     hub = Hub(change=Garbled("ItemFactors", mail(relay="nobody"), times=99))
     with pytest.raises(NodesLost) as caught:
-        over(hub).run_round(SYSTEM.init(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS), 1)
+        over(hub).run_round(SYSTEM.start(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS), 1)
     assert list(caught.value.lost) == [VICTIM]
 
 
@@ -406,7 +406,7 @@ def test_mail_of_an_ask_replaces_that_of_the_one_before(monkeypatch: pytest.Monk
 def test_only_sealed_mail_is_routed() -> None:
     """The driving side holds letters, and no key that opens one."""
     network = over(Hub())
-    state = SYSTEM.init(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS)
+    state = SYSTEM.start(NUM_CLIENTS, NUM_ITEMS, CONFIG, DRAWS)
     steps = SYSTEM.round(state, 1, CONFIG, DRAWS)
     ask = next(steps)
     assert isinstance(ask, Ask)

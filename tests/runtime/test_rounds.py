@@ -9,9 +9,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
-from hushrec.errors import DivergedError
-from hushrec.protocol import Answer, Ask, Collect, Transcript
+from hushrec.errors import DivergedError, HushrecError
+from hushrec.protocol import Answer, Ask, Collect, Transcript, kept
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.rounds import diverged, drive_round, run_rounds
 
@@ -27,7 +26,13 @@ CONFIG = Config()
 
 @dataclass(frozen=True)
 class State:
-    weights: np.ndarray
+    weights: np.ndarray = kept(result=True)
+
+
+@dataclass
+class Private:
+    vectors: np.ndarray = kept(result=True)
+    scratch: np.ndarray = kept()
 
 
 def asking(num_asks: int, fails_with: Exception | None = None) -> Any:
@@ -40,8 +45,7 @@ def asking(num_asks: int, fails_with: Exception | None = None) -> Any:
             raise fails_with
         return State(state.weights + round_number + lost)
 
-    names = {"model_arrays": ("weights",), "private_arrays": ("vectors",)}
-    return SimpleNamespace(round=one_round, **names)
+    return SimpleNamespace(round=one_round)
 
 
 @pytest.mark.parametrize("num_asks", [0, 1, 3])
@@ -154,6 +158,8 @@ def test_a_model_that_is_not_finite_is_not_kept() -> None:
 
 
 def test_private_arrays_are_looked_at_where_they_are_here() -> None:
-    private = SimpleNamespace(vectors=np.array([1.0, np.inf]))
+    no_result = Private(np.ones(2), np.array([np.inf]))  # what is only kept may be anything
+    run_rounds(asking(0), CONFIG, progress(private=no_result), Adding(), lambda _now: None)
+    private = Private(np.array([1.0, np.inf]), np.ones(1))
     with pytest.raises(DivergedError, match="round 1"):
         run_rounds(asking(0), CONFIG, progress(private=private), Adding(), lambda _now: None)

@@ -15,14 +15,15 @@ import pytest
 
 import hushrec
 from hushrec.errors import HushrecError
+from hushrec.evaluation import feedback
+from hushrec.protocol import result_arrays
+from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run
 from hushrec.runs.record import read_run
-from hushrec.runs.run_settings import RunSettings
-from hushrec.runtime.checkpoint import Progress, digest, load_progress, model_arrays, private_arrays
+from hushrec.runs.run_settings import RunSettings, settings_for
+from hushrec.runtime.checkpoint import Progress, digest, load_progress
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, announce_compilation, data_for, run_job
-from hushrec.settings import build
-from hushrec.registry import SYSTEMS
+from hushrec.runtime.training import Job, job_for, run_job
 from systems.runs import SMALL, held, settings_of
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
@@ -49,7 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "saros": SMALL["saros"],
 }
 NAMES = list(SYSTEMS)
-EXPLICIT = [name for name in NAMES if SYSTEMS[name].feedback == "explicit"]
+EXPLICIT = [name for name in NAMES if SYSTEMS[name].feedback is feedback.EXPLICIT]
 
 
 class Outcome(NamedTuple):
@@ -66,7 +67,7 @@ def job_of(name: str, **values: Any) -> Job:
     system = SYSTEMS[name]
     sizes = settings_of(name, {"num_rounds": NUM_ROUNDS, "num_factors": 5})
     config = system.configure({**sizes, **SETTINGS[name], **values})
-    return Job(system, config, 3, held(name, data_for(system, hushrec.load(DATA))))
+    return job_for(system, config, 3, held(name, hushrec.load(DATA)))
 
 
 class StopError(Exception):
@@ -91,8 +92,8 @@ def train(
 def outcome(job: Job, progress: Progress) -> Outcome:
     assert progress.curve is not None
     return Outcome(
-        digest(model_arrays(job.system, progress.state)),
-        digest(private_arrays(job.system, progress.private)),
+        digest(result_arrays(progress.state)),
+        digest(result_arrays(progress.private)),
         progress.transcript.sent_bytes(),
         progress.transcript.tallies,
         progress.curve.tolist(),
@@ -201,17 +202,24 @@ def test_no_thread_and_no_client_at_once_are_refused(options: dict[str, int], to
 # --- What cannot be trained --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if SYSTEMS[name].feedback == "implicit"])
+@pytest.mark.parametrize("name", [name for name in NAMES if SYSTEMS[name].feedback is feedback.IMPLICIT])
 def test_ratings_do_not_matter_where_feedback_is_implicit(name: str, whole: dict[str, Outcome]) -> None:
-    job = replace(job_of(name), train=hushrec.load(DATA, implicit=True))
+    job = job_of(name)
+    job = job_for(job.system, job.config, job.seed, hushrec.load(DATA, implicit=True))
     assert train(job, ONE_THREAD) == whole[name]
 
 
 @pytest.mark.parametrize("name", EXPLICIT)
 def test_implicit_data_is_refused(name: str) -> None:
-    job = replace(job_of(name), train=hushrec.load(DATA, implicit=True))
-    with pytest.raises(HushrecError, match=r"^\S+ needs ratings, synthetic has none; choose data with explicit"):
-        run_job(job, ONE_THREAD)
+    job, implicit = job_of(name), hushrec.load(DATA, implicit=True)
+    for refuses in (
+        lambda: job_for(job.system, job.config, job.seed, implicit),
+        lambda: run(job.system, job.config, implicit, RunSettings(), ONE_THREAD),
+    ):
+        with pytest.raises(
+            HushrecError, match=r"^\S+ needs ratings, synthetic has none; choose data with explicit"
+        ):
+            refuses()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -245,23 +253,11 @@ def test_divergence_within_one_round_is_refused_with_the_round(name: str) -> Non
         run(job.system, job.config, job.train, RunSettings(), ONE_THREAD)
 
 
-def test_compilation_is_announced_only_where_nothing_is_cached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-    monkeypatch.setattr("hushrec.models.pmf.train_kernel_cache", lambda: str(tmp_path))
-    announce_compilation(told.append)
-    assert len(told) == 1
-    assert told[0].startswith("compiling the kernels")
-    (tmp_path / "pmf._train-1.py311.nbi").touch()
-    announce_compilation(told.append)
-    assert len(told) == 1
-
-
 # --- A real end of a process -------------------------------------------------------------------------------
 
 # Two folds so that the end may come in either, and enough rounds for the test to be in time.
-KILLED = ["--data", DATA, "--rounds", "150", "--num-factors", "5", "--folds", "2", "--threads", "2"]
+KILLED = ["--data", DATA, "--folds", "2", "--threads", "2"]
+LONG = {"num_rounds": 150, "num_factors": 5}
 
 
 def command(name: str, out: Path, *more: str) -> list[str]:
@@ -277,14 +273,13 @@ def command(name: str, out: Path, *more: str) -> list[str]:
     ],
 )
 def test_a_killed_process_goes_on_to_the_same_end(name: str, tmp_path: Path) -> None:
-    settings = [
-        text
-        for setting, value in SETTINGS[name].items()
-        for text in (f"--{setting.replace('_', '-')}", str(value))
+    values = {**settings_of(name, LONG), **SETTINGS[name]}
+    options = [
+        text for setting, value in values.items() for text in (f"--{setting.replace('_', '-')}", str(value))
     ]
     out = tmp_path / "run"
     process = subprocess.Popen(
-        command(name, out, *settings), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        command(name, out, *options), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )
     wanted = out / "fold-2" / "state.npz"
     for _ in range(6000):
@@ -298,8 +293,7 @@ def test_a_killed_process_goes_on_to_the_same_end(name: str, tmp_path: Path) -> 
     assert [fold.fold for fold in read_run(out).folds] == [1]
 
     system = SYSTEMS[name]
-    config = build(system.config, {"num_rounds": 150, "num_factors": 5, **SETTINGS[name]})
-    arguments = (system, config, hushrec.load(DATA), RunSettings(num_folds=2))
+    arguments = (system, system.configure(values), hushrec.load(DATA), settings_for(system, num_folds=2))
     rounds_run: list[tuple[int, int]] = []
     resumed = run(
         *arguments, ONE_THREAD, out, resume=True, watch=lambda now: rounds_run.append((now.fold, now.round_number))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushrec.protocol import Message, Ragged, Role, each, ragged, shared
+from hushrec.registry import SYSTEMS
 from hushrec.runtime import wire
 from hushrec.runtime.wire import WireError, code_of, decode, encode, frame_bytes
-from hushrec.registry import SYSTEMS
 from hushrec.systems.fedrec import ItemGradients
 from hushrec.systems.fedrec_plus_plus import DenoisingSums, ItemFactors
 
@@ -113,7 +113,7 @@ def test_round_trip(message_type: type[Message], num_parties: int, seed: int, ro
         assert_same_message(frame.message, message)
         assert all(column.flags.aligned for column in columns_of(frame.message))
     parts = [encode(message.part(k, k + 1), round_number, numbers[k : k + 1]) for k in range(num_parties)]
-    absent = message.absent_bytes(num_parties)
+    absent = message.missing_bytes(num_parties)
     assert frame_bytes(message, num_parties) == sum(len(part) for part in parts) + absent
 
 

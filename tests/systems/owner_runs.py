@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hushrec.data.interactions import OwnerRows
+from hushrec.data import OwnerRows
 
 from .runs import Ratings
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from hushrec.data import Interactions, join
 from hushrec.data.checking import checked
-from hushrec.protocol import Answer, Ask, System
+from hushrec.data.holdings.partners import rows_of_partners
+from hushrec.protocol import Answer, AnySystem, Ask
 from hushrec.systems.fedcore.partners import Partner, Partnership
 
 from .runs import Finished, Ratings, run
@@ -39,7 +40,7 @@ def interactions(rated: Rated) -> Interactions:
 def partners(**rated: Rated) -> Ratings:
     """What each partner has, by its name."""
     joined = join({name: interactions(own) for name, own in rated.items()})
-    return Ratings(joined.by_partner(), joined.num_items)
+    return Ratings(rows_of_partners(joined), joined.num_items)
 
 
 def pairwise_common(num_each: int = 3, num_items: int = 4) -> Ratings:
@@ -64,7 +65,7 @@ def watched(ratings: Ratings, look: Look, **options: Any) -> Finished:
         held.append(private)
         return state
 
-    def change(system: System[Any, Any, Any]) -> System[Any, Any, Any]:
+    def change(system: AnySystem) -> AnySystem:
         def one_round(*arguments: Any) -> Generator[Ask, Answer, Any]:
             steps, answer = system.round(*arguments), None
             while True:

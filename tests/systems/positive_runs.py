@@ -9,8 +9,9 @@ import numpy as np
 from hushrec.data.interactions import UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
-from hushrec.protocol import Cohort, Message, Recorded, Scorer, System, Transcript
-from hushrec.runtime.in_process import InProcess, Losses, RuntimeOptions
+from hushrec.protocol import AnySystem, Cohort, Recorded
+from hushrec.runtime.in_process import Losses
+from hushrec.testing import small_runs
 
 
 @dataclass(frozen=True)
@@ -47,33 +48,22 @@ def checkerboard(num_users: int = 40, num_items: int = 20) -> tuple[Positives, n
     return positives(liked, num_items), np.array(withheld)
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(small_runs.Finished):
     """A run after its last round."""
 
-    system: System[Any, Any, Any]
-    config: Any
-    draws: Draws
-    state: Any
-    private: Any
-    transcript: Transcript
-
     @property
-    def scorer(self) -> Scorer:
-        return self.system.model(self.state, self.private, self.config, None)
-
-    def sent(self, message_type: type[Message]) -> list[Recorded]:
-        return [one for one in self.transcript.recorded if type(one.message) is message_type]
+    def state(self) -> Any:
+        return self.states[-1]
 
     def ask_again(self, sent: Recorded) -> Any:
         """What clients reply when a request of the last round comes again."""
-        rows = sent.numbers.astype(np.int64)
-        cohort = Cohort(sent.numbers, rows, self.private, sent.round_number)
-        return self.system.handlers[type(sent.message)](cohort, sent.message, self.config, self.draws).message
+        cohort = Cohort(sent.numbers, sent.numbers.astype(np.int64), self.private, sent.round_number)
+        handler = self.system.handlers[type(sent.message)]
+        return handler.answer(cohort, sent.message, self.config, self.draws).message
 
 
 def run(
-    system: System[Any, Any, Any],
+    system: AnySystem,
     data: Positives,
     *,
     seed: int = 0,
@@ -86,19 +76,14 @@ def run(
     """Run a system to its end. `prepare` may change the first state and private state."""
     draws, config = Draws(seed), system.configure({"num_factors": 5, "num_rounds": 4, **values})
     numbers = np.arange(data.num_users, dtype=np.int32)
-    state = system.init(data.num_users, data.num_items, config, draws)
+    state = system.start(data.num_users, data.num_items, config, draws)
     private = system.enrol(numbers, data.rows, data.num_items, config, draws)
     if prepare is not None:
         state = prepare(state, private)
-    transcript = Transcript(keep_payloads=True)
-    options = RuntimeOptions(threads=threads, cohort_size=cohort_size, keep_payloads=True, losses=losses)
-    runtime = InProcess(system, config, draws, private, transcript, options)
-    try:
-        for round_number in range(1, config.num_rounds + 1):
-            state = runtime.run_round(state, round_number)
-    finally:
-        runtime.close()
-    return Finished(system, config, draws, state, private, transcript)
+    finished = small_runs.finish(
+        system, config, draws, state, private, threads=threads, cohort_size=cohort_size, losses=losses
+    )
+    return Finished(**vars(finished))
 
 
 def assert_same(one: Finished, other: Finished) -> None:

@@ -1,21 +1,21 @@
-"""Small runs of systems, driven by the runtime in this process."""
+"""Small runs of systems on rows made by hand, driven by the runtime in this process."""
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from hushrec.data import Deal, Interactions, copies, owned
-from hushrec.data.interactions import OwnerRows, PartnerRows, UserRows
-from hushrec.data.synthetic import synthetic
+from hushrec.data import Deal, Interactions, OwnerRows, PartnerRows, UserRows, copies, owned, synthetic
+from hushrec.data.holdings.owners import rows_of_owners
+from hushrec.data.holdings.partners import rows_of_partners
 from hushrec.draws import Draws
-from hushrec.protocol import Message, Recorded, Scorer, System, Transcript
-from hushrec.runtime.checkpoint import model_arrays, private_arrays
-from hushrec.runtime.in_process import InProcess, Losses, RuntimeOptions
-from hushrec.runtime.wire import encode
+from hushrec.evaluation.feedback import IMPLICIT
+from hushrec.protocol import AnySystem, Message, result_arrays
 from hushrec.registry import SYSTEMS
+from hushrec.runtime.in_process import Losses
+from hushrec.testing import small_runs
+from hushrec.testing.small_runs import digest as digest
 
 
 @dataclass(frozen=True)
@@ -69,26 +69,19 @@ def some_partners(num_partners: int = 3, num_users: int = 40, num_items: int = 3
     """Ratings of partners; half of the users and items are common to all, the others have one partner each."""
     data = synthetic(num_users, num_items, 16 * num_users, seed=seed)
     train = next(copies(data, Deal(num_partners), seed)).train
-    return Ratings(train.by_partner(), train.num_items)
+    return Ratings(rows_of_partners(train), train.num_items)
 
 
 def some_events(num_owners: int = 3, num_users: int = 24, num_items: int = 30, seed: int = 0) -> Ratings:
     """A stream of good and bad; a third of the items has two owners, if there are several."""
     data = owned(synthetic(num_users, num_items, 12 * num_users, seed=seed).as_signed(), str(num_owners), seed)
-    return Ratings(data.by_owner(), num_items)
-
-
-def ratings_for(name: str) -> Ratings:
-    """Some ratings, held by the parties that the system is for."""
-    of_parties = {
-        "users": some_ratings, "partners": some_partners, "owners": some_events, "owner": lambda: some_events(1),
-    }  # fmt: skip
-    return of_parties[SYSTEMS[name].parties]()
+    return Ratings(rows_of_owners(data), num_items)
 
 
 def held(name: str, data: Interactions) -> Interactions:
     """Data as the parties of a system hold them: in one piece, or dealt to two partners."""
-    return next(copies(data, Deal(), 0)).train if SYSTEMS[name].parties == "partners" else data
+    is_dealt = SYSTEMS[name].holders.usual_split == "partners"
+    return next(copies(data, Deal(), 0)).train if is_dealt else data
 
 
 def table(rated: list[dict[int, float]], num_items: int) -> Ratings:
@@ -100,30 +93,10 @@ def table(rated: list[dict[int, float]], num_items: int) -> Ratings:
 
 
 SMALL: dict[str, dict[str, Any]] = {
-    "pmf": {},
-    "fedrec": {"rho": 2, "predict_after": 1, "local_steps": 3},
-    "fedrec++": {"rho": 2, "predict_after": 1, "local_steps": 3, "denoisers": 3},
-    "sdcf": {"temperature": 0.1},
-    "sdcf-denoised": {"temperature": 0.1, "denoisers": 3},
-    "ptf-fedrec": {
-        "client_factors": 4, "client_layers": (4, 3), "server_factors": 4, "server_layers": (4, 3),
-        "local_epochs": 2, "num_told": 6, "client_learning_rate": 0.01, "server_learning_rate": 0.01,
-    },
-    "fcf": {"clients_per_step": 10},
-    "fedmf": {"encryption": "none"},
-    "metamf": {"item_memory": 3, "memory_size": 4, "hidden_size": 6, "batch_size": 10},
-    "neumf": {"layers": (4, 3), "batch_size": 64},
-    "ngcf": {"num_graph_layers": 2, "batch_size": 64},
-    "lightgcn": {"num_graph_layers": 2, "batch_size": 64},
-    "fedcore": {
-        "model": "neucf", "unaligned": 0.5, "privatizer": "dp+average", "batch_size": 16, "inference": "none",
-    },
-    "neucf": {"batch_size": 16},
-    "average": {},
-    "drift": {"window": 100, "theta": 2, "batch": 3, "flag": "inside", "recommended": 2, "learning_rate": 0.5},
-    "saros": {"window": 100, "recommended": 2, "learning_rate": 0.5},
-}  # fmt: skip
-"""Settings that reach every branch within a few rounds."""
+    name: {setting: value for setting, value in system.about.small.items() if setting not in ("epochs", "parts")}
+    for name, system in SYSTEMS.items()
+}
+"""Settings that reach every branch within a few rounds; how many, a test says itself."""
 
 
 def in_rounds(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,7 +118,7 @@ def short(name: str, **values: Any) -> dict[str, Any]:
     """Settings for a run of a moment, whatever the system."""
     sizes = settings_of(name, {"num_rounds": 4, "num_factors": 5})
     plain = settings_of(name, {"inference": "none"})
-    own = SMALL[name] if SYSTEMS[name].feedback == "implicit" else plain
+    own = SMALL[name] if SYSTEMS[name].feedback is IMPLICIT else plain
     return {**sizes, **own, **in_rounds(name, values)}
 
 
@@ -163,19 +136,8 @@ def learning_rates(name: str) -> list[str]:
     return [entry.name for entry in fields(SYSTEMS[name].config) if entry.name.endswith("learning_rate")]
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A run after its last round."""
-
-    system: System[Any, Any, Any]
-    config: Any
-    states: list[Any]  # before the first round and after each
-    private: Any
-    transcript: Transcript
-
-    @property
-    def scorer(self) -> Scorer:
-        return self.system.model(self.states[-1], self.private, self.config, None)
+class Finished(small_runs.Finished):
+    """A run after its last round, with factors by name."""
 
     @property
     def user_factors(self) -> np.ndarray:
@@ -187,19 +149,7 @@ class Finished:
 
     def model_arrays(self, round_number: int = -1) -> dict[str, np.ndarray]:
         """What the driving side has learned, after a round."""
-        return model_arrays(self.system, self.states[round_number])
-
-    @property
-    def results(self) -> dict[str, np.ndarray]:
-        """All that was learned."""
-        return self.model_arrays() | private_arrays(self.system, self.private)
-
-    def sent(self, message_type: type[Message], round_number: int | None = None) -> list[Recorded]:
-        return [
-            one
-            for one in self.transcript.recorded
-            if type(one.message) is message_type and round_number in (None, one.round_number)
-        ]
+        return result_arrays(self.states[round_number])
 
 
 def run(
@@ -212,7 +162,7 @@ def run(
     losses: Losses | None = None,
     who_denoises: list[int] | None = None,
     prepare: Callable[[Any, Any], Any] | None = None,
-    change: Callable[[System[Any, Any, Any]], System[Any, Any, Any]] = lambda system: system,
+    change: Callable[[AnySystem], AnySystem] = lambda system: system,
     num_factors: int = 5,
     num_rounds: int = 4,
     **values: Any,
@@ -222,23 +172,17 @@ def run(
     sizes = settings_of(name, {"num_factors": num_factors, "num_rounds": num_rounds})
     config = system.configure({**sizes, **values})
     numbers = np.arange(ratings.num_parties, dtype=np.int32)
-    rows = replace(ratings.rows, ratings=None) if system.feedback == "implicit" else ratings.rows
-    state = system.init(ratings.num_parties, ratings.num_items, config, draws)
+    rows = replace(ratings.rows, ratings=None) if system.feedback is IMPLICIT else ratings.rows
+    state = system.start(ratings.num_parties, ratings.num_items, config, draws)
     private = system.enrol(numbers, rows, ratings.num_items, config, draws)
     if who_denoises is not None and hasattr(state, "denoisers"):
         state = replace(state, denoisers=np.array(who_denoises, np.int32))
     if prepare is not None:
         state = prepare(state, private)
-    transcript = Transcript(keep_payloads=True)
-    options = RuntimeOptions(threads=threads, cohort_size=cohort_size, keep_payloads=True, losses=losses)
-    runtime = InProcess(system, config, draws, private, transcript, options)
-    states = [state]
-    try:
-        for round_number in range(1, config.num_rounds + 1):
-            states.append(runtime.run_round(states[-1], round_number))
-    finally:
-        runtime.close()
-    return Finished(system, config, states, private, transcript)
+    finished = small_runs.finish(
+        system, config, draws, state, private, threads=threads, cohort_size=cohort_size, losses=losses
+    )
+    return Finished(**vars(finished))
 
 
 def assert_same(one: Finished, other: Finished) -> None:
@@ -246,24 +190,6 @@ def assert_same(one: Finished, other: Finished) -> None:
     assert one.results.keys() == other.results.keys()
     for name, array in one.results.items():
         np.testing.assert_array_equal(array, other.results[name], err_msg=name)
-
-
-def frames(finished: Finished) -> Iterator[tuple[tuple[int, str, int], Recorded, bytes]]:
-    """Every party's message in a frame of its own, with its place in the order of rounds, types and parties."""
-    for sent in finished.transcript.recorded:
-        names = sent.numbers if sent.addressees is None else sent.addressees
-        senders = sent.numbers if len(sent.numbers) == len(names) else np.repeat(sent.numbers, len(names))
-        for place, party in enumerate(senders):
-            own = slice(place, place + 1)
-            one = sent._replace(numbers=senders[own], message=sent.message.part(place, place + 1))
-            key = (sent.round_number, type(sent.message).__name__, int(party))
-            yield key, one, encode(one.message, sent.round_number, names[own])
-
-
-def digest(finished: Finished, *left_out: type[Message]) -> str:
-    """SHA-256 of all frames, whatever the order in which they were sent."""
-    ordered = sorted((key, frame) for key, sent, frame in frames(finished) if type(sent.message) not in left_out)
-    return hashlib.sha256(b"".join(frame for _, frame in ordered)).hexdigest()
 
 
 def losing(*lost: tuple[int, type[Message] | None, int]) -> Losses:

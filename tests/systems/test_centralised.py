@@ -34,7 +34,7 @@ class Running:
         self.config = self.system.configure(small)
         numbers = np.arange(len(rows.starts) - 1, dtype=np.int32)
         self.private = self.system.enrol(numbers, rows, num_items, self.config, self.draws)
-        self.state = self.system.init(len(numbers), num_items, self.config, self.draws)
+        self.state = self.system.start(len(numbers), num_items, self.config, self.draws)
         self.transcript = Transcript(keep_payloads=True)
 
     def rounds(self, first: int, last: int, threads: int = 1, losses: Losses | None = None) -> "Running":
@@ -49,7 +49,7 @@ class Running:
 
     def scores(self) -> np.ndarray:
         users = np.arange(len(self.rows.starts) - 1, dtype=np.int32)
-        return self.system.model(self.state, self.private, self.config, None).score(users)
+        return self.system.result.whole(self.state, self.private, self.config, None).score(users)
 
 
 def assert_same(one: Running, other: Running) -> None:

@@ -21,21 +21,24 @@ from deploy.federation import (
     small,
     split_for,
 )
+from hushrec.data import holdings
+from hushrec.data.holdings import Holders
 from hushrec.deploy.orders import Invitation
-from hushrec.runs.quality import evaluate
+from hushrec.registry import SYSTEMS
 from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import load_train
 from hushrec.runtime.packets import Contents, about, decode_packet
-from hushrec.runtime.training import data_for
+from hushrec.runtime.training import prepared
 from hushrec.settings import shown_to_parties
-from hushrec.registry import SYSTEMS
 
 NAMES = list(SYSTEMS)
-PARTNERS = [name for name in NAMES if SYSTEMS[name].parties == "partners"]
-OWNED = [name for name in NAMES if SYSTEMS[name].parties in ("owners", "owner")]
-ALONE = [name for name in NAMES if SYSTEMS[name].parties == "owner"]  # one owner's node, beside that of the users
+PARTNERS = [name for name in NAMES if SYSTEMS[name].holders is holdings.PARTNERS]
+ALONE = [
+    name for name in NAMES if SYSTEMS[name].holders is holdings.SOLE_OWNER
+]  # its node, beside that of the users
+OWNED = [name for name in NAMES if SYSTEMS[name].holders is holdings.OWNERS] + ALONE
 # All partners write to all others, users to all owners: who writes to whom is no secret.
-WITH_ONIONS = [name for name in NAMES if SYSTEMS[name].inboxes and name not in (*PARTNERS, *OWNED)]
+WITH_ONIONS = [name for name in NAMES if SYSTEMS[name].inboxes and SYSTEMS[name].holders.hides_writers]
 
 
 def many(name: str) -> int:
@@ -63,11 +66,11 @@ def federations(tmp_path_factory: pytest.TempPathFactory) -> Federations:
     folder = tmp_path_factory.mktemp("federations")
 
     @cache
-    def made(parties: str, count: int) -> Federation:
-        some = next(name for name in NAMES if SYSTEMS[name].parties == parties)
-        return Federation(folder / f"{parties}-{count}", count, split_for(some, count), seed=count)
+    def made(holders: Holders[Any], count: int) -> Federation:
+        some = next(name for name in NAMES if SYSTEMS[name].holders is holders)
+        return Federation(folder / f"{type(holders).__name__}-{count}", count, split_for(some, count), seed=count)
 
-    return lambda name, count: made(SYSTEMS[name].parties, count)
+    return lambda name, count: made(SYSTEMS[name].holders, count)
 
 
 @cache
@@ -138,7 +141,7 @@ def test_every_phase_survives_a_lost_reply_and_a_dead_node(name: str, federation
 def test_a_node_that_is_gone_takes_its_clients_with_it(name: str, federations: Federations) -> None:
     """From the round on in which it was lost: 2, or 1 where only the first round asks anybody."""
     federation, victim = federations(name, many(name)), "node-3"
-    first = 1 if SYSTEMS[name].hands_over_data else 2
+    first = 1 if SYSTEMS[name].about.hands_over_data else 2
 
     def mishap(leg: Leg) -> Any:
         def fate(_deliver: Any, _packet: bytes) -> bytes:
@@ -173,23 +176,27 @@ def test_what_travels_is_counted_as_in_one_process(name: str, federations: Feder
 def test_the_server_knows_items_and_a_number_of_clients(name: str, federations: Federations) -> None:
     ordered = federations(name, two(name)).order(name)
     ordered.drive()
-    known = load_train(ordered.folder / "fold-1" / "train.npz", "", "", False)
+    known = load_train(ordered.folder / "fold-1" / "train.npz", SYSTEMS[name], "", "", False)
     assert len(known) == 0
     items = [] if name in PARTNERS else federations(name, two(name)).split.train.item_ids
     np.testing.assert_array_equal(known.item_ids, items)
     assert known.user_ids.tolist() == list(range(2 if name in PARTNERS else 30))
 
 
-@pytest.mark.parametrize(("name", "num_nodes"), with_counts([name for name in NAMES if SYSTEMS[name].own_model]))
+@pytest.mark.parametrize(
+    ("name", "num_nodes"), with_counts([name for name in NAMES if SYSTEMS[name].result.party])
+)
 def test_metrics_equal_those_of_one_process(name: str, num_nodes: int, federations: Federations) -> None:
     """To rounding: a mean of the nodes' means, weighted, is summed in another order."""
     ordered, split, system = federations(name, num_nodes).order(name), split_for(name, num_nodes), SYSTEMS[name]
     ordered.drive()
     done, progress = read_run(ordered.folder).folds[0], expected(name, num_nodes).progress
-    train, test = data_for(system, split.train), data_for(system, split.test)
-    scorer = system.own_model(progress.private, system.configure(small(name)), train.rating_range)
-    whose = "client " if system.server_ranks else ""
-    metrics = {f"{whose}{metric}": value for metric, value in evaluate(scorer, train, test, (10,)).items()}
+    train, test = prepared(system, split.train), prepared(system, split.test)
+    scorer = system.result.party(progress.private, system.configure(small(name)), train.rating_range)
+    whose = "client " if system.result.server else ""
+    metrics = {
+        f"{whose}{metric}": value for metric, value in system.feedback.evaluate(scorer, train, test, (10,)).items()
+    }
     measured = {metric for metric in done.metrics if not metric.startswith("node-")}  # the others: of one partner
     assert measured == metrics.keys()
     for metric, value in metrics.items():

@@ -127,7 +127,7 @@ def test_a_planted_checkerboards_withheld_item_is_ranked_first() -> None:
     """Of the 11 items that a user does not have, one is right; all 40 come out, also as newcomers and alone."""
     data, withheld = checkerboard()
     finished = fit(data, num_rounds=60, learning_rate=0.05)
-    alone = fcf.SYSTEM.own_model(finished.private, finished.config, None)
+    alone = fcf.SYSTEM.result.party(finished.private, finished.config, None)
     users = np.arange(40, dtype=np.int32)
     scores, newcomers = finished.scorer.score(users), np.empty((40, 20), np.float32)
     np.testing.assert_array_equal(alone.score(users), scores)

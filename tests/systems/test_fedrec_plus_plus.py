@@ -9,15 +9,14 @@ from numpy.typing import NDArray
 from hushrec import settings
 from hushrec.data import synthetic
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.kernels.rows import FRACTION_BITS
 from hushrec.privacy import denoising
-from hushrec.errors import DivergedError
 from hushrec.privacy.filling import list_items
 from hushrec.protocol import Role
+from hushrec.registry import SYSTEMS
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.registry import SYSTEMS
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec_plus_plus import Config, DenoiserFactors, DenoisingSums, ItemFactors, Noise
 

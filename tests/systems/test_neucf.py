@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.models.neucf import train_epoch
-from hushrec.errors import DivergedError
 from hushrec.systems import neucf
 
 from .runs import Finished, assert_same, digest, run, some_ratings, table
@@ -72,7 +71,7 @@ def test_fewer_ratings_than_a_batch_are_one_batch() -> None:
 
 def test_what_was_before_a_round_is_not_changed_by_it() -> None:
     finished = run("neucf", some_ratings(), num_rounds=2, batch_size=16)
-    start = neucf.init(24, 30, finished.config, Draws(0))
+    start = neucf.start(24, 30, finished.config, Draws(0))
     for array, before in zip(
         tables(finished, 0), (start.user_vectors, start.item_vectors, start.layers), strict=True
     ):

@@ -5,15 +5,15 @@ import pytest
 
 from hushrec.data import synthetic
 from hushrec.errors import HushrecError
-from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, data_for, run_job
 from hushrec.registry import SYSTEMS
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import job_for, prepared, run_job
 from hushrec.systems.drift.messages import BlockGradients, Register
 
 from .owner_runs import learned_slowly, some_stream, stream
 from .runs import Finished, digest, losing, run, settings_of, some_events
 
-GOLDEN = "e60194395eaffea5faae4ddd7d42bd51274638c125d5064eec4e7a0badea83ef"
+GOLDEN = "21a70d2f9893810516fc00ba790700e8f64046a2a549e10fe0b45d0b70c67c1b"
 USUAL = {"window": 20, "learning_rate": 0.5, "regularization": 0.02}
 
 
@@ -53,7 +53,9 @@ def test_without_encryption_it_is_the_same_transcript() -> None:
 def test_its_settings_are_drifts() -> None:
     """But for those that make it what it is; defaults are the same, apart from how long it learns."""
     saros, drift = (SYSTEMS[name].config(epochs=2) for name in ("saros", "drift"))
-    assert saros.plan == drift.plan._replace(theta=1, threshold="blocks", max_delay=0, form=saros.plan.form)
+    assert saros.plan == drift.plan._replace(
+        theta=1, threshold="blocks", max_delay=0, form=saros.plan.form, has_owners=False
+    )
     assert not saros.plan.form.is_encrypted
     assert vars(saros).items() <= vars(drift).items()
 
@@ -85,10 +87,11 @@ def test_without_its_owner_it_stops_in_one_line() -> None:
 def test_data_of_many_owners_are_learned_in_one_place() -> None:
     system, data = SYSTEMS["saros"], synthetic(24, 30, 300)
     config = system.configure({"epochs": 1, "num_factors": 4})
-    dealt = data_for(SYSTEMS["drift"], data)
-    assert len(dealt.owners.names) == 5
+    dealt = prepared(SYSTEMS["drift"], data)
+    assert len(dealt.holding.names) == 5
     found = [
-        run_job(Job(system, config, 0, one), RuntimeOptions(threads=1)).state.item_factors for one in (data, dealt)
+        run_job(job_for(system, config, 0, one), RuntimeOptions(threads=1)).state.item_factors
+        for one in (data, dealt)
     ]
     np.testing.assert_array_equal(*found)
 

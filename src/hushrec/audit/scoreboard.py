@@ -1,11 +1,11 @@
-"""What an attack is, and how it is scored: per client, beside blind guessing, with an interval.
+"""What an attack is, and how it is scored: for each victim, beside blind guessing, with an interval.
 
-An attack looks at what a role saw in a round, together with what it remembers of the rounds before; it never sees
-the truth. Scoring compares with the items that clients trained on, and belongs to the audit.
+An attack looks at what its seats saw in a round, together with what it remembers of the rounds before and what the
+attacker itself has. It never sees the truth: scoring belongs to the audit.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,100 +14,153 @@ from numpy.typing import NDArray
 from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.evaluation import bootstrap_interval
-from hushrec.protocol import AnySystem, Message, Recorded, Role
+from hushrec.protocol import AnySystem, Message, Role, Seat, View
 
 Guess = TypeVar("Guess")
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Own(NamedTuple):
+    """What an attacker has beside the messages that it saw."""
+
+    settings: Mapping[str, Any]  # of the run, as far as the attacker knows them
+    holds: Arrays  # of its own data and vectors, those that the attack declares
+    generator: np.random.Generator  # for what it draws itself
+
+
+def _nothing(_number: int) -> Arrays:
+    return {}
+
+
+class Truth(NamedTuple):
+    """What guesses are scored by; no attack looks at it."""
+
+    train: Interactions
+    settings: Mapping[str, Any] = {}
+    round_number: int = 1
+    holds: Callable[[int], Arrays] = _nothing  # what a party has, by its number
 
 
 class Outcome(NamedTuple):
-    """How well a guess about each client is, and how well blind guessing would be."""
+    """How right guesses about each victim are, and how right blind ones would be: sums over so many guesses."""
 
-    clients: NDArray[np.int64]
-    scores: NDArray[np.float64]
-    chances: NDArray[np.float64]
+    victims: NDArray[np.int64]
+    right: NDArray[np.float64]
+    blind: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of_marks(cls, victims: NDArray[np.integer], right: NDArray[Any], blind: NDArray[Any]) -> "Outcome":
+        """From a mark for each guess: about whom it is, how right it is, how right a blind one would be."""
+        found, place = np.unique(victims, return_inverse=True)
+        size = len(found)
+        return cls(
+            found.astype(np.int64),
+            np.bincount(place, right, size).astype(np.float64),
+            np.bincount(place, blind, size).astype(np.float64),
+            np.bincount(place, minlength=size),
+        )
+
+    @classmethod
+    def of_victims(cls, victims: NDArray[np.int64], right: NDArray[Any], blind: NDArray[Any]) -> "Outcome":
+        """From one guess about each victim."""
+        return cls(victims, right, blind, np.ones(len(victims), np.int64))
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """How right the mean guess about each victim is."""
+        return self.right / self.counts
+
+    @property
+    def chances(self) -> NDArray[np.float64]:
+        """How right a blind guess would be."""
+        return self.blind / self.counts
 
 
 @dataclass(frozen=True)
-class Headline:
-    """What an attack is about."""
+class Attack(Generic[Guess]):
+    """One attack on what somebody saw, or several who share what they saw.
+
+    `look` gets the guess of the rounds before, what was seen since, and what the attacker itself has. Attacks with
+    the same `look` share its guess.
+    """
 
     name: str
-    role: Role
+    seats: tuple[Seat, ...]  # the first one's own data are at hand
     guesses: str  # what is guessed
     measure: str
     sentence: str  # for people, with {score} and {chance}
-
-
-@dataclass(frozen=True)
-class Attack(Headline, Generic[Guess]):
-    """One attack on what a role saw."""
-
     reads: Callable[[type[Message]], bool]  # whether it can use messages of this type
-    look: Callable[
-        [Guess | None, Sequence[Recorded]], Guess
-    ]  # the guess of the rounds before, what was seen since
-    judge: Callable[[Guess, Interactions], Outcome]
-    sums_up: bool  # whether a guess is about all rounds so far, not about the last one
+    look: Callable[[Guess | None, View, Own], Guess]
+    judge: Callable[[Guess, Truth], Outcome]
+    only_last: bool = False  # whether the guess after the last round counts alone, not the mean over rounds
+    settings: tuple[str, ...] = ()  # of the run, without which it cannot start
+    own: tuple[str, ...] = ()  # names of what it needs of the attacker's own data
+
+    @property
+    def role(self) -> str:
+        """Whose view it takes."""
+        return "+".join(dict.fromkeys(seat.role for seat in self.seats))
 
     def applies_to(self, system: AnySystem) -> bool:
-        """Whether it can use what clients send in a system."""
-        return any(self.reads(kind) for kind in system.messages)
+        """Whether it can use what is sent in a system."""
+        has_settings = {entry.name for entry in fields(system.config)}.issuperset(self.settings)
+        has_own = not self.own or system.result.holds is not None
+        return has_settings and has_own and any(self.reads(kind) for kind in system.messages)
+
+
+def is_sent(message_type: type[Message], sender: Role, receiver: Role, *columns: str) -> bool:
+    """Whether it goes from one role to the other, with these columns of rows."""
+    layouts = {kind.name: kind.layout for kind in message_type.kinds()}
+    has_rows = all(layouts.get(name) == "ragged" for name in columns)
+    return message_type.sender == sender and message_type.receiver == receiver and has_rows
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the scoreboard; the interval is of the mean over clients, None for fewer than two of them."""
+    """A line of the scoreboard; the interval is of the mean over victims, None for fewer than two of them."""
 
-    attack: Headline
+    attack: Attack[Any]
     score: float
     chance: float
     interval: tuple[float, float] | None
-    rounds: list[float | None]  # mean score after each round, None if it told of no client
+    rounds: list[float | None]  # mean score after each round, None if it told of nobody
 
     def said(self) -> str:
         """One sentence for people."""
         return self.attack.sentence.format(score=self.score, chance=self.chance)
 
 
-class Watcher:
-    """Has an attack look at round after round, so that no round needs to be kept.
+class Score:
+    """What came of one attack, round after round."""
 
-    A client's score is that of the last guess, if guesses sum up, else the mean over the rounds that tell of it.
-    """
-
-    def __init__(self, attack: Attack[Any], num_clients: int) -> None:
+    def __init__(self, attack: Attack[Any]) -> None:
         self.attack, self.rounds = attack, list[float | None]()
-        self._guess: Any = None
-        self._totals = np.zeros((3, num_clients))  # of scores, of chances, number of them
+        self.fault = "nobody sent anything that it could tell apart"  # why there is no finding, if there is none
+        self._totals = np.zeros((3, 0))  # right, blind, number of guesses; by victim
 
-    def look(self, seen: Sequence[Recorded], train: Interactions) -> float | None:
-        """Let it look at a round; the mean score over the clients that it tells of, if there are any."""
-        self._guess = self.attack.look(self._guess, seen)
-        clients, scores, chances = self.attack.judge(self._guess, train)
-        if self.attack.sums_up:
-            self._totals[:] = 0
-        self._totals[:, clients] += np.stack([scores, chances, np.ones(len(clients))])
-        self.rounds.append(float(scores.mean()) if len(scores) else None)
-        return self.rounds[-1]
+    def add(self, outcome: Outcome) -> None:
+        """Take in a round."""
+        size = max(int(outcome.victims.max(initial=-1)) + 1, self._totals.shape[1])
+        totals = np.zeros((3, size))
+        if not self.attack.only_last:
+            totals[:, : self._totals.shape[1]] = self._totals
+        totals[:, outcome.victims] += np.stack([outcome.right, outcome.blind, outcome.counts])
+        self._totals = totals
+        self.rounds.append(float(outcome.scores.mean()) if len(outcome.victims) else None)
+
+    def fail(self, fault: str) -> None:
+        """Note why a round told nothing."""
+        self.rounds.append(None)
+        self.fault = fault
 
     def finding(self, draws: Draws) -> Finding | None:
-        """What came out of all rounds; None if they told of no client."""
-        scores, chances, times = self._totals[:, self._totals[2] > 0]
-        if not len(times):
+        """What came out of all rounds; None if they told of nobody."""
+        right, blind, counts = self._totals[:, self._totals[2] > 0]
+        if not len(counts):
             return None
-        return finding_of(self.attack, scores / times, chances / times, self.rounds, draws)
-
-
-def finding_of(
-    attack: Headline,
-    scores: NDArray[np.float64],
-    chances: NDArray[np.float64],
-    rounds: list[float | None],
-    draws: Draws,
-) -> Finding:
-    """A line of the scoreboard from one score per victim."""
-    interval = None
-    if len(scores) > 1:
-        found = bootstrap_interval(scores, draws.generator(f"audit-{attack.name}"))
-        interval = (found.low, found.high)
-    return Finding(attack, float(scores.mean()), float(chances.mean()), interval, rounds)
+        scores, interval = right / counts, None
+        if len(scores) > 1:
+            found = bootstrap_interval(scores, draws.generator(f"audit-{self.attack.name}"))
+            interval = (found.low, found.high)
+        return Finding(self.attack, float(scores.mean()), float((blind / counts).mean()), interval, self.rounds)

@@ -1,4 +1,4 @@
 """The command line, one file per verb.
 
-Goes in: what a user types. Reads options, calls the rooms below, prints; bad input ends in one line and exit code 2.
+Goes in: what a user types. Reads options, calls the rooms below, prints. Bad input ends in one line, exit code 2.
 """

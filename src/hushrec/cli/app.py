@@ -74,7 +74,7 @@ def _in_one_line(error: Exception) -> str:
 def _told(text: str) -> int:
     """Say it, if there is something to say, and return the exit code of bad input."""
     if text:
-        notes().print(f"hushrec: {text}", style="red", markup=False, soft_wrap=True)
+        notes().print(f"hushrec: {text}", style="red", soft_wrap=True)
     return 2
 
 

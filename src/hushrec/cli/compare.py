@@ -7,35 +7,26 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from hushrec.cli.console import note, results
+from hushrec.cli.options import AsJson, RunFolders
 from hushrec.errors import HushrecError
 from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.figures import accuracy_against_bytes
 from hushrec.report.findings import caveats, same_as
-from hushrec.report.tables import (
-    ABSENT,
-    cpu_seconds,
-    format_bytes,
-    format_seconds,
-    labels,
-    main_metric,
-    metric_rows,
-    shown_metrics,
-    up_and_down,
-)
+from hushrec.report.numbers import ABSENT, format_bytes, format_seconds
+from hushrec.report.tables import cpu_seconds, labels, main_metric, metric_rows, shown_metrics, up_and_down
 from hushrec.runs.record import Run, read_run
 
 _WIDE = 120  # columns of a terminal from which ranking metrics have room
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, as `hushrec run --out` makes them.")],
+    runs: RunFolders,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE.png|svg", help="Draw accuracy against bytes into this file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare runs: accuracy, bytes, CPU time, and which of them end with the same model, bit for bit.
 
@@ -98,7 +89,7 @@ def comparison_table(runs: Sequence[Run], is_wide: bool) -> Table:
         up, down = up_and_down(run)
         table.add_row(
             str(place),
-            Text(row.label),
+            row.label,
             *(row.cells[name].text if name in row.cells else ABSENT for name in metrics),
             format_bytes(up),
             format_bytes(down),

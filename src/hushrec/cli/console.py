@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hushrec.draws import chacha_block
-from hushrec.report.tables import format_bytes
+from hushrec.report.numbers import format_bytes, format_metric
 from hushrec.runs.folds import FoldProgress, Watch
 
 # The time left follows the pace of the last ten minutes: a round may take one of them.
@@ -20,19 +20,19 @@ SECONDS_BETWEEN_LINES = 60.0
 
 
 def results() -> Console:
-    """Standard output. Tables keep their width when they are piped."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=140)
+    """Standard output. Texts are printed as they are, brackets too; tables keep their width if they are piped."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, emoji=False, width=140)
 
 
 def notes() -> Console:
     """Standard error."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def note(text: str) -> None:
     """One line on standard error."""
-    notes().print(text, style="dim", markup=False, soft_wrap=True)
+    notes().print(text, style="dim", soft_wrap=True)
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def watching(label: str, num_rounds: int, num_folds: int) -> Iterator[Watch]:
                 completed=(now.fold - 1) * num_rounds + now.round_number,
                 description=f"{label} fold {now.fold}/{now.num_folds}" if now.num_folds > 1 else label,
                 round_number=now.round_number,
-                metric=f"{name} {now.metrics[name]:.4f}" if name else "",
+                metric=f"{name} {format_metric(now.metrics[name])}" if name else "",
                 sent=format_bytes(now.sent_bytes),
             )
             if not console.is_terminal and time.monotonic() - last_line >= SECONDS_BETWEEN_LINES:

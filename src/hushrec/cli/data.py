@@ -7,22 +7,21 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from hushrec.cli.commands import joined
+from hushrec.cli.console import note, results
+from hushrec.cli.options import AsJson, Reading
 from hushrec.data.catalogue import CATALOGUE, FOLDER_VARIABLE, SYNTHETIC, Place, find_entry, load, locate
-from hushrec.data.checking import Duplicates
 from hushrec.data.entries import Entry
 from hushrec.data.interactions import Interactions
-from hushrec.data.readers import Columns
 from hushrec.errors import HushrecError
+from hushrec.report.numbers import format_given, format_number, format_share
 
 app = typer.Typer(help="Data sets: list the known ones, fetch one, describe one or a file.", no_args_is_help=True)
 
 _BAR_WIDTH = 30
 _MOST_BARS = 12
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,9 @@ def list_datasets(as_json: AsJson = False) -> None:
         counts = (f"{number:,}" for number in (entry.num_users, entry.num_items, entry.num_interactions))
         table.add_row(" = ".join((entry.name, *entry.aliases)), *counts, entry.kind, place.kind)
     table.add_row(SYNTHETIC, "any", "any", "any", "explicit", "generator")
-    _stdout().print(table)
-    _note(f"folder: ${FOLDER_VARIABLE}. publisher, mirror: fetched into the cache when first used.")
-    _note(f"not available: put NAME.parquet into a folder and set {FOLDER_VARIABLE} to it.")
+    results().print(table)
+    note(f"folder: ${FOLDER_VARIABLE}. publisher, mirror: fetched into the cache when first used.")
+    note(f"not available: put NAME.parquet into a folder and set {FOLDER_VARIABLE} to it.")
 
 
 def _listing(entry: Entry, place: Place) -> dict[str, object]:
@@ -91,75 +90,32 @@ def fetch(
     entry = find_entry(name)
     if entry is None:
         raise HushrecError(f"{name} is no data set of the catalogue; see `hushrec data list`")
-    data = load(entry.name, notify=_note)
+    data = load(entry.name, notify=note)
     place = locate(entry)
     if as_json:
         _print_json(_listing(entry, place))
     else:
-        _stdout().print(place.address, soft_wrap=True)
-        _note(f"{len(data):,} interactions, digest {data.sha256}; licence: {entry.licence}")
+        results().print(place.address, soft_wrap=True)
+        note(f"{len(data):,} interactions, digest {data.sha256}; licence: {entry.licence}")
 
 
-@app.command(epilog="Example: hushrec data describe synthetic:users=100,items=50,ratings=2000")
 def describe(
     name: Annotated[str, typer.Argument(metavar="NAME-or-FILE", help="A known data set, or a file.")],
-    columns: Annotated[
-        str | None, typer.Option(help="Columns of a file, as in user=buyer,item=sku,rating=stars.")
-    ] = None,
-    duplicates: Annotated[
-        str, typer.Option(help="A pair rated twice: error, last (keep the last), or mean.")
-    ] = "error",
-    rating_range: Annotated[
-        str | None, typer.Option(metavar="LOW,HIGH", help="Refuse ratings of a file outside, as in 1,5.")
-    ] = None,
+    reading: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Describe a data set or a file: size, ratings, times, digest, source, licence."""
-    data = load(
-        name,
-        columns=parse_columns(columns),
-        duplicates=parse_duplicates(duplicates),
-        rating_range=parse_rating_range(rating_range),
-        notify=_note,
-    )
+    data = reading.load(name)
     description = describe_data(data, name)
     if as_json:
         _print_json(asdict(description) | {"histogram": dict(description.histogram)})
     else:
-        _stdout().print(_description_table(description), soft_wrap=True)
+        results().print(_description_table(description), soft_wrap=True)
 
 
-def parse_columns(text: str | None) -> Columns | None:
-    """The columns of `user=..,item=..`."""
-    if text is None:
-        return None
-    named: dict[str, str] = {}
-    for part in text.split(","):
-        role, equals, column = (piece.strip() for piece in part.partition("="))
-        if role not in Columns.__dataclass_fields__ or not equals:
-            roles = ", ".join(Columns.__dataclass_fields__)
-            raise HushrecError(f"--columns has {part!r}; write user=NAME,item=NAME, of: {roles}")
-        named[role] = column
-    return Columns(**named)
-
-
-def parse_duplicates(text: str) -> Duplicates:
-    """One of the three ways to treat duplicates."""
-    ways: dict[str, Duplicates] = {"error": "error", "last": "last", "mean": "mean"}
-    if text not in ways:
-        raise HushrecError(f"--duplicates is {text!r}; use error, last or mean")
-    return ways[text]
-
-
-def parse_rating_range(text: str | None) -> tuple[float, float] | None:
-    """The two numbers of `LOW,HIGH`."""
-    if text is None:
-        return None
-    try:
-        low, high = (float(part) for part in text.split(","))
-    except ValueError:
-        raise HushrecError(f"--rating-range is {text!r}; write two numbers, as in 1,5") from None
-    return low, high
+app.command("describe", epilog="Example: hushrec data describe synthetic:users=100,items=50,ratings=2000")(
+    joined(describe)
+)
 
 
 def describe_data(data: Interactions, name: str) -> Description:
@@ -227,29 +183,22 @@ def _description_table(description: Description) -> Table:
     table.add_row("users", f"{description.users:,}")
     table.add_row("items", f"{description.items:,} ({description.items_rated:,} occur)")
     table.add_row("interactions", f"{description.interactions:,}")
-    table.add_row("density", f"{description.density:.3%}")
+    table.add_row("density", format_share(description.density))
     table.add_row("feedback", description.feedback)
     if description.rating_range is not None:
         least, most = description.rating_range
-        table.add_row("ratings", f"{least:g} to {most:g}, mean {description.rating_mean:.3f}")
+        mean = "" if description.rating_mean is None else f", mean {format_number(description.rating_mean)}"
+        table.add_row("ratings", f"{format_given(least)} to {format_given(most)}{mean}")
     largest = max((count for _, count in description.histogram), default=1)
     for label, count in description.histogram:
         bar = "█" * max(1, round(_BAR_WIDTH * count / largest)) if count else ""
         table.add_row(f" {label}", f"{bar} {count:,}".strip())
-    table.add_row("per user", f"least {low:,}, median {median:,g}, most {high:,}")
+    table.add_row("per user", f"least {low:,}, median {format_given(median)}, most {high:,}")
     table.add_row("time span", " to ".join(description.time_span) if description.time_span else "unknown")
     table.add_row("digest", description.sha256)
     table.add_row("source", description.source)
     table.add_row("licence", description.licence)
     return table
-
-
-def _stdout() -> Console:
-    return Console(highlight=False, markup=False)
-
-
-def _note(text: str) -> None:
-    Console(stderr=True, highlight=False, markup=False).print(text, soft_wrap=True)
 
 
 def _print_json(value: object) -> None:

@@ -13,8 +13,9 @@ from hushrec.data import Interactions, load
 from hushrec.errors import HushrecError
 from hushrec.recommender import load_run
 from hushrec.registry import system_named
+from hushrec.report.numbers import format_bytes, format_metric, format_number
 from hushrec.report.page import write_report
-from hushrec.report.tables import format_bytes, up_and_down
+from hushrec.report.tables import up_and_down
 from hushrec.runs.folds import run
 from hushrec.runs.record import Run
 from hushrec.runs.run_settings import RunSettings
@@ -73,8 +74,8 @@ def _table(done: dict[str, Run]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, entry in done.items():
         up, down = up_and_down(entry)
-        accuracy = [f"{entry.mean[metric]:.4f}" for metric in ("MAE", "RMSE")]
-        seconds = f"{entry.folds[0].wall_seconds:.1f}"
+        accuracy = [format_metric(entry.mean[metric]) for metric in ("MAE", "RMSE")]
+        seconds = format_number(entry.folds[0].wall_seconds)
         table.add_row(JOBS[name][0], *accuracy, format_bytes(up), format_bytes(down), seconds)
     return table
 

@@ -11,8 +11,9 @@ import typer
 from rich.table import Table
 
 from hushrec.cli import deploy_run
+from hushrec.cli.commands import made_when_needed
 from hushrec.cli.console import note, results
-from hushrec.cli.data import parse_columns, parse_duplicates
+from hushrec.cli.options import AsJson, ColumnNames, WhatOfDuplicates, parse_columns
 from hushrec.data.holdings import described
 from hushrec.deploy.driver import read_report
 from hushrec.deploy.engine_choice import engine_named
@@ -25,17 +26,15 @@ from hushrec.deploy.processes import Kept
 from hushrec.errors import HushrecError
 from hushrec.privacy.sealing import public_key_of
 from hushrec.registry import SYSTEMS
-from hushrec.report.tables import format_bytes
+from hushrec.report.numbers import format_bytes
 
 app = typer.Typer(
+    cls=made_when_needed({"local": deploy_run.local}, lambda _: deploy_run.local()),
     help="Run systems over a real network: a server, nodes that keep their ratings, mutual TLS.",
     no_args_is_help=True,
     epilog="Start with: hushrec deploy local --nodes 5 --system fedrec++ --data ml-100k",
 )
 app.add_typer(deploy_run.app, name="run")
-app.command(
-    "local", epilog="Example: hushrec deploy local --nodes 3 --system fedrec++ --data ml-100k --rounds 10"
-)(deploy_run.local)
 
 
 @app.command("init", epilog="Example: hushrec deploy init fed --name shop-a --name shop-b --host server.example")
@@ -89,8 +88,8 @@ def node(
     owned: Annotated[
         Path | None, typer.Option(help="Of owners, in place of --data: what they hold, lines of item, tab, owner.")
     ] = None,
-    columns: Annotated[str | None, typer.Option(help="user=..,item=..,rating=..,timestamp=..")] = None,
-    duplicates: Annotated[str, typer.Option(help="error, last or mean.")] = "error",
+    columns: ColumnNames = None,
+    duplicates: WhatOfDuplicates = "error",
     allow: Annotated[
         list[str] | None, typer.Option(help="Systems to take part in; default: those that keep ratings here.")
     ] = None,
@@ -119,7 +118,7 @@ def node(
     settings = NodeSettings(
         data=str(data.resolve()) if data else None,
         columns=parse_columns(columns),
-        duplicates=parse_duplicates(duplicates),
+        duplicates=duplicates,
         numbers=str(numbers.resolve()) if numbers else None,
         test=str(test.resolve()) if test else None,
         visitors=str(visitors.resolve()) if visitors else None,
@@ -164,7 +163,7 @@ def _keep(process: Kept) -> None:
 @app.command("status", epilog="Example: hushrec deploy status fed")
 def status(
     folder: Annotated[Path, typer.Argument(help="The folder that deploy init made.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show who is there, and how the runs are doing."""
     federation = read_federation(folder)

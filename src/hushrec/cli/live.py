@@ -1,11 +1,11 @@
 """`hushrec run drift --live -`: learn from events as they come, and recommend after each."""
 
-import inspect
 import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -14,15 +14,17 @@ import msgspec
 import typer
 
 from hushrec.cli.console import announce_compilation, note
-from hushrec.cli.data import parse_columns, parse_duplicates, parse_rating_range
-from hushrec.data import load, owned
+from hushrec.cli.options import RunOptions, Source, runtime_options
+from hushrec.data import owned
 from hushrec.data.holdings.owners import owners_of, read_held_items
 from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem, result_arrays
+from hushrec.report.numbers import format_count
 from hushrec.runtime.checkpoint import digest
+from hushrec.runtime.lines import Lines, Place, followed, standard_input
 from hushrec.systems.drift.live import EVERYTHING, Live
 from hushrec.systems.drift.live_folder import keep, open_folder
-from hushrec.systems.drift.live_lines import Event, Lines, Place, followed, parse, standard_input
+from hushrec.systems.drift.live_lines import Event, parse
 
 _STANDARD_INPUT = "-"
 _NOTE_SECONDS = 5.0
@@ -30,106 +32,96 @@ _MOST_AT_ONCE = 1024  # events between two looks at whether to stop
 _KEEP_SECONDS = 30.0  # after which the state is kept, if a line came
 _MOST_TOLD = 10  # bad lines that are told one by one
 _DEFAULTS = {"window": 1, "recommended": 5, "epochs": 1, "parts": 1}
-_TAKEN = (
-    "data", "seed", "owners", "columns", "duplicates", "rating_range", "out", "resume", "threads", "as_json",
-)  # fmt: skip
+_TAKEN = {"seed", "owners", "out", "resume", "threads", "as_json"}  # options of any run that a live one takes
 
 _encode = msgspec.json.Encoder().encode
 
-Go = Callable[[AnySystem, dict[str, Any]], None]
+
+@dataclass(frozen=True, kw_only=True)
+class MaybeSource(Source):
+    """Where interactions come from, if not all of them come as events."""
+
+    data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")] = ""
 
 
-def with_live(common: Callable[..., Go]) -> Callable[..., Go]:
-    """The options of every system, and those of a live run; without --live as before."""
-    shared = inspect.signature(common).parameters
-    own = inspect.signature(_live_options).parameters
+@dataclass(frozen=True, kw_only=True)
+class LiveOptions(RunOptions):
+    """Options of `hushrec run` for a system that learns from a stream: from data, or from events as they come."""
 
-    def go_either(live: str, until_end: bool, strict: bool, keep_every: int, **values: Any) -> Go:
-        if live:
-            for name, value in values.items():
-                if name not in _TAKEN and value != shared[name].default:
-                    raise HushrecError(f"--{name.replace('_', '-')} means nothing with --live; leave it out")
-            common(**{**values, "data": values["data"] or "-"})  # for what it refuses
-            return lambda system, settings: _go(system, settings, live, until_end, strict, keep_every, values)
-        for name, value in (("until_end", until_end), ("strict", strict), ("keep_every", keep_every)):
-            if value != own[name].default:
-                raise HushrecError(f"--{name.replace('_', '-')} is for --live; leave it out")
-        if not values["data"]:
-            raise HushrecError("say what to learn from: --data NAME-or-FILE, or --live with events as they come")
-        return common(**values)
-
-    parameters = [
-        *(entry.replace(default="") if entry.name == "data" else entry for entry in shared.values()), *own.values()
-    ]  # fmt: skip
-    go_either.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return go_either
-
-
-def _live_options(
+    source: MaybeSource
     live: Annotated[
         str, typer.Option(help="Learn from events as they come: - (standard input), or a file that grows.")
-    ] = "",
-    until_end: Annotated[bool, typer.Option("--until-end", help="With --live FILE: stop at its end.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="With --live: stop at a bad line.")] = False,
+    ] = ""
+    until_end: Annotated[bool, typer.Option("--until-end", help="With --live FILE: stop at its end.")] = False
+    strict: Annotated[bool, typer.Option("--strict", help="With --live: stop at a bad line.")] = False
     keep_every: Annotated[
         int, typer.Option(help="With --live and --out: lines after which the state is kept.", min=1)
-    ] = 1000,
-) -> None: ...
+    ] = 1000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        of_live = {entry.name for entry in fields(self)} - {entry.name for entry in fields(RunOptions)}
+        for entry in fields(self):
+            is_given = entry.name != "source" and getattr(self, entry.name) != entry.default
+            flag = f"--{entry.name.replace('_', '-')}"
+            if is_given and self.live and entry.name not in of_live | _TAKEN:
+                raise HushrecError(f"{flag} means nothing with --live; leave it out")
+            if is_given and not self.live and entry.name in of_live:
+                raise HushrecError(f"{flag} is for --live; leave it out")
+        if not self.live and not self.source.data:
+            raise HushrecError("say what to learn from: --data NAME-or-FILE, or --live with events as they come")
 
 
-def _go(
-    system: AnySystem,
-    settings: dict[str, Any],
-    source: str,
-    until_end: bool,
-    strict: bool,
-    keep_every: int,
-    values: dict[str, Any],
-) -> None:
+def run_live(system: AnySystem, values: dict[str, Any], options: LiveOptions) -> None:
+    """Learn from each event as it comes, and tell what to recommend after it."""
+    runtime_options(options.threads)  # for what it refuses
     for name in ("epochs", "parts"):
-        if name in settings:
+        if name in values:
             raise HushrecError(f"a live stream has no {name}; leave --{name} out")
     usual = {name: value for name, value in _DEFAULTS.items() if hasattr(system.config, name)}
-    live = _start(system, system.configure({**usual, **settings}), values)
+    live = _start(system, system.configure({**usual, **values}), options)
     announce_compilation()
-    out, seed = values["out"], values["seed"]
-    with open_folder(out, live, seed, values["resume"]) if out else nullcontext(), _Stop() as stop:
+    out, seed = options.out, options.seed
+    with open_folder(out, live, seed, options.resume) if out else nullcontext(), _Stop() as stop:
         if live.place.num_lines:
             note(f"going on; lines taken in before: {live.place.num_lines:,}")
-        if source == _STANDARD_INPUT:
+        if options.live == _STANDARD_INPUT:
             lines = standard_input(sys.stdin.buffer, live.place, stop.is_asked)
         else:
-            lines = followed(Path(source).expanduser(), live.place, until_end, stop.is_asked, _note_half)
-        feed = _Feed(live, stop, strict, keep_every, (lambda: keep(out, live, seed)) if out else None)
+            path = Path(options.live).expanduser()
+            lines = followed(path, live.place, options.until_end, stop.is_asked, _is_whole)
+        keep_now = (lambda: keep(out, live, seed)) if out else None
+        feed = _Feed(live, stop, options.strict, options.keep_every, keep_now)
         feed.take(lines)
         feed.end()
         if stop.has_no_reader:
             raise BrokenPipeError
 
 
-def _note_half(number: int) -> None:
-    note(f"line {number}, the last one, is not whole; it is left for later")
+def _is_whole(number: int, line: bytes) -> bool:
+    """Whether a last line without an end says something."""
+    try:
+        parse(line)
+    except HushrecError:
+        if line.strip():
+            note(f"line {number}, the last one, is not whole; it is left for later")
+        return False
+    return True
 
 
-def _start(system: AnySystem, config: Any, values: dict[str, Any]) -> Live:
+def _start(system: AnySystem, config: Any, options: LiveOptions) -> Live:
     """Before the first event: with the items, titles and owners of a dataset or of a file, or with none."""
-    deal, seed = values["owners"], values["seed"]
+    deal, seed = options.owners, options.seed
     if deal and not config.plan.has_owners:
         raise HushrecError(f"--owners {deal}: {system.name} knows no owners of items; leave it out")
-    if not values["data"]:
-        return Live(system, config, seed, _holdings(deal) if deal else None)
-    data = load(
-        values["data"],
-        columns=parse_columns(values["columns"]),
-        duplicates=parse_duplicates(values["duplicates"]),
-        rating_range=parse_rating_range(values["rating_range"]),
-        notify=note,
-    )
+    if not options.source.data:
+        return Live(system, config, seed, _holdings(deal) if deal else None, clock=time.process_time)
+    data = options.source.load()
     if deal:
         data = owned(data, deal, seed)
         if not deal.isdigit():  # a single owner dealt by number does hold everything
             _check_names(deal, owners_of(data).names)
-    return Live.of(system, config, seed, data)
+    return Live.of(system, config, seed, data, time.process_time)
 
 
 def _holdings(deal: str) -> dict[str, list[str]]:
@@ -276,7 +268,7 @@ class _Feed:
         num_events = live.history.size - self._num_first
         rate = num_events / max(time.monotonic() - self._started, 1e-9)
         return (
-            f"events: {num_events:,}, {rate:,.0f} per second; users: {len(live.users.texts):,}; "
+            f"events: {num_events:,}, {format_count(rate)} per second; users: {len(live.users.texts):,}; "
             f"items: {len(live.held):,}; owners: {live.num_owners:,}"
         )
 

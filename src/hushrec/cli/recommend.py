@@ -7,29 +7,30 @@ import msgspec
 import numpy as np
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from hushrec.cli.console import note, results
-from hushrec.data import Columns, Interactions, read
+from hushrec.cli.options import AsJson, Fold, RunFolder
+from hushrec.data import read
 from hushrec.errors import HushrecError
 from hushrec.recommender import MIN_RATERS, Recommendation, load_run
+from hushrec.report.numbers import format_number
 from hushrec.runs.folds import Side
 
 
 def recommend(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: RunFolder,
     user: Annotated[str | None, typer.Option(help="A user, by the id of the source.")] = None,
     newcomer: Annotated[
         Path | None, typer.Option(help="Or a file with one newcomer's ratings; it does not leave this machine.")
     ] = None,
     k: Annotated[int, typer.Option("-k", help="How many items.")] = 10,
     min_raters: Annotated[int, typer.Option(help="Leave out items that fewer users have rated.")] = MIN_RATERS,
-    fold: Annotated[int | None, typer.Option(help="Which fold's model; default: the first.")] = None,
+    fold: Fold = None,
     side: Annotated[
         Side | None, typer.Option(help="Whose model, where both have one; default: the server's.")
     ] = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Items already rated, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Recommend items to a user of a run, or to a newcomer."""
     if (user is None) == (newcomer is None):
@@ -38,7 +39,7 @@ def recommend(
     if user is not None:
         found = model.recommend([user], k, not include_seen, min_raters)[0]
     elif newcomer is not None:
-        ratings = _ratings_of(newcomer)
+        ratings = read(newcomer, one_user=True)
         if ratings.num_users != 1:
             raise HushrecError(f"{newcomer} holds {ratings.num_users} users; a newcomer's file holds one")
         if ratings.ratings is None and model.system.feedback.needs_ratings:
@@ -54,23 +55,13 @@ def recommend(
     note(f"computed on this machine from {model.source}")
 
 
-def _ratings_of(newcomer: Path) -> Interactions:
-    """The newcomer's ratings; a column for the user may be there or not."""
-    try:
-        return read(newcomer)
-    except HushrecError as error:
-        if "no user column" not in str(error):
-            raise
-        return read(newcomer, columns=Columns(user=""))
-
-
 def print_recommendations(found: list[Recommendation]) -> None:
-    """A ranked table."""
+    """Print a list, best first."""
     table = Table(box=None, pad_edge=False)
     table.add_column("", justify="right")
     table.add_column("item", justify="right")
     table.add_column("score", justify="right")
     table.add_column("title")
     for place, entry in enumerate(found, 1):
-        table.add_row(str(place), Text(str(entry.item)), f"{entry.score:.2f}", Text(entry.title))
+        table.add_row(str(place), str(entry.item), format_number(entry.score), entry.title)
     results().print(table)

@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from hushrec.cli.console import note
+from hushrec.cli.options import RunFolders
 from hushrec.report.findings import caveats
 from hushrec.report.page import write_report
 from hushrec.report.tables import labels
@@ -15,7 +16,7 @@ from hushrec.runs.record import read_run
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, as `hushrec run --out` makes them.")],
+    runs: RunFolders,
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     open_page: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the file's name.")] = False,

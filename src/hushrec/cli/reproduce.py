@@ -11,6 +11,7 @@ import typer
 from rich.table import Table as RichTable
 
 from hushrec.cli.console import announce_compilation, note, results, watching
+from hushrec.cli.options import AsJson, Threads, runtime_options
 from hushrec.data import load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Row, Table, table_named
@@ -25,6 +26,7 @@ from hushrec.experiments.reproduction import (
 )
 from hushrec.registry import system_named
 from hushrec.report.canvas import check_picture, write_picture
+from hushrec.report.numbers import format_number, format_seconds, format_share
 from hushrec.report.reproduced import table_picture
 from hushrec.runs.run_settings import settings_for
 from hushrec.runtime.in_process import RuntimeOptions
@@ -49,16 +51,16 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option(help="Folder to keep the runs in; an interrupted table goes on from it.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="Default: all cores. Changes no number.")] = None,
+    threads: Threads = None,
     picture: Annotated[Path | None, typer.Option(help="Draw ours and published into a PNG or SVG file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a published table's experiments and print ours beside the paper's, with spread and verdict."""
     chosen = _with_seeds(table_named(system_named(system).name, table), seeds)
     tasks = _tasks(chosen, data, row, preset)
     check_picture(picture)
     announce_compilation()
-    options = RuntimeOptions() if threads is None else RuntimeOptions(threads)
+    options = runtime_options(threads)
     done = [
         _reproduced(chosen, entry, name, f"{place}/{len(tasks)}", (seed, folds), options, out)
         for place, (entry, name) in enumerate(tasks, 1)
@@ -122,13 +124,13 @@ def _reproduced(
     with watching(f"{place} {name}", num_rounds, settings.num_folds * table.num_seeds) as watch:
         done = reproduce_row(table, row, preset, interactions, settings, options, folder, watch)
     cpu_seconds = sum(fold.cpu_seconds for run in done.runs for fold in run.folds)
-    note(f"{place} {name}: done, {cpu_seconds:.0f} s of CPU")
+    note(f"{place} {name}: done, {format_seconds(cpu_seconds)} of CPU")
     return done
 
 
 def _print(table: Table, done: list[Reproduced]) -> None:
     out = results()
-    out.print(f"{table.title}\n{table.paper}", markup=False)
+    out.print(f"{table.title}\n{table.paper}")
     has_spread = table.kind in _WITH_SPREAD
     is_wide = len(table.metrics) > _MOST_COLUMNS
     if table.kind in _OURS_ONLY:
@@ -137,16 +139,16 @@ def _print(table: Table, done: list[Reproduced]) -> None:
     else:
         out.print((_long_grid if is_wide else _spread_grid if has_spread else _order_grid)(table, done))
     for remark in dict.fromkeys(entry.row.note for entry in done if entry.row.note):
-        out.print(f"note: {remark}", markup=False)
+        out.print(f"note: {remark}")
     for reference, other, is_equal in lossless_pairs(done) if table.kind == "accuracy" else ():
         verdict = "yes" if is_equal else "no"
         where = f"{other.row.data}: {other.row.label} and {reference.row.label}"
-        out.print(f"{where}: identical to the last bit: {verdict}", markup=False)
+        out.print(f"{where}: identical to the last bit: {verdict}")
     if table.kind in _OURS_ONLY:
         _print_verdicts(verdicts(table, done))
     elif not has_spread:
         _print_order(table, done)
-    out.print(f"claim: {table.claim}", markup=False)
+    out.print(f"claim: {table.claim}")
 
 
 def _spread_grid(table: Table, done: list[Reproduced]) -> RichTable:
@@ -159,7 +161,7 @@ def _spread_grid(table: Table, done: list[Reproduced]) -> RichTable:
         for heading in (f"{metric} ours", *(("published", "within") if has_published else ())):
             grid.add_column(heading, justify="right", overflow="fold")
     for entry in done:
-        texts = [_texts(table, cell) if has_published else _texts(table, cell)[:1] for cell in entry.cells]
+        texts = [_texts(cell) if has_published else _texts(cell)[:1] for cell in entry.cells]
         grid.add_row(entry.row.data, entry.row.label, *(text for cell in texts for text in cell))
     return grid
 
@@ -173,7 +175,7 @@ def _long_grid(table: Table, done: list[Reproduced]) -> RichTable:
         grid.add_column(heading, justify="right", overflow="fold")
     for entry in done:
         for cell in entry.cells:
-            texts = _texts(table, cell) if table.kind in _WITH_SPREAD else _texts(table, cell)[:2]
+            texts = _texts(cell) if table.kind in _WITH_SPREAD else _texts(cell)[:2]
             grid.add_row(entry.row.data, entry.row.label, cell.metric, *texts)
     return grid
 
@@ -191,7 +193,7 @@ def _order_grid(table: Table, done: list[Reproduced]) -> RichTable:
         texts = []
         for metric in table.metrics:
             by_preset = {entry.preset: _ours(table, entry.cell(metric)) for entry in entries}
-            texts.append(_spread(entries[0].cell(metric).published, None, _digits(table, metric)))
+            texts.append(_spread(entries[0].cell(metric).published, None, table.decimals(metric)))
             texts += [by_preset.get(name, by_preset.get("", "")) for name in names]
         grid.add_row(*row, *texts)
     return grid
@@ -210,32 +212,25 @@ def _print_order(table: Table, done: list[Reproduced]) -> None:
             pair = f"{above.row.label} above {below.row.label}"
             changes.setdefault(where, []).append(pair + (" (within the spread)" if is_near else ""))
         for where, pairs in changes.items():
-            out.print(f"order differs ({where}): {'; '.join(pairs)}", markup=False, soft_wrap=True)
+            out.print(f"order differs ({where}): {'; '.join(pairs)}", soft_wrap=True)
         if not changes:
-            out.print(f"order of {metric} as published", markup=False)
+            out.print(f"order of {metric} as published")
 
 
 def _ours(table: Table, cell: Cell) -> str:
     """Ours, with the spread if there are several seeds."""
-    return _spread(cell.ours, cell.ours_std if table.num_seeds > 1 else None, _digits(table, cell.metric))
+    return _spread(cell.ours, cell.ours_std if table.num_seeds > 1 else None, cell.decimals)
 
 
-def _texts(table: Table, cell: Cell) -> list[str]:
-    digits = _digits(table, cell.metric)
-    within = {True: "yes", False: f"{cell.difference or 0:+.{digits}f}", None: ""}[cell.is_within]
-    ours = _spread(cell.ours, cell.ours_std, digits)
-    return [ours, _spread(cell.published, cell.published_std, digits), within]
+def _texts(cell: Cell) -> list[str]:
+    within = {True: "yes", False: f"{cell.difference or 0:+.{cell.decimals}f}", None: ""}[cell.is_within]
+    ours = _spread(cell.ours, cell.ours_std, cell.decimals)
+    return [ours, _spread(cell.published, cell.published_std, cell.decimals), within]
 
 
-def _digits(table: Table, metric: str) -> int:
-    if table.kind == "cost":
-        return 4 if "@" in metric else 1 if metric in ("MB", "CPU s") else 0
-    return {"communication": 0, "counts": 1, "bytes": 2}.get(table.kind, 4)
-
-
-def _spread(value: float | None, std: float | None, digits: int) -> str:
-    text = "" if value is None else f"{value:,.{digits}f}"
-    return text if std is None else f"{text} ± {std:.{digits}f}"
+def _spread(value: float | None, std: float | None, decimals: int) -> str:
+    text = "" if value is None else f"{value:,.{decimals}f}"
+    return text if std is None else f"{text} ± {std:.{decimals}f}"
 
 
 # --- What is published in words only -----------------------------------------------------------------------
@@ -281,8 +276,9 @@ def _time_grid(table: Table, data: str, entries: list[Reproduced]) -> RichTable:
     for metric in table.metrics:
         seconds = [entry.cell(metric).ours for entry in entries]
         pairs = zip(seconds, totals, strict=True)
-        grid.add_row(metric, *(text for own, total in pairs for text in (f"{own:.2f}", f"{own / total:.1%}")))
-    grid.add_row("all", *(text for total in totals for text in (f"{total:.2f}", "100%")))
+        cells = ((format_number(own), format_share(own / total)) for own, total in pairs)
+        grid.add_row(metric, *(text for pair in cells for text in pair))
+    grid.add_row("all", *(text for total in totals for text in (format_number(total), format_share(1))))
     return grid
 
 
@@ -293,12 +289,12 @@ def _owner_grid(entry: Reproduced) -> RichTable:
     grid = _grid([f"{entry.row.label}, by owner"], (*(f"{step}, s" for step in shared), "all, s"))
     for name in names:
         seconds = [steps[step].get(name, 0.0) for step in shared]
-        grid.add_row(name, *(f"{own:.2f}" for own in (*seconds, sum(seconds))))
+        grid.add_row(name, *(format_number(own) for own in (*seconds, sum(seconds))))
     return grid
 
 
 def _cost_grid(table: Table, done: list[Reproduced]) -> RichTable:
-    """A line per row."""
+    """A line per row of the table, a column per measure."""
     grid = _grid(["data", "row"], table.metrics)
     for entry in done:
         grid.add_row(entry.row.data, entry.row.label, *(_ours(table, cell) for cell in entry.cells))
@@ -308,7 +304,7 @@ def _cost_grid(table: Table, done: list[Reproduced]) -> RichTable:
 def _print_verdicts(found: list[Verdict]) -> None:
     """Each claim, and whether it is true of ours."""
     for verdict in found:
-        results().print(_verdict_text(verdict), markup=False, soft_wrap=True)
+        results().print(_verdict_text(verdict), soft_wrap=True)
 
 
 def _verdict_text(verdict: Verdict) -> str:
@@ -316,7 +312,7 @@ def _verdict_text(verdict: Verdict) -> str:
     answer = "yes" if num_held == num_all else "in part" if num_held else "no"
     if verdict.claim.relation in ("at most", "at least"):
         ((share, seconds), _) = next(iter(verdict.measures.values()))
-        answer += f", {share:.2%} ({seconds:.2f} s)"
+        answer += f", {format_share(share)} ({format_seconds(seconds)})"
     elif num_all > 1:
         held = [name for name, (_, holds) in verdict.measures.items() if holds]
         some = f": {'; '.join(held)}" if 0 < num_held < num_all else ""

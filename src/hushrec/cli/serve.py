@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from hushrec.cli.console import note
+from hushrec.cli.options import Fold, RunFolder
 from hushrec.errors import HushrecError
 from hushrec.serving.limits import Rate, RateLimit, Tokens
 from hushrec.serving.model import load_served
@@ -18,7 +19,7 @@ _VARIABLE = "HUSHREC_TOKEN"
 
 
 def serve(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: RunFolder,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free one.")] = 8080,
     token_file: Annotated[
@@ -32,7 +33,7 @@ def serve(
     proxy: Annotated[
         str | None, typer.Option(help="Address of a proxy whose X-Forwarded-For tells the client's address.")
     ] = None,
-    fold: Annotated[int | None, typer.Option(help="Which fold's model; default: the first.")] = None,
+    fold: Fold = None,
     simulation: Annotated[
         bool, typer.Option("--simulation", help="Serve clients' vectors that a simulation holds in one place.")
     ] = False,

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from hushrec.cli.console import results
+from hushrec.cli.options import AsJson
 from hushrec.protocol import AnySystem
 from hushrec.registry import SYSTEMS, system_named
 from hushrec.report.page import reveals, threat_model
@@ -15,7 +16,7 @@ from hushrec.report.page import reveals, threat_model
 
 def systems(
     name: Annotated[str | None, typer.Argument(help="A system, to see its messages and settings.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the systems, or show one: paper, roles, messages and what each reveals, settings."""
     chosen = [system_named(name)] if name else list(SYSTEMS.values())
@@ -70,8 +71,8 @@ def _print_all(chosen: list[AnySystem]) -> None:
 
 def _print_one(system: AnySystem) -> None:
     out, paper = results(), system.about.paper
-    out.print(f"{system.name}: {system.about.title}", markup=False)
-    out.print(f"{paper.authors}: {paper.title} ({paper.venue} {paper.year})", markup=False)
+    out.print(f"{system.name}: {system.about.title}")
+    out.print(f"{paper.authors}: {paper.title} ({paper.venue} {paper.year})")
     out.print()
     messages = Table(box=None, pad_edge=False)
     for heading in ("message", "from", "to", "reveals"):
@@ -87,4 +88,4 @@ def _print_one(system: AnySystem) -> None:
         settings.add_row(entry.name, str(entry.default), entry.metadata["help"])
     out.print(settings)
     out.print()
-    out.print(f"Threat model: {threat_model(system)}", markup=False)
+    out.print(f"Threat model: {threat_model(system)}")

@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -18,12 +17,15 @@ from hushrec.data.readers import Columns, checked_file, read, read_draft
 from hushrec.data.synthetic import synthetic
 from hushrec.data.titles import texts_beside
 from hushrec.errors import HushrecError
+from hushrec.plugins import Registry
 
-CATALOGUE = MappingProxyType({entry.name: entry for entry in ENTRIES})
+CATALOGUE: Registry[Entry] = Registry(
+    "data set", "hushrec.datasets", loaded={entry.name: entry for entry in ENTRIES}, kind=Entry
+)
 FOLDER_VARIABLE = "HUSHREC_DATA"
 SYNTHETIC = "synthetic"
 
-_BY_NAME = CATALOGUE | {alias: entry for entry in ENTRIES for alias in entry.aliases}
+_ALIASES = {alias: entry.name for entry in ENTRIES for alias in entry.aliases}
 _SYNTHETIC_OPTIONS = {
     "users": "num_users",
     "items": "num_items",
@@ -38,7 +40,7 @@ _SYNTHETIC_OPTIONS = {
 class Place:
     """Where a data set would come from now."""
 
-    kind: Literal["folder", "cache", "publisher", "mirror", "not available"]
+    kind: Literal["folder", "cache", "publisher", "mirror", "package", "not available"]
     address: str
 
 
@@ -72,7 +74,7 @@ def load(
 
 def find_entry(name: str) -> Entry | None:
     """The entry of that name or alias, if there is one."""
-    return _BY_NAME.get(name)
+    return CATALOGUE.get(_ALIASES.get(name, name))
 
 
 def cache_folder() -> Path:
@@ -83,6 +85,8 @@ def cache_folder() -> Path:
 
 def locate(entry: Entry) -> Place:
     """Where the data set would come from now. Asks no network."""
+    if entry.make is not None:
+        return Place("package", entry.make.__module__)
     for kind, folder in _folders():
         form = _present_form(entry, folder)
         if form is not None:
@@ -109,11 +113,27 @@ def _present_form(entry: Entry, folder: Path) -> Form | None:
 
 
 def _load_entry(entry: Entry, fetch: Fetch, notify: Callable[[str], None] | None) -> Interactions:
+    if entry.make is not None:
+        return _made(entry, entry.make)
     for _, folder in _folders():
         if _present_form(entry, folder) is not None:
             return _load_from(entry, folder)
     _fetch_entry(entry, fetch, notify or (lambda note: None))
     return _load_from(entry, cache_folder())
+
+
+def _made(entry: Entry, make: Callable[[], Interactions]) -> Interactions:
+    """Data that another package makes; whatever goes wrong there, one line says which package it is."""
+    try:
+        data = checked(replace(make(), name=entry.name))
+        if entry.data_sha256 and data.sha256 != entry.data_sha256:
+            raise HushrecError(f"digest of the data {data.sha256}, expected {entry.data_sha256}")
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise HushrecError(
+            f"{entry.name} of {make.__module__} cannot be used ({reason}); update that package"
+        ) from error
+    return data
 
 
 def _fetch_entry(entry: Entry, fetch: Fetch, notify: Callable[[str], None]) -> None:
@@ -186,7 +206,7 @@ def _as_implicit(data: Interactions) -> Interactions:
 
 
 def _unknown(name: str) -> HushrecError:
-    known = [*_BY_NAME, SYNTHETIC]
+    known = [*CATALOGUE, *_ALIASES, SYNTHETIC]
     close = difflib.get_close_matches(name, known, n=3)
     meant = f"; did you mean {' or '.join(close)}?" if close else ";"
     return HushrecError(f"{name} is neither a file nor a known data set{meant} see `hushrec data list`")

@@ -31,7 +31,8 @@ class Form:
 class Entry:
     """A data set: what it is, the digest its data must have, and where it may come from.
 
-    `item_ids` are the ids of the whole catalogue, also the unrated; None: those that occur.
+    `item_ids` are the ids of the whole catalogue, also the unrated; None: those that occur. A package may add one,
+    as an entry point of `hushrec.datasets`, with `make` in place of files; aliases are for our own.
     """
 
     name: str
@@ -42,11 +43,12 @@ class Entry:
     num_users: int
     num_items: int
     num_interactions: int
-    data_sha256: str
-    forms: tuple[Form, ...]
+    data_sha256: str = ""  # not known: not checked
+    forms: tuple[Form, ...] = ()
     downloads: tuple[Download, ...] = ()
     item_ids: range | None = None
     aliases: tuple[str, ...] = ()
+    make: Callable[[], Interactions] | None = None
 
 
 _GROUPLENS = "GroupLens: research use, no redistribution without permission, no commercial use"

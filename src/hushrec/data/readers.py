@@ -51,17 +51,18 @@ def read(
     duplicates: Duplicates = "error",
     rating_range: tuple[float, float] | None = None,
     implicit: bool = False,
+    one_user: bool = False,
 ) -> Interactions:
     """Read a file of interactions. The first bad row is an error; no row is dropped in silence.
 
-    A file without a rating column, or any file with `implicit`, gives implicit feedback. Numeric ids
-    are numbered by value, others by code point. Titles come from a file beside it (see `texts_beside`).
+    A file without a rating column, or any file with `implicit`, gives implicit feedback. With `one_user` a file
+    without a user column is that of one user. Numeric ids are numbered by value, others by code point. Titles come
+    from a file beside it (see `texts_beside`).
     """
-    return checked_file(
-        Path(path),
-        read_draft(Path(path), columns=columns, rating_range=rating_range, implicit=implicit),
-        duplicates,
+    draft = read_draft(
+        Path(path), columns=columns, rating_range=rating_range, implicit=implicit, one_user=one_user
     )
+    return checked_file(Path(path), draft, duplicates)
 
 
 def checked_file(path: Path, draft: Interactions, duplicates: Duplicates = "error") -> Interactions:
@@ -80,12 +81,13 @@ def read_draft(
     columns: Columns | None = None,
     rating_range: tuple[float, float] | None = None,
     implicit: bool = False,
+    one_user: bool = False,
 ) -> Interactions:
     """What the file says, not yet checked for duplicates and the range of ratings."""
     _refuse_non_files(path)
     if rating_range is not None and not rating_range[0] < rating_range[1]:
         raise HushrecError(f"rating range {rating_range[0]:g},{rating_range[1]:g} is empty; give LOW,HIGH")
-    table = _read_table(path, columns or Columns(), implicit)
+    table = _read_table(path, columns or Columns(), implicit, one_user)
     if not table.num_rows:
         raise HushrecError(f"{path}: there are no rows; {EXPECTED}")
     try:
@@ -101,7 +103,7 @@ def _draft(path: Path, table: pa.Table, rating_range: tuple[float, float] | None
     present = set(table.column_names)
     if "user" in present:
         users, user_ids = ids_of(table["user"], "user")
-    else:  # told not to read it: all rows are one user's
+    else:  # all rows are one user's
         users, user_ids = np.zeros(table.num_rows, np.int32), np.zeros(1, np.int64)
     items, item_ids = ids_of(table["item"], "item")
     titles, genres = texts_beside(path, item_ids)
@@ -138,12 +140,12 @@ def _is_parquet(path: Path) -> bool:
         return path.suffix == ".parquet" or file.read(4) == b"PAR1"
 
 
-def _read_table(path: Path, columns: Columns, implicit: bool) -> pa.Table:
+def _read_table(path: Path, columns: Columns, implicit: bool, one_user: bool) -> pa.Table:
     """A table whose columns are called user, item and, where present, rating, timestamp, order."""
     if _is_parquet(path):
         try:
             with pa_parquet.ParquetFile(path) as file:
-                names = _choose(path, file.schema_arrow.names, columns, implicit)
+                names = _choose(path, file.schema_arrow.names, columns, implicit, one_user)
                 table = file.read(columns=list(names.values()))
         except (pa.ArrowInvalid, OSError):
             raise HushrecError(f"{path}: not a Parquet file, or a damaged one; write it again") from None
@@ -153,7 +155,7 @@ def _read_table(path: Path, columns: Columns, implicit: bool) -> pa.Table:
             raise HushrecError(
                 f"{path}: has no header line, so no column can be named; add one, or leave the names out"
             )
-        names = _choose(path, text_format.names, columns, implicit)
+        names = _choose(path, text_format.names, columns, implicit, one_user)
         table = read_text(path, text_format, {name: _text_type(role) for role, name in names.items()})
     return pa.table({role: table[name] for role, name in names.items()})
 
@@ -163,7 +165,7 @@ def _text_type(role: str) -> pa.DataType:
     return pa.string() if role in ("timestamp", "order") else pa.dictionary(pa.int32(), pa.string())
 
 
-def _choose(path: Path, names: Sequence[str], columns: Columns, implicit: bool) -> dict[str, str]:
+def _choose(path: Path, names: Sequence[str], columns: Columns, implicit: bool, one_user: bool) -> dict[str, str]:
     """From role (user, item, ...) to the name of its column in the file."""
     chosen = {}
     for role, name in asdict(columns).items():
@@ -173,7 +175,7 @@ def _choose(path: Path, names: Sequence[str], columns: Columns, implicit: bool) 
             raise HushrecError(f"{path}: no column {name!r}; the columns are: {', '.join(names)}")
         if name and not (role == "rating" and implicit):
             chosen[role] = name
-        elif role == "item" or (role == "user" and columns.user != ""):
+        elif role == "item" or (role == "user" and name is None and not one_user):
             raise HushrecError(
                 f"{path}: no {role} column among: {', '.join(names)}; name it with --columns {role}=NAME"
             )

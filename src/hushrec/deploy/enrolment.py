@@ -47,22 +47,17 @@ class NodeSettings:
     def files(self) -> NodeFiles:
         """Where the node's data is."""
         return NodeFiles(
-            self.data,
-            self.test,
-            self.numbers,
-            self.visitors,
-            self.items,
-            self.owned,
-            self.columns,
-            self.duplicates,
-        )
+            data=self.data, columns=self.columns, duplicates=self.duplicates, numbers=self.numbers,
+            test=self.test, visitors=self.visitors, items=self.items, owned=self.owned,
+        )  # fmt: skip
 
     @classmethod
-    def of_files(cls, files: NodeFiles, **decided: Any) -> "NodeSettings":
-        """The settings of a node with these files."""
+    def for_everything(cls, files: NodeFiles) -> "NodeSettings":
+        """A node with these files that takes part in every system and lets the server know its draws."""
         return cls(
             data=files.data, columns=files.columns, duplicates=files.duplicates, numbers=files.numbers,
-            test=files.test, visitors=files.visitors, items=files.items, owned=files.owned, **decided,
+            test=files.test, visitors=files.visitors, items=files.items, owned=files.owned,
+            systems=list(SYSTEMS), accepts_shared_seed=True,
         )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from hushrec.deploy.certificates import issue, new_authority
 from hushrec.deploy.engines import EngineName, JobState
 from hushrec.errors import HushrecError
-from hushrec.files import write_private_file
+from hushrec.files import last_holder, write_private_file
 
 LOOPBACK = {"localhost", "127.0.0.1"}
 KNOWN_JOBS = 1000
@@ -125,8 +125,6 @@ class FlowerSession:
 
     def state(self, job_id: str) -> JobState:
         """What the server has noted of the job; it does not notice when a job's process is killed."""
-        from hushrec.files import last_holder
-
         state = self._noted(job_id)
         if state is JobState.RUNNING and last_holder(self._lock) == (job_id, False):
             time.sleep(ENDING_SECONDS)
@@ -146,8 +144,6 @@ class FlowerSession:
     def abort(self, job_id: str) -> None:
         """End the job and wait until its process has ended."""
         from flwr.proto.control_pb2 import StopRunRequest
-
-        from hushrec.files import last_holder
 
         with contextlib.suppress(HushrecError):  # it may have ended already
             self._do("StopRun", StopRunRequest(run_id=int(job_id)))

@@ -13,7 +13,6 @@ from hushrec.deploy.enrolment import NodeSettings, write_settings
 from hushrec.deploy.kits import Federation, make_kits
 from hushrec.deploy.processes import Kept
 from hushrec.protocol import AnySystem
-from hushrec.registry import SYSTEMS
 
 _KEEP_SECONDS = 0.2
 
@@ -45,8 +44,7 @@ def prepare(
     nodes = system.holders.node_names(split.train, num_nodes)
     federation = make_kits(folder, engine_named(engine), nodes, "localhost", free_port())
     for name, files in system.holders.deal(split, nodes, seed, folder / "shares").items():
-        settings = NodeSettings.of_files(files, systems=list(SYSTEMS), accepts_shared_seed=True)
-        write_settings(folder / name, settings)
+        write_settings(folder / name, NodeSettings.for_everything(files))
     return federation, nodes
 
 

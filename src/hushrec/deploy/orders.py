@@ -81,7 +81,7 @@ class Invitation(msgspec.Struct, frozen=True):
 class Enrolled(msgspec.Struct, frozen=True):
     """From a node. Reveals: how many clients it has, and roughly how much they can send in a round.
 
-    Of a node of owners: their names. Of the users' side: that it is there.
+    Of owners and partners: their names. Of the users' side: that it is there.
     """
 
     num_clients: Annotated[int, msgspec.Meta(ge=1, le=10**8)]

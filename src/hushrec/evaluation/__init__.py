@@ -5,18 +5,19 @@ Goes in: scores and test rows. Pure: nothing is drawn but by a key, nothing is r
 
 from hushrec.evaluation.ranking import Rows, evaluated_users, ranking_metrics, ranking_per_user
 from hushrec.evaluation.rating import rating_metrics
-from hushrec.evaluation.significance import Interval, PairedTest, bootstrap_interval, paired_test
+from hushrec.evaluation.sampled import sampled_metrics, sampled_per_user
+from hushrec.evaluation.significance import Interval, bootstrap_interval
 from hushrec.evaluation.top_k import top_k
 
 __all__ = [
     "Interval",
-    "PairedTest",
     "Rows",
     "bootstrap_interval",
     "evaluated_users",
-    "paired_test",
     "ranking_metrics",
     "ranking_per_user",
     "rating_metrics",
+    "sampled_metrics",
+    "sampled_per_user",
     "top_k",
 ]

@@ -82,9 +82,7 @@ def ranking_per_user(
         raise HushrecError(f"cutoffs are {tuple(cutoffs)}; give one or more positive numbers, such as (5, 10)")
     if block_size < 1:
         raise HushrecError(f"block_size is {block_size}; score at least 1 user at a time")
-    _check_rows(train, "train")
-    _check_rows(test, "test")
-    _check_disjoint(train, test)
+    check_split(train, test)
     users = evaluated_users(test, relevant_from)
     if len(users) == 0:
         raise HushrecError("no user has a relevant test item; lower relevant_from or enlarge the test set")
@@ -126,14 +124,20 @@ def _ranked_blocks(
     num_needed = 1 + int(max(rows.items.max(initial=-1) for rows in (train, test)))
     for first in range(0, len(users), block_size):
         block = users[first : first + block_size]
-        scores = np.asarray(score_users(block))
-        if scores.ndim != 2 or len(scores) != len(block) or scores.shape[1] < num_needed:
-            raise HushrecError(
-                f"score_users returned shape {scores.shape} for {len(block)} users; "
-                f"return one row per user and one column per item, {num_needed} or more"
-            )
-        items, _ = top_k(scores, num_ranks, _take_rows(train, block))
+        scores = scores_of(score_users, block, num_needed)
+        items, _ = top_k(scores, num_ranks, take_rows(train, block))
         yield first, items
+
+
+def scores_of(score_users: ScoreUsers, users: NDArray[np.int32], num_needed: int) -> NDArray[np.floating]:
+    """Scores of a block of users, with a column for each of so many items or more."""
+    scores = np.asarray(score_users(users))
+    if scores.ndim != 2 or len(scores) != len(users) or scores.shape[1] < num_needed:
+        raise HushrecError(
+            f"score_users returned shape {scores.shape} for {len(users)} users; "
+            f"return one row per user and one column per item, {num_needed} or more"
+        )
+    return scores
 
 
 def _values(
@@ -160,7 +164,8 @@ def _values(
     return values
 
 
-def _take_rows(rows: Rows, users: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def take_rows(rows: Rows, users: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The rows of these users: their starts and their items."""
     lengths = rows.starts[users + 1] - rows.starts[users]
     starts = np.concatenate(([0], np.cumsum(lengths)))
     positions = np.arange(starts[-1]) + np.repeat(rows.starts[users] - starts[:-1], lengths)
@@ -178,6 +183,13 @@ def _contains(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.
     positions = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     found: NDArray[np.bool_] = keys[positions] == wanted
     return found
+
+
+def check_split(train: Rows, test: Rows) -> None:
+    """Refuse rows that are out of order, or that share an interaction."""
+    _check_rows(train, "train")
+    _check_rows(test, "test")
+    _check_disjoint(train, test)
 
 
 def _check_rows(rows: Rows, name: str) -> None:

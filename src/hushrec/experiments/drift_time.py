@@ -1,13 +1,11 @@
-"""Where the CPU time of DRIFT goes, by step and by owner (Sec. 6.3 of the report).
-
-While `timed` is open, the functions below note their own time, without that of those they call.
-"""
+"""Where the CPU time of DRIFT goes, by step and by owner (Sec. 6.3 of the report)."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -19,11 +17,13 @@ from hushrec.runs.record import Run
 from hushrec.runs.run_settings import RunSettings, settings_for, splits_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
-from hushrec.systems.drift import members as ownership
-from hushrec.systems.drift import owners as drift_owners
-from hushrec.systems.drift import system as drift
+from hushrec.systems.drift import SYSTEM as DRIFT
 from hushrec.systems.drift.cipher import KEY_BYTES, Form
-from hushrec.systems.drift.messages import SentInteractions
+from hushrec.systems.drift.messages import NextWindow, SentInteractions, TakeIn, Vectors
+from hushrec.systems.drift.owners import owner_learn, owner_take_in
+from hushrec.systems.drift.stopwatch import ORCHESTRATOR, Step, Stopwatch
+from hushrec.systems.drift.system import orchestrator_round
+from hushrec.systems.drift.users import users_send
 
 STEPS = (
     "preprocessing",
@@ -34,7 +34,7 @@ STEPS = (
     "update",
     "messages, rest",
 )
-ORCHESTRATOR, ALL = "orchestrator", "all"
+ALL = "all"
 CIPHER = "seconds of AES-GCM"
 _SAMPLE = 100_000
 _TINY = "synthetic:users=40,items=30,ratings=600"
@@ -42,74 +42,52 @@ Seconds = dict[str, dict[str, float]]
 
 
 class Clock:
-    """CPU seconds by step and number of the owner; -1: of no owner."""
+    """CPU seconds of steps, by number of the owner; those of a step within another one count once."""
 
     def __init__(self) -> None:
-        self.seconds: dict[tuple[str, int], float] = {}
+        self.seconds: dict[tuple[Step, int], float] = {}
         self._lock = threading.Lock()
         self._running = threading.local()
 
-    def timing(self, step: str, function: Callable[..., Any], owner_of: Callable[..., int]) -> Callable[..., Any]:
-        """The function, with its own time noted."""
-
-        def timed_function(*arguments: Any) -> Any:
-            outer = getattr(self._running, "inner_seconds", 0.0)
-            self._running.inner_seconds = 0.0
-            start = time.thread_time()
-            try:
-                result = function(*arguments)
-            finally:
-                spent = time.thread_time() - start
-                own = spent - self._running.inner_seconds
-                self._running.inner_seconds = outer + spent
-            key = step, owner_of(result, *arguments)
+    @contextmanager
+    def __call__(self, step: Step, owner: int = ORCHESTRATOR) -> Iterator[None]:
+        """Note the time of a block, without that of blocks within it."""
+        outer = getattr(self._running, "inner_seconds", 0.0)
+        self._running.inner_seconds = 0.0
+        start = time.thread_time()
+        try:
+            yield
+        finally:
+            spent = time.thread_time() - start
+            own = spent - self._running.inner_seconds
+            self._running.inner_seconds = outer + spent
             with self._lock:
-                self.seconds[key] = self.seconds.get(key, 0.0) + own
-            return result
-
-        return timed_function
+                self.seconds[step, owner] = self.seconds.get((step, owner), 0.0) + own
 
 
-@contextmanager
-def timed() -> Iterator[Clock]:
-    """Note the time of the steps of all runs of DRIFT meanwhile."""
-    clock, owner_of_groups = Clock(), dict[int, int]()
-
-    def of_taking_in(groups: Any, owner: ownership.Owner, *_: Any) -> int:
-        owner_of_groups[id(groups)] = owner.number
-        return owner.number
-
-    def of_learning(_result: Any, groups: Any, *_: Any) -> int:
-        return owner_of_groups.get(id(groups), -1)
-
-    places: list[tuple[Any, str, str, Callable[..., int]]] = [
-        (ownership, "seal_interactions", "encryption", lambda _, _key, owner, *rest: owner),
-        (ownership, "open_interactions", "decryption", lambda _, _key, owner, *rest: owner),
-        (ownership.Owner, "take_in", "block keeping", of_taking_in),
-        (drift_owners, "group_gradients", "gradients", of_learning),
-        (drift, "_moved", "update", lambda *_: -1),
-    ]
-    before = [getattr(place, name) for place, name, _, _ in places]
-    for (place, name, step, owner_of), function in zip(places, before, strict=True):
-        setattr(place, name, clock.timing(step, function, owner_of))
-    try:
-        yield clock
-    finally:
-        for (place, name, _, _), function in zip(places, before, strict=True):
-            setattr(place, name, function)
+def timed(stopwatch: Stopwatch) -> AnySystem:
+    """DRIFT, with a stopwatch in the hands of all parties."""
+    own = DRIFT.handlers
+    timed_handlers = {
+        NextWindow: replace(own[NextWindow], answer=partial(users_send, stopwatch=stopwatch)),
+        TakeIn: replace(own[TakeIn], answer=partial(owner_take_in, stopwatch=stopwatch)),
+        Vectors: replace(own[Vectors], answer=partial(owner_learn, stopwatch=stopwatch)),
+    }
+    orchestrator = partial(orchestrator_round, stopwatch=stopwatch)
+    return replace(DRIFT, round=orchestrator, handlers={**own, **timed_handlers})
 
 
-def warm_up(system: AnySystem, config: Any) -> None:
+def warm_up(config: Any) -> None:
     """Run a little, so that nothing is compiled or read from a cache while time is taken."""
     data = load(_TINY)
-    run(system, replace(config, epochs=1), data, settings_for(system, data=data), RuntimeOptions(threads=1))
+    run(DRIFT, replace(config, epochs=1), data, settings_for(DRIFT, data=data), RuntimeOptions(threads=1))
 
 
-def preprocessing_seconds(data: str, system: AnySystem, config: Any, settings: RunSettings) -> float:
+def preprocessing_seconds(data: str, config: Any, settings: RunSettings) -> float:
     """Reading a data set, dealing its items to owners, splitting it and sorting the stream."""
     start = time.process_time()
-    split = next(splits_for(system, load(data), settings))
-    Job(system, config, settings.seed, split.train).start()
+    split = next(splits_for(DRIFT, load(data), settings))
+    Job(DRIFT, config, settings.seed, split.train).start()
     return time.process_time() - start
 
 
@@ -130,7 +108,7 @@ def with_seconds(done: Run, clock: Clock, preprocessing: float, form: Form) -> R
     seconds: Seconds = {step: {} for step in STEPS}
     seconds["preprocessing"][ALL] = preprocessing
     for (step, owner), spent in sorted(clock.seconds.items()):
-        name = ORCHESTRATOR if owner < 0 else names[owner] if names else ALL
+        name = "orchestrator" if owner == ORCHESTRATOR else names[owner] if names else ALL
         seconds[step][name] = spent
     total = sum(fold.cpu_seconds for fold in done.folds)
     seconds[STEPS[-1]][ALL] = total - sum(clock.seconds.values())

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from hushrec.draws import Draws
-from hushrec.experiments.partner_attacks import identified, similarity
+from hushrec.experiments.fedcore_tables import identified, similarity
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.training import Job
 

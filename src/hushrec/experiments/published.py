@@ -21,6 +21,18 @@ Kind = Literal["accuracy", "counts", "communication", "ranking", "bytes", "attac
 Relation = Literal["above", "below", "close", "at most", "at least"]
 
 
+METRIC_DECIMALS = 4
+
+
+def is_met(ours: float, published: float, spread: float, decimals: int = METRIC_DECIMALS) -> bool:
+    """Whether ours, as it is printed, lies within the spread of the published number.
+
+    >>> is_met(0.94304, 0.9424, 0.0006), is_met(0.94306, 0.9424, 0.0006)
+    (True, False)
+    """
+    return round(abs(round(ours, decimals) - published), decimals + 2) <= spread
+
+
 @dataclass(frozen=True)
 class Row:
     """One row of a published table."""
@@ -76,6 +88,12 @@ class Table:
     num_seeds: int = 1  # more than one where a number depends on whom chance makes a denoiser
     presets: list[str] = field(default_factory=list)  # of systems that have them: ours, once with each
     claims: list[Claim] = field(default_factory=list)
+
+    def decimals(self, metric: str) -> int:
+        """How many decimals its numbers have."""
+        if self.kind == "cost":
+            return METRIC_DECIMALS if "@" in metric else 1 if metric in ("MB", "CPU s") else 0
+        return {"communication": 0, "counts": 1, "bytes": 2}.get(self.kind, METRIC_DECIMALS)
 
     def presets_of(self, row: Row) -> list[str]:
         """With which presets a row is run; an empty name stands for the row's settings alone."""

@@ -9,15 +9,14 @@ from typing import Any
 from hushrec.audit.attacks.top_guess import top_guess_f1
 from hushrec.data import Interactions
 from hushrec.errors import HushrecError
-from hushrec.experiments.drift_time import CIPHER, preprocessing_seconds, timed, warm_up, with_seconds
+from hushrec.experiments.drift_time import CIPHER, Clock, preprocessing_seconds, timed, warm_up, with_seconds
 from hushrec.experiments.probes import all_of
-from hushrec.experiments.published import Claim, Row, Table
+from hushrec.experiments.published import METRIC_DECIMALS, Claim, Row, Table, is_met
 from hushrec.registry import system_named
 from hushrec.runs.folds import FoldProgress, Watch, run
 from hushrec.runs.record import FoldResult, Run, write_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.systems.drift.system import SYSTEM as DRIFT
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,7 @@ class Cell:
     ours_std: float
     published: float | None
     published_std: float | None
+    decimals: int = METRIC_DECIMALS  # as it is printed
 
     @property
     def difference(self) -> float | None:
@@ -38,9 +38,10 @@ class Cell:
     @property
     def is_within(self) -> bool | None:
         """Whether ours lies within the published spread, or, where none is given, within one unit."""
-        if self.difference is None:
+        if self.published is None:
             return None
-        return abs(self.difference) <= (1.0 if self.published_std is None else self.published_std)
+        spread = 1.0 if self.published_std is None else self.published_std
+        return is_met(self.ours, self.published, spread, self.decimals)
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,10 @@ def _timed_run(
     name: str, config: Any, data: Interactions, settings: RunSettings, folder: Path | None, watch: Watch | None
 ) -> Run:
     """A run of DRIFT with the time of its steps, in one thread."""
-    warm_up(DRIFT, config)
-    preprocessing = preprocessing_seconds(name, DRIFT, config, settings)
-    with timed() as clock:
-        done = run(DRIFT, config, data, settings, RuntimeOptions(threads=1), folder, True, watch, probe=all_of([]))
+    warm_up(config)
+    preprocessing, clock = preprocessing_seconds(name, config, settings), Clock()
+    options = RuntimeOptions(threads=1)
+    done = run(timed(clock), config, data, settings, options, folder, True, watch, probe=all_of([]))
     if clock.seconds:  # else it was run before
         done = with_seconds(done, clock, preprocessing, config.plan.form)
         if folder:
@@ -143,6 +144,7 @@ def _cell(table: Table, row: Row, metric: str, done: Sequence[Run]) -> Cell:
         statistics.pstdev(values),
         published[0] if published else None,
         published[1] if published and len(published) > 1 else None,
+        table.decimals(metric),
     )
 
 

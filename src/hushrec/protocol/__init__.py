@@ -46,11 +46,13 @@ from hushrec.protocol.system import (
     System,
     of_server,
 )
-from hushrec.protocol.transcript import Recorded, Seat, Tally, Transcript, View
+from hushrec.protocol.transcript import DRIVING, UNNAMED, Recorded, Seat, Tally, Transcript, View
 
 __all__ = [
+    "DRIVING",
     "NO_MARK",
     "NO_ONE",
+    "UNNAMED",
     "About",
     "Answer",
     "AnySystem",

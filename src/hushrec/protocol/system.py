@@ -54,6 +54,9 @@ class About:
     is_online: bool = False  # whether it learns from a stream of events, also live
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # named sets of settings
     small: Mapping[str, Any] = field(default_factory=dict)  # settings that reach every branch in a few rounds
+    variants: tuple[Mapping[str, Any], ...] = ()  # settings beside those, with which other messages are sent
+    # Settings with which a small table is learned in 60 rounds; None: a baseline that ranks nothing.
+    learns_with: Mapping[str, Any] | None = field(default_factory=dict)
     builds_on: tuple[str, ...] = ()  # other modules whose departures from a paper are its own, too
 
 
@@ -103,7 +106,7 @@ class Result(Generic[ConfigIn, RowsIn, ServerIn, PrivateIn]):
     )  # of training and test rows
     measured_every: Callable[[ConfigIn], int] = _every_round  # rounds
     num_users: Callable[[ServerIn], int] | None = None  # whom the driving side knows; None: parties are users
-    holds: Callable[[PrivateIn, int], Mapping[str, NDArray[Any]]] | None = None  # what a party itself has
+    holds: Callable[[PrivateIn, ConfigIn, int], Mapping[str, NDArray[Any]]] | None = None  # what a party has
 
 
 def of_server(model: Callable[[Server, Config, RatingRange], Scorer]) -> Result[Config, Any, Server, Any]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hushrec.protocol.messages import NO_ONE, Message, Numbers, Role
+from hushrec.protocol.messages import Message, Numbers, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,10 @@ class Tally:
 
 
 class Recorded(NamedTuple):
-    """One batch as it was sent. `addressees` is None where the receiver is the driving side or the asked."""
+    """One batch as it was sent. `addressees` is None where the receiver is the driving side or the asked.
+
+    In a view of mail the number of who wrote a slice is `UNNAMED` where it cannot be known.
+    """
 
     round_number: int
     numbers: Numbers  # the parties on the other side of the driving side
@@ -38,6 +41,7 @@ class Recorded(NamedTuple):
 
 
 DRIVING = (Role.SERVER, Role.ORCHESTRATOR)  # roles that carry the others' mail
+UNNAMED = -1  # who wrote a slice of mail, to whom it does not say so
 
 
 class Seat(NamedTuple):
@@ -88,9 +92,9 @@ class Transcript:
     def seen_by(self, *seats: Seat | Role) -> "View":
         """All that these parties together sent or received in the clear, in the order of sending; for attacks.
 
-        Mail between others is sealed to them. Mail to them does not tell who sent it, unless the driving side,
-        which carries it, is among them. An observer stands where a message with a cipher of its own travels in
-        nothing else: it gets that, and no other message.
+        Mail between others is sealed to them. Mail to them does not tell who wrote it, unless they did so
+        themselves, or the driving side, which carries it, is among them. An observer stands where a message with a
+        cipher of its own travels in nothing else: it gets that, and no other message.
         """
         taken = [Seat(seat) if isinstance(seat, Role) else seat for seat in seats]
         return [part for sent in self.recorded if (part := _seen(sent, taken)) is not None]
@@ -112,9 +116,10 @@ def _exchanged(sent: Recorded, seats: list[Seat]) -> Recorded | None:
     own = [seat for seat in seats if seat.role in (kind.sender, kind.receiver)]
     if not own:
         return None
-    if any(seat.number is None for seat in own):
+    if any(seat.role in DRIVING or seat.number is None for seat in own):
         return sent
-    places = np.flatnonzero(np.isin(sent.numbers, [seat.number for seat in own if seat.number is not None]))
+    numbers = [seat.number for seat in own if seat.number is not None]
+    places = np.flatnonzero(np.isin(sent.numbers, numbers))
     return sent._replace(numbers=sent.numbers[places], message=sent.message.take(places)) if len(places) else None
 
 
@@ -130,8 +135,8 @@ def _mailed(sent: Recorded, addressees: Numbers, seats: list[Seat]) -> Recorded 
     places = np.flatnonzero(is_written | is_received)
     if not len(places):
         return None
-    is_named = is_written[places].all() or any(seat.role in DRIVING for seat in seats)
-    numbers = writers[places] if is_named else NO_ONE
+    is_named = is_written | any(seat.role in DRIVING for seat in seats)
+    numbers = np.where(is_named, writers, UNNAMED)[places]
     message = sent.message if len(places) == len(addressees) else sent.message.take(places)
     return Recorded(sent.round_number, numbers, message, addressees[places])
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hushrec.errors import HushrecError
 from hushrec.report.canvas import PALETTE, PAPER, WIDTH_INCHES, new_figure, style
-from hushrec.report.tables import TrafficRow, format_bytes, is_error, labels, per_party, traffic_rows, up_and_down
+from hushrec.report.numbers import format_bytes, format_metric
+from hushrec.report.tables import TrafficRow, is_error, labels, per_party, traffic_rows, up_and_down
 from hushrec.runs.record import Run
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _label_ends(axes: "Axes", curves: Sequence[Curve]) -> None:
         axes.text(
             1.052,
             height,
-            f"{curve.label}  {curve.mean[-1]:.4f}",
+            f"{curve.label}  {format_metric(curve.mean[-1])}",
             transform=axes.transAxes,
             va="center",
             fontsize=9,

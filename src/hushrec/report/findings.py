@@ -4,14 +4,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from hushrec.registry import system_named
+from hushrec.report.numbers import format_bytes, format_count, format_metric, format_spread
 from hushrec.report.tables import (
     DRIVING_ROLES,
     MetricRow,
     are_counted_together,
-    format_bytes,
-    format_count,
-    format_metric,
-    format_spread,
     is_error,
     labels,
     main_metric,

@@ -15,17 +15,20 @@ from hushrec.report.canvas import to_inline_svg
 from hushrec.report.deviations import Deviation, deviations
 from hushrec.report.figures import bytes_by_message, curves_of, learning_curves
 from hushrec.report.findings import caveats, summary, test_set
+from hushrec.report.numbers import (
+    ABSENT,
+    format_bytes,
+    format_count,
+    format_difference,
+    format_metric,
+    format_spread,
+)
 from hushrec.report.properties import PropertyRow, digest_rows, provenance_rows, setting_rows
 from hushrec.report.stream_figures import is_stream, stream_figures
 from hushrec.report.tables import (
-    ABSENT,
     MetricCell,
     MetricRow,
     best_text,
-    format_bytes,
-    format_count,
-    format_metric,
-    format_spread,
     labels,
     metric_rows,
     per_party,
@@ -240,7 +243,7 @@ def _published(rows: Sequence[MetricRow]) -> str:
                     name,
                     _number(cell.text),
                     _number(format_spread(cell.published, cell.published_std)),
-                    _number(f"{cell.difference:+.4f}"),
+                    _number(format_difference(cell.difference)),
                     Cell(verdict, verdict if verdict != ABSENT else ""),
                     "" if has_begun else row.source or "",
                 ]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from hushrec.registry import system_named
-from hushrec.report.tables import ABSENT, format_count, format_seconds, format_setting
+from hushrec.report.numbers import ABSENT, format_count, format_given, format_seconds, format_share
 from hushrec.runs.record import FoldResult, Run
 
 
@@ -30,7 +30,7 @@ def setting_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         meanings |= {name: helps.get(name, "") for name in run.config if name not in meanings}
     rows = [
         PropertyRow(
-            name, [format_setting(run.config[name]) if name in run.config else ABSENT for run in runs], meaning
+            name, [format_given(run.config[name]) if name in run.config else ABSENT for run in runs], meaning
         )
         for name, meaning in meanings.items()
     ]
@@ -83,12 +83,12 @@ def _version_rows(runs: Sequence[Run]) -> list[PropertyRow]:
 
 def _rating_range(run: Run) -> str:
     limits = run.provenance.rating_range
-    return ABSENT if limits is None else f"{limits[0]:g} to {limits[1]:g}"
+    return ABSENT if limits is None else f"{format_given(limits[0])} to {format_given(limits[1])}"
 
 
 def _split(run: Run) -> str:
     kept = run.provenance
-    share = f"{kept.test_share:.0%} for the {kept.measure}"
+    share = f"{format_share(kept.test_share)} for the {kept.measure}"
     meanings: Mapping[str, str] = {
         "folds": f"random folds, {share}",
         "random": f"random, {share}",

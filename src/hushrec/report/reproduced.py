@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from hushrec.experiments.published import Table
 from hushrec.experiments.reproduction import Cell, Reproduced
 from hushrec.report.canvas import INK, PALETTE, PAPER, new_figure, style
+from hushrec.report.numbers import format_count, format_metric
 from hushrec.report.stream_figures import curve_panels, first_and_last, time_by_step
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def cost_bars(table: Table, done: Sequence[Reproduced]) -> "Figure":
             for axes, metric in zip(panels, metrics, strict=True):
                 values = [entry.cell(metric).ours for entry in rows]
                 bars = axes.barh(range(len(rows)), values, height=0.66, color=PALETTE[0])
-                axes.bar_label(bars, fmt="%.4f" if "@" in metric else "{:,.0f}", padding=3, fontsize=8.5)
+                axes.bar_label(bars, fmt=format_metric if "@" in metric else format_count, padding=3, fontsize=8.5)
                 axes.set(title=metric if data == datasets[0] else "", xticks=[], yticks=[])
                 axes.set(xlim=(0, 1.5 * max(values)), ylim=(len(rows) - 0.5, -0.5))
             panels[0].set_yticks(range(len(rows)), [f"{data}: {row.name}" for row in rows])

@@ -7,6 +7,7 @@ from hushrec.errors import HushrecError
 from hushrec.registry import system_named
 from hushrec.report.canvas import PALETTE, PAPER, new_figure, style
 from hushrec.report.figures import curves_of
+from hushrec.report.numbers import format_number
 from hushrec.report.tables import labels
 from hushrec.runs.record import Run
 
@@ -105,7 +106,7 @@ def _draw_groups(axes: "Axes", heights: Sequence[Sequence[float]], ticks: Sequen
         middles = [group + width * (place - (len(heights) - 1) / 2) for group in range(len(ticks))]
         bars = axes.bar(middles, values, width=0.94 * width, color=_colour(place))
         if len(heights) <= 3:
-            axes.bar_label(bars, fmt="%.3f", fontsize=8, padding=1)
+            axes.bar_label(bars, fmt=format_number, fontsize=8, padding=1)
     axes.set_xticks(range(len(ticks)), list(ticks))
     axes.grid(False, axis="x")
     axes.margins(y=0.12)
@@ -148,7 +149,7 @@ def _draw_stacks(axes: "Axes", bars: Sequence[dict[str, float]], names: Sequence
         starts = [start + width for start, width in zip(starts, widths, strict=True)]
     for place, total in enumerate(starts):
         axes.annotate(
-            f"{total:.2f}", (total, place), (5, 0), textcoords="offset points", va="center", fontsize=8.5
+            format_number(total), (total, place), (5, 0), textcoords="offset points", va="center", fontsize=8.5
         )
     axes.set_yticks(range(len(names)), list(names))
     axes.set(xlim=(0, 1.08 * max(starts)), ylim=(len(names) - 0.5, -0.5))

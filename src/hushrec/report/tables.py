@@ -1,75 +1,17 @@
-"""Rows for the page and for the terminal: pure functions from runs, and how numbers are written."""
+"""Rows for the page and for the terminal: pure functions from runs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean, pstdev
 
-from hushrec.experiments.published import published_for
+from hushrec.experiments.published import is_met, published_for
 from hushrec.protocol import AnySystem, Role
 from hushrec.registry import system_named
+from hushrec.report.numbers import format_given, format_metric, format_spread
 from hushrec.runs.record import FoldResult, Run
 
-ABSENT = "–"
 DRIVING_ROLES = (Role.SERVER, Role.ORCHESTRATOR)
-_BYTE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _FAVOURITES = ("RMSE", "MAE", "NDCG", "HR", "Recall")
-
-
-# --- How numbers are written -----------------------------------------------------------------------------
-
-
-def format_bytes(count: float) -> str:
-    """Bytes with three significant digits; 1 KB is 1000 bytes.
-
-    >>> [format_bytes(count) for count in (0, 7.25, 999, 134592, 9996, 2675610860)]
-    ['0 B', '7.25 B', '999 B', '135 KB', '10.0 KB', '2.68 GB']
-    """
-    power = 0
-    while count >= 999.5 and power < len(_BYTE_UNITS) - 1:
-        count /= 1000
-        power += 1
-    return (f"{count:#.3g}".removesuffix(".") if power else f"{count:.3g}") + f" {_BYTE_UNITS[power]}"
-
-
-def format_count(count: float) -> str:
-    """A count, rounded, with separators of thousands.
-
-    >>> format_count(31816400.5)
-    '31,816,400'
-    """
-    return f"{round(count):,}"
-
-
-def format_metric(value: float) -> str:
-    """A metric with four decimals, as papers print them."""
-    return f"{value:.4f}"
-
-
-def format_spread(value: float, deviation: float | None) -> str:
-    """A metric and, where several folds or a paper give one, its standard deviation."""
-    return format_metric(value) + ("" if deviation is None else f" ± {format_metric(deviation)}")
-
-
-def format_seconds(seconds: float) -> str:
-    """CPU or wall time.
-
-    >>> [format_seconds(seconds) for seconds in (0.123, 2.66, 75.2, 4000)]
-    ['0.12 s', '2.7 s', '75 s', '67 min']
-    """
-    if seconds < 1:
-        return f"{seconds:.2f} s"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
-
-
-def format_setting(value: object) -> str:
-    """A value of a config."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 # --- What runs are called --------------------------------------------------------------------------------
@@ -106,7 +48,7 @@ def _names(runs: Sequence[Run], differing: Sequence[list[str]], shown: Sequence[
     has_data = len({run.data for run in runs}) > 1
     names = []
     for run, own in zip(runs, differing, strict=True):
-        parts = [f"{name.replace('_', ' ')} {format_setting(run.config[name])}" for name in shown if name in own]
+        parts = [f"{name.replace('_', ' ')} {format_given(run.config[name])}" for name in shown if name in own]
         parts += [f"seed {run.seed}"] * has_seeds + [f"split {run.provenance.split}"] * has_splits
         title = short_title(system_named(run.system)) + (f" on {run.data}" if has_data else "")
         names.append(f"{title}{joint}{', '.join(parts)}" if parts else title)
@@ -153,7 +95,7 @@ class MetricCell:
         """Whether ours, as printed, lies within one published deviation of the published mean."""
         if self.published is None or self.published_std is None:
             return None
-        return round(abs(round(self.mean, 4) - self.published), 6) <= self.published_std
+        return is_met(self.mean, self.published, self.published_std)
 
     @property
     def text(self) -> str:
@@ -305,7 +247,7 @@ class RoleRow:
 
 
 def role_rows(run: Run) -> list[RoleRow]:
-    """Bytes of every role."""
+    """What the parties of each role send and get, in bytes."""
     traffic = traffic_rows(run)
     rows = []
     for role in dict.fromkeys(role for row in traffic for role in (row.sender, row.receiver)):

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Interactions, Split
-from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem, Recorded, Role, Transcript, restore, result_arrays
 from hushrec.registry import system_named
@@ -109,7 +108,7 @@ def planned_run(
         party=holders.word,
         num_parties=holders.how_many(held),
         names=tuple(holders.names(held)[0]),
-        holding=tuple(holders.told(held)),
+        holding=tuple(holders.told(replace(data, holding=held.holding))),
     )
     return Run(
         system.name, data.name, settings.seed, to_dict(config), made,
@@ -237,6 +236,7 @@ def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
         deal=settings.deal if settings.is_dealt else None,
         passed_over=settings.passed_over,
         measure=settings.measure,
+        sampled=settings.sampled,
     )
 
 
@@ -268,10 +268,6 @@ def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -
     made = kept.provenance
     train = load_train(place / "train.npz", system, kept.data, made.data_sha256, made.is_synthetic)
     job = Job(system, system.configure(kept.config), kept.seed, train, kept.party)
-    if kept.party == "server":
-        num_parties = system.holders.num_parties(train)
-        state = system.start(num_parties, train.num_items, job.config, Draws(kept.seed))
-        return job, load_progress(place / "state.npz", system, Progress(state, None, Transcript()))
     start = job.start()
     if kept.party == "node":
         restore(start.private, from_file("private", read_arrays(place / "state.npz")))

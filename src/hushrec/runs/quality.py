@@ -5,6 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from hushrec.data import Interactions, Split
+from hushrec.draws import Draws
+from hushrec.evaluation import sampled_metrics
 from hushrec.evaluation.feedback import rating_quality
 from hushrec.protocol import AnySystem
 from hushrec.runs.record import Run
@@ -44,6 +46,10 @@ def final_metrics(job: Job, progress: Progress, test: Interactions, plan: Run) -
         scorer = model(progress.state, progress.private, job.config)
         found = system.feedback.evaluate(scorer, train, test, plan.at, plan.relevant_from)
         metrics |= {f"{name} {metric}": value for metric, value in found.items()}
+    if plan.provenance.sampled:
+        score, draws = job.scorer(progress).score, Draws(job.seed)
+        rows = train.by_user(), test.by_user()
+        metrics |= sampled_metrics(score, *rows, draws, plan.at, plan.provenance.sampled)
     return metrics
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from hushrec.data import Deal, Measure, SplitKind
+from hushrec.data.holdings.owners import told_of_owners
 from hushrec.errors import HushrecError
 from hushrec.files import locked, write_private_file
 from hushrec.protocol import AnySystem, result_arrays
@@ -18,6 +19,8 @@ from hushrec.runtime.checkpoint import Progress
 from hushrec.settings import to_dict
 
 _TEMPORARY = ".run.json."
+# What must be the same in a run that goes on.
+_COMPARED = ("data_sha256", "rating_range", "split", "test_share", "deal", "passed_over", "measure", "sampled")
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ class Provenance:
     holding: tuple[str, ...] = ()  # who holds what, in lines for people
     passed_over: int = 0  # items drawn for each one that a user took
     measure: Measure = "test"
+    sampled: int = 0  # negatives that one test item was ranked among, as well
 
 
 @dataclass(frozen=True)
@@ -212,10 +216,12 @@ def open_run(folder: Path, planned: Run, resume: bool) -> Run:
         kept = replace(kept, config=to_dict(system_named(kept.system).configure(kept.config)))
     for name in ("system", "data", "seed", "config", "at", "relevant_from"):
         _check_same(folder, name, getattr(kept, name), getattr(planned, name))
-    for name in ("data_sha256", "rating_range", "split", "test_share", "deal", "passed_over", "measure"):
+    for name in _COMPARED:
         _check_same(folder, name, getattr(kept.provenance, name), getattr(planned.provenance, name))
-    if kept.provenance.holding:  # older runs do not say; their rows are compared, too
-        _check_same(folder, "holding", kept.provenance.holding, planned.provenance.holding)
+    _check_same(folder, f"{kept.party_name}s", kept.num_parties, planned.num_parties)
+    if kept.provenance.holding:  # the oldest do not say; the rows of what is left to run are compared, too
+        kept_lines, planned_lines = ("; ".join(one.provenance.holding) for one in (kept, planned))
+        _check_same(folder, "holding", kept_lines, planned_lines)
     if any(fold.num_test == 0 for fold in kept.folds):
         raise HushrecError(f"{folder} holds a model that was fitted to all ratings; choose another --out")
     return replace(kept, num_folds=planned.num_folds, folds=kept.folds[: planned.num_folds])
@@ -241,15 +247,20 @@ def read_run(folder: Path) -> Run:
         raise HushrecError(f"{folder} is not a run; make one with: hushrec run ... --out {folder}")
     try:
         return msgspec.convert(_with_parties(msgspec.json.decode(path.read_bytes())), Run)
-    except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, OSError, KeyError, TypeError, AttributeError) as error:
         raise HushrecError(f"{path} is damaged ({error}); delete its folder and run again") from None
 
 
 def _with_parties(kept: Any) -> Any:
-    """Older runs name the number of their partners or owners, not what a party is."""
+    """Older runs name the number of their partners or owners, not what a party is and who holds what."""
     made = kept.get("provenance", {}) if isinstance(kept, dict) else {}
     for party in ("partner", "owner"):
         if made.get(f"num_{party}s"):
-            names = (made.get(f"{party}s") or {}).get("names", ())
-            made |= {"party": party, "num_parties": made[f"num_{party}s"], "names": names}
+            made |= {"party": party, "num_parties": made[f"num_{party}s"]}
+    if owners := made.get("owners"):
+        names, without = owners["names"], owners["num_items_without"]
+        made |= {
+            "names": names,
+            "holding": told_of_owners(names, without, owners["owners_per_item"], owners["owners_per_interaction"]),
+        }
     return kept

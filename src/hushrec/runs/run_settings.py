@@ -38,6 +38,7 @@ class RunSettings:
     owners: str = ""  # who holds the items, see `owned`; empty: as the data say
     passed_over: int = 0  # items drawn for each one that a user took, see `with_passed_over`
     measure: Measure = "test"
+    sampled: int = 0  # negatives that one test item is ranked among, as well; see `hushrec.evaluation.sampled`
 
     def __post_init__(self) -> None:
         most = NUM_FOLDS if self.split == "folds" or self.is_dealt else 1
@@ -45,6 +46,8 @@ class RunSettings:
             raise HushrecError(f"--folds {self.num_folds} with --split {self.split}: choose 1 to {most}")
         if not self.at or min(self.at) < 1 or len(set(self.at)) < len(self.at):
             raise HushrecError("--at takes different list lengths of at least 1, as in --at 5,10,20")
+        if self.sampled and self.split != "leave-one-out":
+            raise HushrecError(f"--sampled {self.sampled} needs one test item per user: add --split leave-one-out")
 
     @property
     def is_dealt(self) -> bool:
@@ -65,6 +68,7 @@ def settings_for(
     passed_over: int = 0,
     measure: Measure = "test",
     data: Interactions | None = None,
+    sampled: int = 0,
 ) -> RunSettings:
     """What to run, with the split and the length of lists that papers on this kind of feedback use.
 
@@ -78,7 +82,7 @@ def settings_for(
         split = "random" if split == "latest" and data is not None and not _has_all_times(data) else split
     return RunSettings(
         seed, num_folds, split, test_share, at or feedback.usual_lengths, relevant_from, deal or Deal(), owners,
-        passed_over, measure,
+        passed_over, measure, sampled,
     )  # fmt: skip
 
 

@@ -93,6 +93,20 @@ def from_file(part: str, arrays: Arrays) -> Arrays:
 
 def save_progress(path: Path, system: AnySystem, progress: Progress) -> None:
     """Write all that is needed to go on from here."""
+    write_arrays(path, progress_arrays(system, progress))
+
+
+def load_progress(path: Path, system: AnySystem, start: Progress) -> Progress:
+    """Go on from a file; `start` is the same run before its first round."""
+    arrays = read_arrays(path)
+    try:
+        return progress_of(arrays, system, start)
+    except (KeyError, ValueError, IndexError):
+        raise HushrecError(f"{path} is not of this run; choose another --out") from None
+
+
+def progress_arrays(system: AnySystem, progress: Progress) -> Arrays:
+    """All that is needed to go on from here."""
     arrays = in_file("server", kept_arrays(progress.state))
     if progress.private is not None:
         arrays |= in_file("private", kept_arrays(progress.private))
@@ -105,22 +119,18 @@ def save_progress(path: Path, system: AnySystem, progress: Progress) -> None:
     arrays["seconds"] = np.array([progress.cpu_seconds, progress.wall_seconds])
     if progress.curve is not None:
         arrays["curve"] = progress.curve
-    write_arrays(path, arrays)
+    return arrays
 
 
-def load_progress(path: Path, system: AnySystem, start: Progress) -> Progress:
-    """Go on from a file; `start` is the same run before its first round."""
-    arrays = read_arrays(path)
-    try:
-        state = restored(start.state, from_file("server", arrays))
-        round_number = int(arrays["round_number"])
-        if start.private is not None:
-            restore(start.private, from_file("private", arrays))
-        for sent_in, kind, *counts in arrays["tallies"].tolist():
-            start.transcript.tallies[sent_in, system.messages[kind]] = Tally(*counts)
-        cpu_seconds, wall_seconds = arrays["seconds"].tolist()
-    except (KeyError, ValueError, IndexError):
-        raise HushrecError(f"{path} is not of this run; choose another --out") from None
+def progress_of(arrays: Arrays, system: AnySystem, start: Progress) -> Progress:
+    """What `progress_arrays` told; `start` is the same run before its first round, and is used up."""
+    state = restored(start.state, from_file("server", arrays))
+    round_number = int(arrays["round_number"])
+    if start.private is not None:
+        restore(start.private, from_file("private", arrays))
+    for sent_in, kind, *counts in arrays["tallies"].tolist():
+        start.transcript.tallies[sent_in, system.messages[kind]] = Tally(*counts)
+    cpu_seconds, wall_seconds = arrays["seconds"].tolist()
     return Progress(
         state, start.private, start.transcript, round_number, cpu_seconds, wall_seconds, arrays.get("curve")
     )

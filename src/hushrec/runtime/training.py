@@ -27,12 +27,14 @@ class Job:
     party: Literal["all", "server", "node"] = "all"  # whose state there is
 
     def start(self, keep_payloads: bool = False) -> Progress:
-        """Before the first round."""
+        """Before the first round. A server has the driving side's state only."""
         system, train, draws = self.system, self.train, Draws(self.seed)
-        if not len(train):
+        if not len(train) and self.party != "server":
             raise HushrecError(f"{train.name} has no rating to train on")
         numbers = np.arange(system.holders.num_parties(train), dtype=np.int32)
         state = system.start(len(numbers), train.num_items, self.config, draws)
+        if self.party == "server":
+            return Progress(state, None, Transcript(keep_payloads))
         private = system.enrol(numbers, system.holders.rows(train), train.num_items, self.config, draws)
         return Progress(state, private, Transcript(keep_payloads))
 

@@ -147,6 +147,7 @@ SYSTEM = System(
         title="AvgFilling: the mean of all ratings, the baseline",
         paper=PAPER,
         class_name="Average",
+        learns_with=None,
     ),
     config=Config,
     feedback=EXPLICIT,

@@ -245,6 +245,7 @@ SYSTEM = System(
         class_name="FCF",
         presets={"paper": {}, "tuned": {"clients_per_step": 100, "learning_rate": 0.01}},
         small={"clients_per_step": 10},
+        learns_with={"learning_rate": 0.05},
     ),
     config=Config,
     feedback=IMPLICIT,

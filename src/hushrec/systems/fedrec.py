@@ -294,6 +294,7 @@ SYSTEM = System(
         paper=PAPER,
         class_name="FedRec",
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
+        learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},
         builds_on=("hushrec.models.pmf",),
     ),
     config=Config,

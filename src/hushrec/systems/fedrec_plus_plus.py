@@ -273,6 +273,7 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         paper=PAPER,
         class_name="FedRecPlusPlus",
         small={**fedrec.SYSTEM.about.small, "denoisers": 3},
+        learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1, "denoisers": 3},
         builds_on=("hushrec.systems.fedrec", "hushrec.models.pmf"),
     ),
     config=Config,

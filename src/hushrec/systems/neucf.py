@@ -106,6 +106,7 @@ SYSTEM = System(
         class_name="NeuCF",
         hands_over_data=True,
         small={"batch_size": 16},
+        learns_with={"batch_size": 16, "learning_rate": 0.05, "decay": 1.0},
     ),
     config=Config,
     feedback=EXPLICIT,

@@ -234,6 +234,7 @@ SYSTEM = System(
         class_name="NeuMF",
         hands_over_data=True,
         small={"layers": (4, 3), "batch_size": 64},
+        learns_with={"layers": (8, 8), "num_negatives": 1, "batch_size": 128, "learning_rate": 0.01},
     ),
     config=Config,
     feedback=IMPLICIT,

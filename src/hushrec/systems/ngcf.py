@@ -69,6 +69,7 @@ SYSTEM = System(
         class_name="NGCF",
         hands_over_data=True,
         small={"num_graph_layers": 2, "batch_size": 64},
+        learns_with={"num_negatives": 1, "learning_rate": 0.01},
         builds_on=("hushrec.models.networks",),
     ),
     config=Config,

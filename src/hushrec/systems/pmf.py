@@ -199,6 +199,7 @@ SYSTEM = System(
         paper=PAPER,
         class_name="PMF",
         hands_over_data=True,
+        learns_with={"learning_rate": 0.3, "decay": 1.0},
     ),
     config=Config,
     feedback=EXPLICIT,

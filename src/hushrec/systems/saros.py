@@ -3,11 +3,11 @@
 Burashnikova, Maximov, Clausel, Laclau, Iutzeler, Amini: Learning over no-Preferred and Preferred Sequence of
 Items for Robust Recommendation (JAIR 2021). The counterpart of DRIFT without owners: one organisation holds all
 items and learns from every block as it is completed. It is DRIFT with one owner, Theta = 1 and no encryption, and
-that is how it is made here. The round: as in `drift.py`.
+that is how it is made here. The round: as in `drift`.
 
 Threat model: none; one place has all interactions.
 
-Symbols: as in `drift.py`.
+Symbols: as in `drift`.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from typing import Literal
 from hushrec.data.holdings import SOLE_OWNER
 from hushrec.protocol import About, Handler, Paper
 from hushrec.settings import check_bounds, setting
-from hushrec.systems.drift import system as drift
+from hushrec.systems.drift import SYSTEM as DRIFT
 from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.messages import NextWindow, OwnerKey, SentInteractions
 from hushrec.systems.drift.plan import Plan
@@ -65,7 +65,7 @@ PAPER = Paper(
 )
 
 SYSTEM = replace(
-    drift.SYSTEM,
+    DRIFT,
     about=About(
         name="saros",
         title="SAROS: learning from blocks in one place",
@@ -73,12 +73,13 @@ SYSTEM = replace(
         class_name="SAROS",
         hands_over_data=True,
         is_online=True,
-        small={"window": 100, "recommended": 2, "learning_rate": 0.5},
+        small={"window": 100, "recommended": 2, "learning_rate": 0.5, "epochs": 4, "parts": 1},
+        learns_with={"window": 50, "learning_rate": 0.3, "epochs": 60, "parts": 1},
         builds_on=("hushrec.systems.drift",),
     ),
     config=Config,
     holders=SOLE_OWNER,
-    messages=tuple(kind for kind in drift.SYSTEM.messages if kind is not OwnerKey),  # nothing is encrypted
-    handlers={**drift.SYSTEM.handlers, NextWindow: Handler(users_send)},
-    inboxes={SentInteractions: drift.SYSTEM.inboxes[SentInteractions]},
+    messages=tuple(kind for kind in DRIFT.messages if kind is not OwnerKey),  # nothing is encrypted
+    handlers={**DRIFT.handlers, NextWindow: Handler(users_send)},
+    inboxes={SentInteractions: DRIFT.inboxes[SentInteractions]},
 )

@@ -175,6 +175,7 @@ SYSTEM = System(
         paper=PAPER,
         class_name="SDCF",
         small={"temperature": 0.1},
+        learns_with={"learning_rate": 0.01, "decay": 1.0},
     ),
     config=Config,
     feedback=EXPLICIT,

@@ -63,6 +63,7 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         paper=plus_plus.PAPER,
         class_name="SDCFDenoised",
         small={**sdcf.SYSTEM.about.small, "denoisers": 3},
+        learns_with={"learning_rate": 0.01, "decay": 1.0, "denoisers": 3},
         builds_on=("hushrec.systems.sdcf",),
     ),
     config=Config,

@@ -6,8 +6,8 @@ import pytest
 
 from audit.conftest import Bare, Scored
 from hushrec.audit.attacks.dense_gradients import Guesses, distances, guess_positives, is_dense, judge
-from hushrec.audit.attacks.uploads import clients_of, items_of
-from hushrec.data import Interactions
+from hushrec.audit.scoreboard import Truth
+from hushrec.audit.uploads import clients_of, items_of
 from hushrec.errors import HushrecError
 from hushrec.models.fcf import Weights, item_gradients, solve_users, square
 from hushrec.protocol import Message, Ragged, Recorded, Role, ragged, shared
@@ -92,15 +92,15 @@ def test_each_upload_is_held_against_what_its_client_was_sent() -> None:
     assert by_client(guess_positives(seen)) == dict(enumerate(owned))
 
 
-def test_a_client_with_nothing_to_say(owning: Callable[..., Interactions]) -> None:
+def test_a_client_with_nothing_to_say(owning: Callable[..., Truth]) -> None:
     guesses = guess_positives([asked([0, 1], drawn(10)), uploaded([0, 1], np.zeros((2, 10, 6)))])
     assert by_client(guesses) == {0: [], 1: []}
     outcome = judge(guesses, owning([[3], []], 10))
-    assert outcome.clients.tolist() == [0]
+    assert outcome.victims.tolist() == [0]
     assert outcome.scores.tolist() == [0]
 
 
-def test_f1_by_hand(owning: Callable[..., Interactions]) -> None:
+def test_f1_by_hand(owning: Callable[..., Truth]) -> None:
     """Guessed 1 and 5, owned 1, 2, 3 of 10: F1 = 2 * 1 / 5; blindly 2 * 3 / 10 hits."""
     guesses = guess_positives(
         [asked([0], drawn(10)), uploaded([0], of_clients([[1, 5]], drawn(10), Weights(4, 1)))]

@@ -6,8 +6,8 @@ import pytest
 
 from audit.conftest import Bare
 from hushrec.audit.attacks.error_signs import Guesses, Sizes, answers_recommender, guess_positives, judge
-from hushrec.audit.attacks.uploads import clients_of, items_of
-from hushrec.data import Interactions
+from hushrec.audit.scoreboard import Truth
+from hushrec.audit.uploads import clients_of, items_of
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.protocol import Message, Ragged, Recorded, Role, ragged
@@ -63,7 +63,7 @@ def test_what_one_round_does_not_tell_another_may() -> None:
     assert by_client(second) == {0: [0, 1]}
 
 
-def test_metamf_tells_its_items(owning: Callable[..., Interactions]) -> None:
+def test_metamf_tells_its_items(owning: Callable[..., Truth]) -> None:
     """Of items for which a unit is on; MetaMF's own gradients, with four drawn items each."""
     sizes = metamf.Sizes(6, 30, 8, 4, 16, 16)
     owned, numbers = [[1, 2, 3], [0], [5, 7, 29], [4], [8, 9], [10, 11]], np.arange(6, dtype=np.int32)

@@ -3,8 +3,13 @@ import time
 import numpy as np
 import pytest
 
-from hushrec.audit.attacks.item_identification import num_identified, twin_ranks
+from hushrec.audit.attacks.item_identification import twin_ranks
 from hushrec.errors import HushrecError
+
+
+def num_identified(theirs: np.ndarray, own: np.ndarray, twins: np.ndarray, top: int) -> int:
+    """How many have their twin strictly above the `top`-th most similar of the other own items."""
+    return int(np.count_nonzero(twin_ranks(theirs, own, twins) < top))
 
 
 def test_ranks_by_hand() -> None:

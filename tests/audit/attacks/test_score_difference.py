@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hushrec.audit.attacks.request_watching import Guesses
-from hushrec.audit.attacks.requests import asked_for
-from hushrec.audit.attacks.score_difference import Moved, follow, guess_by_directions, guess_by_scores
-
-from .owner_views import Group, request
+from audit.owner_views import Group, request
+from hushrec.audit.attacks.gradient_direction import guess_by_directions
+from hushrec.audit.attacks.score_difference import guess_by_scores
+from hushrec.audit.interactions import Guesses
+from hushrec.audit.requests import Moved, asked_for, follow
 
 RATE, RIDGE = 0.1, 0.01
 

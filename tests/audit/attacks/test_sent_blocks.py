@@ -5,7 +5,7 @@ import numpy as np
 
 from audit.conftest import Bare
 from hushrec.audit.attacks.sent_blocks import Layout, Sent, count, judge, layout_of, sends_blocks
-from hushrec.data import Interactions
+from hushrec.audit.scoreboard import Truth
 from hushrec.protocol import Message, Ragged, Recorded, Role, ragged, shared
 
 LAYOUT = [[1, 2, 3, 0], [4, 5, 0, 0]]  # three numbers to a block, five in all
@@ -53,27 +53,27 @@ def test_layout_by_hand() -> None:
     assert layout_of(np.zeros((2, 17), np.uint8)) is None
 
 
-def test_auc_by_hand(owning: Callable[..., Interactions]) -> None:
+def test_auc_by_hand(owning: Callable[..., Truth]) -> None:
     """Five items of one number: 0, 1, 2 in the first block, 3, 4 in the second. Client 0 has item 0, and sends
     the first block twice, the second once: item 0 is above 3 and 4, level with 1 and 2. Client 1 sends all alike.
     """
     sent = counted(LAYOUT, {0: [0, 1], 1: [0, 1]}, {0: [0], 1: [1, 0]})
     outcome = judge(sent, owning([[0], [4]], 5))
-    assert outcome.clients.tolist() == [0, 1]
+    assert outcome.victims.tolist() == [0, 1]
     assert outcome.scores.tolist() == [0.75, 0.5]
     assert outcome.chances.tolist() == [0.5, 0.5]
 
 
-def test_an_item_in_two_blocks_is_in_what_is_sent_if_both_are(owning: Callable[..., Interactions]) -> None:
+def test_an_item_in_two_blocks_is_in_what_is_sent_if_both_are(owning: Callable[..., Truth]) -> None:
     """Three items of two numbers: item 1 lies in both blocks, so the second block without the first is not its."""
     sent = counted([[1, 2, 3, 0], [4, 5, 6, 0]], {0: [1]}, {0: [0, 1]}, {0: [1]})
     assert judge(sent, owning([[2]], 3)).scores.tolist() == [1.0]
     assert judge(sent, owning([[1]], 3)).scores.tolist() == [0.25]
 
 
-def test_without_a_start_in_the_clear_nothing_is_told(owning: Callable[..., Interactions]) -> None:
+def test_without_a_start_in_the_clear_nothing_is_told(owning: Callable[..., Truth]) -> None:
     sent = count(None, [stored(LAYOUT, 3), steps({0: [1]})])
-    assert [len(column) for column in judge(sent, owning([[2]], 3))] == [0, 0, 0]
+    assert [len(column) for column in judge(sent, owning([[2]], 3))] == [0, 0, 0, 0]
 
 
 def test_it_reads_blocks_with_their_places_only() -> None:

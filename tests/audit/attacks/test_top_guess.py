@@ -5,8 +5,8 @@ import pytest
 
 from audit.conftest import Bare, Told, Upload, sent
 from hushrec.audit.attacks.top_guess import guess_positives, judge, top_guess_f1
-from hushrec.audit.attacks.uploads import clients_of
-from hushrec.data import Interactions
+from hushrec.audit.scoreboard import Truth
+from hushrec.audit.uploads import clients_of
 
 
 def guessed(uploads: Upload, **options: float) -> dict[int, list[int]]:
@@ -34,43 +34,43 @@ def test_no_more_guesses_than_items() -> None:
     assert guessed({0: [(5, 0.5)] * 30}) == {0: [5]}
 
 
-def test_f1_by_hand(owning: Callable[..., Interactions]) -> None:
+def test_f1_by_hand(owning: Callable[..., Truth]) -> None:
     """Client 0 has items 0, 1, 2 and shows 0, 1, 7..14: of 10 rows 2 are guessed, items 0 and 7.
 
     One hit, so precision 1/2, recall 1/3: F1 = 2/5. Blindly 2 of 10 rows hit 2 * 2/10 = 0.4 times: 2 * 0.4 / 5.
     Client 1 has item 3 and shows 3 and 4, with 3 as the better: F1 = 1; blindly 1/2.
     """
     rows = [(0, 0.9), (1, 0.1), (7, 0.8), *((item, 0.0) for item in range(8, 15))]
-    train = owning([[0, 1, 2], [3]], 20)
+    truth = owning([[0, 1, 2], [3]], 20)
     seen = [sent({0: rows, 1: [(4, 0.5), (3, 0.6)]})]
-    outcome = judge(guess_positives(seen), train)
-    assert outcome.clients.tolist() == [0, 1]
+    outcome = judge(guess_positives(seen), truth)
+    assert outcome.victims.tolist() == [0, 1]
     np.testing.assert_allclose(outcome.scores, [0.4, 1.0])
     np.testing.assert_allclose(outcome.chances, [0.16, 0.5])
-    assert top_guess_f1(seen, train) == pytest.approx(0.7)
+    assert top_guess_f1(seen, truth.train) == pytest.approx(0.7)
 
 
-def test_chance_is_the_mean_of_random_guesses(owning: Callable[..., Interactions]) -> None:
+def test_chance_is_the_mean_of_random_guesses(owning: Callable[..., Truth]) -> None:
     """4,000 times random scores: the mean F1 has a standard error of about 0.002."""
-    train, generator = owning([[0, 1, 2, 3, 4, 5]] * 4000, 40), np.random.default_rng(0)
+    truth, generator = owning([[0, 1, 2, 3, 4, 5]] * 4000, 40), np.random.default_rng(0)
     items = [0, 1, 2, 3, *range(10, 26)]
     uploads = {user: list(zip(items, generator.random(20), strict=True)) for user in range(4000)}
-    outcome = judge(guess_positives([sent(uploads)]), train)
+    outcome = judge(guess_positives([sent(uploads)]), truth)
     assert abs(outcome.scores.mean() - outcome.chances.mean()) < 0.01
     assert outcome.chances[0] == pytest.approx(2 * 4 * 0.2 / 10)
 
 
-def test_batches_and_their_order_do_not_matter(owning: Callable[..., Interactions]) -> None:
+def test_batches_and_their_order_do_not_matter(owning: Callable[..., Truth]) -> None:
     uploads = {user: [(item, (item * 7 + user) % 5 / 5) for item in range(user, user + 9)] for user in range(6)}
-    train = owning([[user, user + 1] for user in range(6)], 20)
-    whole = judge(guess_positives([sent(uploads)]), train)
-    parts = judge(guess_positives([sent({user: uploads[user]}) for user in (4, 0, 5, 2, 1, 3)]), train)
+    truth = owning([[user, user + 1] for user in range(6)], 20)
+    whole = judge(guess_positives([sent(uploads)]), truth)
+    parts = judge(guess_positives([sent({user: uploads[user]}) for user in (4, 0, 5, 2, 1, 3)]), truth)
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_only_scored_uploads_of_clients_are_read(owning: Callable[..., Interactions]) -> None:
+def test_only_scored_uploads_of_clients_are_read(owning: Callable[..., Truth]) -> None:
     seen = [sent({0: [(1, 0.9)]}, Told), sent({0: [(1, 0.9)]}, Bare)]
     assert not len(guess_positives(seen).clients)
-    assert top_guess_f1(seen, owning([[1]], 3)) == 0
-    assert top_guess_f1([], owning([[1]], 3)) == 0
+    assert top_guess_f1(seen, owning([[1]], 3).train) == 0
+    assert top_guess_f1([], owning([[1]], 3).train) == 0

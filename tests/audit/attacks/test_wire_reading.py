@@ -2,7 +2,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hushrec.audit.attacks.wire_reading import guess_positives, read_messages
+from hushrec.audit.attacks.flag_reading import guess_positives
+from hushrec.audit.attacks.wire_reading import read_messages
 from hushrec.protocol import Message, Ragged, Recorded, Role, ragged
 
 

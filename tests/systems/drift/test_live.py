@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from hushrec.data import Interactions, Owners
-from hushrec.errors import HushrecError
-from hushrec.errors import DivergedError
-from hushrec.runtime.checkpoint import digest, model_arrays, read_arrays, write_arrays
+from hushrec.errors import DivergedError, HushrecError
+from hushrec.protocol import result_arrays
+from hushrec.registry import SYSTEMS
+from hushrec.runtime.checkpoint import digest, read_arrays, write_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.registry import SYSTEMS
 from hushrec.systems.drift.live import EVERYTHING, Live
 from hushrec.systems.drift.live_lines import Change, Event
 from hushrec.systems.drift.members import COUNTS
@@ -47,7 +47,7 @@ def learned(live: Live, stream: Sequence[Event], at_once: int) -> Told:
 
 
 def model(live: Live) -> str:
-    return digest(model_arrays(live.system, live.state))
+    return digest(result_arrays(live.state))
 
 
 def as_data(stream: Sequence[Event]) -> Interactions:
@@ -63,7 +63,7 @@ def as_data(stream: Sequence[Event]) -> Interactions:
         np.array([ITEMS.index(event.item) for event in stream], np.int32),
         np.array([event.is_positive for event in stream], np.float32), np.arange(len(stream)), None,
         np.array([f"u{user}" for user in range(NUM_USERS)]), np.array(ITEMS), None, (0.0, 1.0), "events", "", True,
-        owners=owners,
+        holding=owners,
     )  # fmt: skip
 
 
@@ -73,10 +73,23 @@ def test_live_learning_equals_a_run_over_the_same_events(window: int, at_once: i
     told = learned(live, events(), at_once)
     config = SYSTEMS["drift"].configure({"window": window, "parts": 1, "epochs": 1, "num_factors": 4})
     done = run_job(Job(SYSTEMS["drift"], config, 0, as_data(events())), RuntimeOptions(threads=1))
-    assert model(live) == digest(model_arrays(SYSTEMS["drift"], done.state))
-    start = SYSTEMS["drift"].init(4, NUM_ITEMS, config, live.draws)
+    assert model(live) == digest(result_arrays(done.state))
+    start = SYSTEMS["drift"].start(4, NUM_ITEMS, config, live.draws)
     assert not np.array_equal(live.state.item_factors, start.item_factors)  # it learned something
     assert [user for user, _ in told] == [event.user for event in events()]
+
+
+def test_time_is_what_the_clock_says_and_goes_on_where_it_was() -> None:
+    """Three batches; the clock moves on by two at every look."""
+    ticks = iter(range(0, 1000, 2))
+    config = SYSTEMS["drift"].configure({"window": 1, "parts": 1, "num_factors": 4})
+    live = Live(SYSTEMS["drift"], config, 0, HOLDINGS, clock=lambda: float(next(ticks)))
+    learned(live, events(), 30)
+    assert live.cpu_seconds == 6.0
+    again = Live(SYSTEMS["drift"], config, 0, HOLDINGS)
+    again.restore(live.arrays())
+    learned(again, events()[:5], 5)
+    assert again.cpu_seconds == 6.0, "without a clock no time passes"
 
 
 def test_recommendations_do_not_depend_on_how_many_events_wait() -> None:
@@ -225,8 +238,8 @@ def test_to_go_on_from_what_was_kept_changes_no_number(
     )
     assert go(after, stop, 90) == told[stop:]
     assert model(after) == model(whole)
-    counts = sum(owner.counts for owner in after.parties.owners)
-    assert np.array_equal(counts, sum(owner.counts for owner in whole.parties.owners))
+    counts = sum(owner.counts for owner in after.members.owners)
+    assert np.array_equal(counts, sum(owner.counts for owner in whole.members.owners))
 
 
 def test_after_a_restart_no_number_of_a_message_is_used_again() -> None:
@@ -236,7 +249,7 @@ def test_after_a_restart_no_number_of_a_message_is_used_again() -> None:
     learned(before, events()[50:], 10)  # what was sent after the state was kept, and is lost
     after.restore(kept)
     learned(after, events(seed=2)[50:], 10)
-    for then, now in zip(before.parties.owners, after.parties.owners, strict=True):
+    for then, now in zip(before.members.owners, after.members.owners, strict=True):
         assert now.blocks.kept().sequences.max() > then.last[0]
         new_ones = now.blocks.kept().sequences > kept["private.gateway_state"].max()
         assert now.blocks.kept().sequences[new_ones].min() > then.last[0]

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hushrec.data.holdings.owners import owners_of
 from hushrec.errors import HushrecError
+from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import load_fold
 from hushrec.runs.record import read_run
-from hushrec.registry import SYSTEMS
 from hushrec.systems.drift import live_folder as module
 from hushrec.systems.drift.live import Live
 from hushrec.systems.drift.live_folder import is_live, keep, open_folder
@@ -41,9 +42,9 @@ def test_the_kept_model_has_the_live_vectors_under_the_same_ids(tmp_path: Path) 
     assert train.item_ids.tolist() == ["y", "z", "é"]
     assert train.titles is not None
     assert train.titles.tolist() == ["", "Zed", "E"]
-    assert train.owners is not None
-    held = np.split(train.owners.owners, train.owners.starts[1:-1])
-    assert [[train.owners.names[owner] for owner in owners] for owners in held] == [["a"], ["b", "a"], ["b"]]
+    owners = owners_of(train)
+    held = np.split(owners.owners, owners.starts[1:-1])
+    assert [[owners.names[owner] for owner in own] for own in held] == [["a"], ["b", "a"], ["b"]]
     for text, number in live.users.numbers.items():
         kept = progress.state.user_factors[train.user_number(text)]
         assert np.array_equal(kept, live.state.user_factors[number])

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushrec.data.interactions import OwnerRows
+from hushrec.data import OwnerRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.systems.drift.blocks import Groups
 from hushrec.systems.drift.cipher import Form, Letters, seal_interactions
-from hushrec.systems.drift.members import COUNTS, Gateway, Owner, Members, owner_key
+from hushrec.systems.drift.members import COUNTS, Gateway, Members, Owner, owner_key
 
 KEY = b"k" * 16
 FORM = Form()

@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 
 from hushrec.data import owned, synthetic
-from hushrec.errors import HushrecError
+from hushrec.data.holdings.owners import owners_of, rows_of_owners
+from hushrec.errors import HushrecError, LostForGoodError
+from hushrec.protocol import NO_MARK, ReplayMark, kept_arrays
 from hushrec.systems.drift.blocks import Groups
 from hushrec.systems.drift.cipher import Form
-from hushrec.systems.drift.members import COUNTS, Gateway, Owner, Members
-from hushrec.systems.drift.store import NO_MARK, Mark, OwnerStore, StoreError
-from hushrec.systems.drift.system import SYSTEM
+from hushrec.systems.drift.members import COUNTS, Gateway, Members, Owner
+from hushrec.systems.drift.store import OwnerStore
 
 NUM_OWNERS, NUM_ROUNDS, NUM_WINDOWS, WINDOW, THETA = 3, 4, 4, 30, 5
 FORM = Form(batch=3, is_encrypted=False)  # three interactions with one number
 DATA = owned(synthetic(10, 30, 200).as_signed(), str(NUM_OWNERS), 0)
-ROWS = DATA.by_owner()
+ROWS = rows_of_owners(DATA)
 RNG = np.random.default_rng(0)
 EVENTS = RNG.integers(0, len(ROWS.users), NUM_ROUNDS * NUM_WINDOWS * WINDOW)
 
@@ -68,7 +69,7 @@ class Play:
     path: Path
     before_statement: Callable[[], None] = lambda: None
     gateway: Gateway = field(init=False)
-    parties: Members = field(init=False)
+    members: Members = field(init=False)
     store: OwnerStore = field(init=False)
     sequence: int = 0
     learned: dict[tuple[int, int], list[Groups]] = field(default_factory=dict)
@@ -88,15 +89,15 @@ class Play:
 
     def save(self, round_number: int) -> None:
         self.sequence += 1
-        self.store.save(self.members, Mark(self.sequence, round_number, b"packet"))
+        self.store.save(self.members, ReplayMark(self.sequence, round_number, b"packet"))
 
     def round(self, round_number: int) -> None:
         """Register, then all windows."""
         for owner in self.members.owners:
             owner.begin(round_number, round_number - 1)
         self.save(round_number)
-        assert DATA.owners is not None
-        self.gateway.begin(round_number, DATA.owners.starts, DATA.owners.owners)
+        held = owners_of(DATA)
+        self.gateway.begin(round_number, held.starts, held.owners)
         for window in range(NUM_WINDOWS):
             first = ((round_number - 1) * NUM_WINDOWS + window) * WINDOW
             letters = self.gateway.window(window, first, first + WINDOW, {}, FORM)
@@ -124,8 +125,8 @@ class Play:
         return self
 
 
-def contents(parties: Members) -> dict[str, Any]:
-    return {"entries": parties.entries.tolist(), "states": parties.owner_states.tolist()}
+def contents(members: Members) -> dict[str, Any]:
+    return {"entries": members.entries.tolist(), "states": members.owner_states.tolist()}
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +140,7 @@ def assert_same_learning(one: Play, other: Play) -> None:
         for ours, theirs in zip(groups, other.learned[moment], strict=True):
             for column, expected in zip(ours[:-1], theirs[:-1], strict=True):
                 np.testing.assert_array_equal(column, expected, err_msg=str(moment))
-    for ours, theirs in zip(one.parties.owners, other.parties.owners, strict=True):
+    for ours, theirs in zip(one.members.owners, other.members.owners, strict=True):
         assert ours.counts[COUNTS.accepted] == theirs.counts[COUNTS.accepted]
         assert ours.counts.tolist() == theirs.counts.tolist()
 
@@ -148,23 +149,23 @@ def test_there_is_something_to_learn(reference: Play) -> None:
     """Else the tests below could not fail: blocks over several rounds, and messages that hold several."""
     num_blocks = sum(part.num_blocks for groups in reference.learned.values() for part in groups)
     assert num_blocks > 50
-    added = reference.parties.entries["added"]
+    added = reference.members.entries["added"]
     assert len(np.unique(added)) == NUM_ROUNDS
-    deliveries = int(np.diff(DATA.owners.starts)[ROWS.items[EVENTS]].sum())
-    assert sum(int(owner.counts[COUNTS.accepted]) for owner in reference.parties.owners) == deliveries
+    deliveries = int(np.diff(owners_of(DATA).starts)[ROWS.items[EVENTS]].sum())
+    assert sum(int(owner.counts[COUNTS.accepted]) for owner in reference.members.owners) == deliveries
 
 
 def test_all_that_owners_learn_is_kept() -> None:
     """What is new among these must be in the file, too, if it is an owner's."""
-    assert SYSTEM.learned == ("entries", "owner_states", "gateway_state", "table")
+    assert tuple(kept_arrays(no_one())) == ("entries", "owner_states", "gateway_state", "table")
 
 
 def test_a_file_gives_back_what_was_saved(reference: Play) -> None:
     again = no_one()
     store = OwnerStore(reference.path)
     store.restore(again)
-    assert store.mark == Mark(reference.sequence, NUM_ROUNDS, b"packet")
-    kept = contents(reference.parties)
+    assert store.mark == ReplayMark(reference.sequence, NUM_ROUNDS, b"packet")
+    kept = contents(reference.members)
     assert contents(again) == kept
     assert len(kept["entries"]) > 50
 
@@ -211,7 +212,7 @@ def test_what_is_copied_at_any_moment_is_what_was_answered_last(tmp_path: Path) 
 
     def save_and_note(round_number: int) -> None:
         save(round_number)
-        answered.update(contents(play.parties))
+        answered.update(contents(play.members))
 
     play.save = save_and_note  # type: ignore[method-assign]
     play.run()
@@ -259,7 +260,7 @@ def test_a_half_made_file_is_made_anew(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        StoreError, match=r"owners.sqlite is missing: put it back from where it was, or order a new"
+        LostForGoodError, match=r"owners.sqlite is missing: put it back from where it was, or order a new"
     ):
         OwnerStore(tmp_path / "owners.sqlite")
 
@@ -313,7 +314,7 @@ def test_a_damaged_file_is_one_clear_line(tmp_path: Path, harm: Callable[[Path],
     play = Play(tmp_path / "owners.sqlite").run()
     play.store.close()
     harm(play.path)
-    with pytest.raises(StoreError, match=r"owners.sqlite is damaged: put a good copy back, or order a new run"):
+    with pytest.raises(LostForGoodError, match=r"owners.sqlite is damaged: put a good copy back, or order"):
         OwnerStore(play.path).restore(no_one())
 
 
@@ -322,7 +323,7 @@ def test_a_file_of_other_owners_is_refused(tmp_path: Path) -> None:
     play.round(1)
     others = no_one()
     others.owners = others.owners[:2]
-    with pytest.raises(StoreError, match="is of other owners; put the right one back"):
+    with pytest.raises(LostForGoodError, match="is of other owners; put the right one back"):
         OwnerStore(play.path).restore(others)
 
 
@@ -336,10 +337,10 @@ def test_two_processes_do_not_write_to_one_file(tmp_path: Path) -> None:
     for owner in parties.owners:
         owner.begin(2, 1)
     with pytest.raises(HushrecError, match="was changed by another process; end it"):
-        late.save(parties, Mark(99, 2, b""))
+        late.save(parties, ReplayMark(99, 2, b""))
     found, store = no_one(), OwnerStore(one.path)
     store.restore(found)
-    assert contents(found) == contents(one.parties)
+    assert contents(found) == contents(one.members)
 
 
 def test_a_full_disk_is_no_damage(tmp_path: Path, reference: Play) -> None:
@@ -348,7 +349,7 @@ def test_a_full_disk_is_no_damage(tmp_path: Path, reference: Play) -> None:
     play.round(1)
     real = play.store._file
     play.store._file = Fragile(real.file, _full)  # type: ignore[assignment, attr-defined]
-    for owner in play.parties.owners:
+    for owner in play.members.owners:
         owner.begin(2, 1)
     with pytest.raises(HushrecError, match=r"cannot be used \(database or disk is full\); see to its disk"):
         play.save(2)

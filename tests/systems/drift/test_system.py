@@ -9,13 +9,23 @@ import pytest
 from hushrec.data import owned, random_share, synthetic
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.protocol import Cohort, Message, Ragged, Reply, Sealed, System, Transcript
+from hushrec.protocol import (
+    AnySystem,
+    Cohort,
+    Message,
+    Ragged,
+    Reply,
+    Sealed,
+    Transcript,
+    kept_arrays,
+    result_arrays,
+)
+from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run as run_experiment
 from hushrec.runs.run_settings import settings_for
-from hushrec.runtime.checkpoint import Progress, model_arrays, read_arrays
+from hushrec.runtime.checkpoint import Progress, read_arrays
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
-from hushrec.runtime.training import Job, run_job
-from hushrec.registry import SYSTEMS
+from hushrec.runtime.training import Job, job_for, run_job
 from hushrec.systems.drift.messages import (
     Begin,
     BlockGradients,
@@ -30,7 +40,7 @@ from hushrec.systems.drift.messages import (
 from systems.owner_runs import learned_slowly, some_stream, stream
 from systems.runs import Finished, assert_same, digest, losing, run, some_events
 
-GOLDEN = "e0d17993ae5776e4599c75769706e22403d79f3417f7dad9e453f181cb03c663"
+GOLDEN = "50cd68e7d58c4ff674e73f14f027433e03c2bd692409f62c3495e58a171e689f"
 DRIFT = SYSTEMS["drift"]
 BAD, GOOD = False, True
 HELD = [[0, 1, 2, 3, 4, 5, 6], [4, 5, 6, 7, 8, 9, 10]]
@@ -39,7 +49,7 @@ HELD = [[0, 1, 2, 3, 4, 5, 6], [4, 5, 6, 7, 8, 9, 10]]
 
 def facts(finished: Finished) -> dict[str, int]:
     """What became of the messages, where anything did."""
-    found = DRIFT.facts(finished.private, finished.config)
+    found = DRIFT.result.facts(finished.private, finished.config)
     return {name: int(count) for name, count in found.items() if count}
 
 
@@ -180,10 +190,9 @@ def test_a_resumed_run_equals_one_without_interruption(stop_after: int, tmp_path
         run_job(job, options, tmp_path / "state.npz", stop)
     assert read_arrays(tmp_path / "state.npz")["round_number"] == stop_after
     resumed = run_job(job, options, tmp_path / "state.npz")
-    for name, array in model_arrays(DRIFT, whole.state).items():
-        np.testing.assert_array_equal(model_arrays(DRIFT, resumed.state)[name], array)
-    for name in DRIFT.learned:
-        np.testing.assert_array_equal(getattr(resumed.private, name), getattr(whole.private, name))
+    for ours, theirs in ((resumed.state, whole.state), (resumed.private, whole.private)):
+        for name, array in kept_arrays(theirs).items():
+            np.testing.assert_array_equal(kept_arrays(ours)[name], array)
     assert resumed.transcript.tallies == whole.transcript.tallies
     for user, items in resumed.private.gateway.shown.items():
         np.testing.assert_array_equal(items, whole.private.gateway.shown[user])
@@ -212,15 +221,17 @@ def test_a_round_that_broke_off_and_begins_again_equals_one_that_did_not(
         asked += cohort.round_number == 2
         if asked == breaks_at and moment == "before":
             raise Broken
-        reply = DRIFT.handlers[request_type](cohort, request, *others)
+        reply = DRIFT.handlers[request_type].answer(cohort, request, *others)
         if asked == breaks_at:
             raise Broken
         return reply
 
-    system = replace(DRIFT, handlers={**DRIFT.handlers, request_type: breaking})
+    system = replace(
+        DRIFT, handlers={**DRIFT.handlers, request_type: replace(DRIFT.handlers[request_type], answer=breaking)}
+    )
     options = RuntimeOptions(threads=1, cohort_size=1)
     runtime, num_broken = InProcess(system, config, draws, private, Transcript(), options), 0
-    state = system.init(len(numbers), ratings.num_items, config, draws)
+    state = system.start(len(numbers), ratings.num_items, config, draws)
     for round_number in (1, 2, 3):
         while True:
             try:
@@ -230,8 +241,8 @@ def test_a_round_that_broke_off_and_begins_again_equals_one_that_did_not(
                 num_broken += 1
     assert num_broken == 1
     for name, array in undisturbed.model_arrays().items():
-        np.testing.assert_array_equal(model_arrays(system, state)[name], array)
-    assert DRIFT.facts(private, config) == DRIFT.facts(undisturbed.private, config)
+        np.testing.assert_array_equal(result_arrays(state)[name], array)
+    assert DRIFT.result.facts(private, config) == DRIFT.result.facts(undisturbed.private, config)
 
 
 # --- Who is not there --------------------------------------------------------------------------------------
@@ -264,7 +275,7 @@ def test_an_owner_whose_round_did_not_count_and_that_missed_its_repetition_undoe
 
     def play(is_broken: bool) -> tuple[Any, Any]:
         private = DRIFT.enrol(numbers, ratings.rows, ratings.num_items, config, draws)
-        state, is_away, asked = DRIFT.init(len(numbers), ratings.num_items, config, draws), not is_broken, 0
+        state, is_away, asked = DRIFT.start(len(numbers), ratings.num_items, config, draws), not is_broken, 0
 
         def losses(round_number: int, request: type[Message], to: np.ndarray) -> np.ndarray:
             nonlocal asked
@@ -283,7 +294,7 @@ def test_an_owner_whose_round_did_not_count_and_that_missed_its_repetition_undoe
                 is_away = True
                 state = runtime.run_round(state, round_number)
         assert asked == (2 if is_broken else 0)
-        return state, DRIFT.facts(private, config)
+        return state, DRIFT.result.facts(private, config)
 
     (absent, told), (returned, told_again) = play(is_broken=False), play(is_broken=True)
     np.testing.assert_array_equal(returned.item_factors, absent.item_factors)
@@ -342,20 +353,20 @@ def test_data_without_negatives_is_refused_in_one_line() -> None:
     with pytest.raises(
         HushrecError, match=r"\Asynthetic does not tell what users liked .*; choose data with ratings.*\Z"
     ):
-        run_job(Job(DRIFT, config, 0, data), RuntimeOptions(threads=1))
+        run_job(job_for(DRIFT, config, 0, data), RuntimeOptions(threads=1))
 
 
 # --- Who does what it should not ----------------------------------------------------------------------------
 
 
-def spoilt(kind: type[Message], change: Callable[[Any], Any]) -> Callable[[Any], System[Any, Any, Any]]:
+def spoilt(kind: type[Message], change: Callable[[Any], Any]) -> Callable[[Any], AnySystem]:
     """A system in which replies to a request are changed."""
 
-    def changed(system: System[Any, Any, Any]) -> System[Any, Any, Any]:
+    def changed(system: AnySystem) -> AnySystem:
         def handler(*arguments: Any) -> Reply:
-            return change(system.handlers[kind](*arguments))
+            return change(system.handlers[kind].answer(*arguments))
 
-        return replace(system, handlers={**system.handlers, kind: handler})
+        return replace(system, handlers={**system.handlers, kind: replace(system.handlers[kind], answer=handler)})
 
     return changed
 
@@ -406,7 +417,7 @@ def test_a_table_that_is_not_whole_is_refused(starts: list[int]) -> None:
     finished, table = run("drift", some_events(), num_rounds=1), np.zeros(1, np.int32)
     cohort = Cohort(np.array([3], np.int32), np.array([3]), finished.private, 2)
     with pytest.raises(HushrecError, match=r"\Athe table of who holds what is not whole\Z"):
-        DRIFT.handlers[Begin](cohort, Begin(np.array(starts), table), finished.config, Draws(0))
+        DRIFT.handlers[Begin].answer(cohort, Begin(np.array(starts), table), finished.config, Draws(0))
 
 
 def test_vectors_that_do_not_fit_are_refused() -> None:
@@ -414,7 +425,7 @@ def test_vectors_that_do_not_fit_are_refused() -> None:
     cohort = Cohort(np.array([0], np.int32), np.array([0]), finished.private, 1)
     vectors = Vectors(Ragged.one(np.zeros((1000, 5), np.float32)))
     with pytest.raises(HushrecError, match=r"\Avectors came that do not fit what was asked for\Z"):
-        DRIFT.handlers[Vectors](cohort, vectors, finished.config, Draws(0))
+        DRIFT.handlers[Vectors].answer(cohort, vectors, finished.config, Draws(0))
 
 
 def test_altered_and_replayed_mail_changes_nothing_but_counts() -> None:
@@ -508,7 +519,7 @@ def test_a_new_process_knows_what_users_know(round_number: int) -> None:
         every = np.tile(np.arange(30, dtype=np.int32), (24, 1))
         users = Ragged(np.array([0, 24]), np.arange(24, dtype=np.int32))
         request = Recommend(users, Ragged(users.starts, every))
-        DRIFT.handlers[Recommend](
+        DRIFT.handlers[Recommend].answer(
             Cohort(numbers[-1:], np.array([3]), private, round_number), request, config, Draws(0)
         )
         shown.append({user: items.tolist() for user, items in gateway.shown.items()})

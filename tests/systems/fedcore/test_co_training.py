@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushrec.errors import HushrecError
-from hushrec.errors import DivergedError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.systems.fedcore.co_training import Sums, move_layers, move_own, pmf_gradients, shared_rows
 
 UNIT = 2.0**-40  # of the fixed point in which gradients are summed

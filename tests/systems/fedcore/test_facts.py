@@ -32,7 +32,7 @@ def released(finished_with: dict[str, Any], **values: Any) -> tuple[dict[str, fl
                     counts[number, int(place)] += sum(common >= 0 for common in rows)
 
     finished = watched(ratings, look, num_rounds=2, batch_size=4, **finished_with, **values)
-    return dict(FEDCORE.facts(finished.private, finished.config)), max(counts.values())
+    return dict(FEDCORE.result.facts(finished.private, finished.config)), max(counts.values())
 
 
 @pytest.mark.parametrize(("unaligned", "expected"), [(1.0, 6), (0.0, 12)])

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushrec.data.interactions import PartnerRows
+from hushrec.data import PartnerRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.protocol import Message, Ragged, Reply, System, Transcript
-from hushrec.runtime.in_process import InProcess, RuntimeOptions
+from hushrec.protocol import AnySystem, Message, Ragged, Reply, Transcript
 from hushrec.registry import SYSTEMS
+from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.systems.fedcore.encrypted_scores import REQUEST_BYTES
 from hushrec.systems.fedcore.inference import (
     EncryptedScores,
@@ -75,7 +75,7 @@ def test_decrypted_scores_are_the_plain_ones(values: dict[str, Any], num_partner
         assert np.count_nonzero(partner.asked >= 0) == 3
         assert not partner.is_rated[partner.asked].any(), "only visitors are asked about"
         np.testing.assert_allclose(answers(finished, place), plain_scores(finished, place), atol=1e-5)
-    facts = FEDCORE.facts(finished.private, finished.config)
+    facts = FEDCORE.result.facts(finished.private, finished.config)
     assert (facts["visitors asked about"], facts["visitors served"]) == (3 * num_partners, 3 * num_partners)
     assert 0 < facts["largest error of encrypted scores"] < 1e-5
     counts = np.concatenate([sent.message.num_served for sent in finished.sent(Served)][-1:])
@@ -85,7 +85,7 @@ def test_decrypted_scores_are_the_plain_ones(values: dict[str, Any], num_partner
 def test_the_fact_of_the_largest_error_tells_a_wrong_score() -> None:
     finished = served(some_partners(2))
     finished.private.partners[1].answers[2, 4] += 0.5
-    facts = FEDCORE.facts(finished.private, finished.config)
+    facts = FEDCORE.result.facts(finished.private, finished.config)
     assert facts["largest error of encrypted scores"] == pytest.approx(0.5, abs=1e-4)
 
 
@@ -125,7 +125,7 @@ def test_with_top_k_only_places_come_back_and_they_are_the_right_ones(top_k: int
             assert sorted(ranks[np.isfinite(ranks)], reverse=True) == list(range(count, 0, -1))
     sent = [value for mail in finished.sent(Scores) for value in mail.message.scores.values]
     assert all(value == int(value) for value in sent), "places, not scores"
-    assert "largest error of encrypted scores" not in FEDCORE.facts(finished.private, finished.config)
+    assert "largest error of encrypted scores" not in FEDCORE.result.facts(finished.private, finished.config)
     own = own_model(finished.private, finished.config.agreement, (1.0, 5.0))
     visitor = finished.private.partners[0].asked[:1]
     listed = own.score(visitor)[0]
@@ -142,7 +142,7 @@ def test_a_budget_limits_what_a_partner_answers(budget: int) -> None:
         np.testing.assert_allclose(
             answers(finished, place)[is_served], plain_scores(finished, place)[is_served], atol=1e-5
         )
-    facts = FEDCORE.facts(finished.private, finished.config)
+    facts = FEDCORE.result.facts(finished.private, finished.config)
     assert (facts["visitors asked about"], facts["visitors served"]) == (6, 2 * budget)
     for mail in finished.sent(EncryptedVectors):
         assert (mail.message.places.lengths <= budget).all()
@@ -178,7 +178,7 @@ def test_a_visitor_whom_nobody_knows_is_not_served() -> None:
         if visitor >= 0
     }
     assert found == {"n": False, "v": True}
-    facts = FEDCORE.facts(finished.private, finished.config)
+    facts = FEDCORE.result.facts(finished.private, finished.config)
     assert (facts["visitors asked about"], facts["visitors served"]) == (2, 1)
 
 
@@ -198,7 +198,7 @@ def test_who_cannot_or_will_not_be_served_is_not_asked_about(values: dict[str, A
     """auto leaves NeuCF with ReLU out."""
     finished = run("fedcore", some_partners(2), batch_size=16, num_rounds=1, **values)
     assert not finished.sent(Serve)
-    assert "visitors asked about" not in FEDCORE.facts(finished.private, finished.config)
+    assert "visitors asked about" not in FEDCORE.result.facts(finished.private, finished.config)
 
 
 # --- What goes wrong ---------------------------------------------------------------------------------------
@@ -211,19 +211,19 @@ def nothing(_message: Message) -> None:
     """The letter never comes."""
 
 
-def with_fault(kind: type[Message], fault: Fault) -> System[Any, Any, Any]:
+def with_fault(kind: type[Message], fault: Fault) -> AnySystem:
     """FedCORE whose partners send one type of mail wrong."""
     serve = FEDCORE.handlers[Serve]
 
     def handle(*arguments: Any) -> Reply:
-        reply = serve(*arguments)
+        reply = serve.answer(*arguments)
         mail = []
         for sealed in reply.mail:
             message = fault(sealed.message) if type(sealed.message) is kind else sealed.message
             mail += [] if message is None else [replace(sealed, message=message)]
         return replace(reply, mail=tuple(mail))
 
-    return replace(FEDCORE, handlers={**FEDCORE.handlers, Serve: handle})
+    return replace(FEDCORE, handlers={**FEDCORE.handlers, Serve: replace(serve, answer=handle)})
 
 
 def changed(field: str, change: Callable[[np.ndarray], np.ndarray]) -> Fault:
@@ -289,7 +289,7 @@ def test_what_cannot_be_used_is_refused_in_one_line_and_the_round_can_be_repeate
     ratings, draws = some_partners(2), Draws(0)
     config, expected = FEDCORE.configure({**SERVING, **ONE_ROUND}), without_faults()
     private = FEDCORE.enrol(np.arange(2, dtype=np.int32), ratings.rows, ratings.num_items, config, draws)
-    start = FEDCORE.init(2, ratings.num_items, config, draws)
+    start = FEDCORE.start(2, ratings.num_items, config, draws)
     options = RuntimeOptions(threads=1, cohort_size=1)
     broken = InProcess(with_fault(kind, fault), config, draws, private, Transcript(), options)
     with pytest.raises(HushrecError, match=r"\A[^\n]+; [^\n]+\Z|\A[^\n]+: [^\n]+\Z"):
@@ -306,7 +306,7 @@ def test_nobody_has_more_decrypted_than_it_was_sent() -> None:
     ratings, draws, transcript = some_partners(2), Draws(0), Transcript()
     config = FEDCORE.configure({**SERVING, **ONE_ROUND})
     private = FEDCORE.enrol(np.arange(2, dtype=np.int32), ratings.rows, ratings.num_items, config, draws)
-    start, options = FEDCORE.init(2, ratings.num_items, config, draws), RuntimeOptions(threads=1, cohort_size=1)
+    start, options = FEDCORE.start(2, ratings.num_items, config, draws), RuntimeOptions(threads=1, cohort_size=1)
     runtime = InProcess(with_fault(EncryptedScores, twice_the_scores), config, draws, private, transcript, options)
     with pytest.raises(
         HushrecError, match=r"^encrypted scores of more visitors than vectors were sent for; begin"
@@ -324,7 +324,7 @@ def test_places_of_no_item_are_refused(value: float) -> None:
     ratings, draws = some_partners(2), Draws(0)
     config = FEDCORE.configure({**SERVING, "num_rounds": 1, "num_asked": 1, "num_factors": 5, "top_k": 3})
     private = FEDCORE.enrol(np.arange(2, dtype=np.int32), ratings.rows, ratings.num_items, config, draws)
-    start = FEDCORE.init(2, ratings.num_items, config, draws)
+    start = FEDCORE.start(2, ratings.num_items, config, draws)
     options = RuntimeOptions(threads=1, cohort_size=1)
     runtime = InProcess(
         with_fault(Scores, changed("scores", fault)), config, draws, private, Transcript(), options
@@ -341,10 +341,10 @@ def test_names_that_nobody_knows_are_answered_with_nothing() -> None:
     fault = changed("names", lambda names: names ^ 1)
     system = with_fault(Visits, fault)
     runtime = InProcess(system, config, draws, private, Transcript(), RuntimeOptions(threads=1, cohort_size=1))
-    state = runtime.run_round(FEDCORE.init(2, ratings.num_items, config, draws), 1)
+    state = runtime.run_round(FEDCORE.start(2, ratings.num_items, config, draws), 1)
     assert state.is_present.all()
     assert np.isnan(private.answers).all()
-    assert FEDCORE.facts(private, config)["visitors served"] == 0
+    assert FEDCORE.result.facts(private, config)["visitors served"] == 0
 
 
 def test_a_partner_lost_while_visitors_are_served_leaves_what_the_others_have() -> None:
@@ -381,11 +381,11 @@ def test_asked_again_a_partner_sends_what_gives_the_same_scores() -> None:
     serve = FEDCORE.handlers[Serve]
 
     def twice(cohort: Any, request: Any, config: Any, draws: Any) -> Reply:
-        serve(cohort, request, config, draws)
-        return serve(cohort, request, config, draws)
+        serve.answer(cohort, request, config, draws)
+        return serve.answer(cohort, request, config, draws)
 
-    def change(system: System[Any, Any, Any]) -> System[Any, Any, Any]:
-        return replace(system, handlers={**system.handlers, Serve: twice})
+    def change(system: AnySystem) -> AnySystem:
+        return replace(system, handlers={**system.handlers, Serve: replace(serve, answer=twice)})
 
     one, other = plain(), served(some_partners(2), change=change)
     np.testing.assert_allclose(other.private.answers, one.private.answers, atol=1e-5)

@@ -10,8 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.stats import kstest
 
 from hushrec.draws import Draws, chacha_block
-from hushrec.errors import HushrecError
-from hushrec.errors import DivergedError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.systems.fedcore.laplace import BLOCK_DRAWS, grid_of, key_for, private_rows, scale_of
 
 KEY = Draws(0).key("laplace")

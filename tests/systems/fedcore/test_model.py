@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from hushrec.data.interactions import PartnerRows
+from hushrec.data import PartnerRows
 from hushrec.errors import NewcomerError
 from hushrec.models import neucf, neucf_scoring
 from hushrec.systems.fedcore.model import PartnerModel, own_model, partner_model

@@ -7,9 +7,8 @@ import pytest
 
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.privacy import homomorphic
-from hushrec.errors import DivergedError
 from hushrec.privacy.homomorphic import BfvAdder, PaillierKey
 from hushrec.runtime.checkpoint import Progress, model_digest
 from hushrec.runtime.checkpoint import digest as digest_of
@@ -20,7 +19,7 @@ from hushrec.systems.fedmf.clients import to_fixed
 from systems.positive_runs import Finished, Positives, assert_same, positives, run, some_positives
 from systems.runs import digest
 
-GOLDEN = "57eb7d472e2ebb83092aaaac3fc49e18271ad71e5606271725768dfc5e45832f"
+GOLDEN = "8c6886daa3e6833ff65e53f5fbaa435f284113403630e56087deba95161fbc06"
 
 
 def fit(data: Positives, **options: Any) -> Finished:
@@ -74,10 +73,10 @@ def test_models_are_equal_where_ciphertexts_are_not(variant: str) -> None:
     data, values = in_two_blocks(), {"num_factors": 20, "num_rounds": 2, "variant": variant}
     found = [fit(data, **values, encryption=one) for one in ("bfv", "bfv", "none")]
     assert len({one.state.item_factors.tobytes() for one in found}) == 3
-    models = {model_digest(fedmf.SYSTEM, one.state, one.private) for one in found}
+    models = {model_digest(one.state, one.private) for one in found}
     assert models == {digest_of({"item_factors": found[2].private.item_factors})}
     other = fit(data, **values, seed=1)
-    assert model_digest(fedmf.SYSTEM, other.state, other.private) not in models
+    assert model_digest(other.state, other.private) not in models
 
 
 @pytest.fixture
@@ -189,7 +188,7 @@ def test_lost_clients_do_not_count() -> None:
     data, values = in_two_blocks(), {"num_factors": 20, "encryption": "bfv", "num_rounds": 2}
     nobody = fit(data, **values, losses=lambda _round, _request, to: to >= 0)
     assert not nobody.state.num_additions.any()
-    start = fedmf.SYSTEM.init(8, 300, nobody.config, Draws(0))
+    start = fedmf.SYSTEM.start(8, 300, nobody.config, Draws(0))
     np.testing.assert_array_equal(nobody.state.item_factors, start.item_factors)
     lost = fit(data, num_factors=20, losses=lambda _round, _request, to: to == 7)
     alone = fit(positives([[0, 5], [10], [299], [1, 298], [], [7, 8, 9], [250]], 300), num_factors=20)
@@ -237,8 +236,8 @@ def test_more_updates_than_bfv_bears_are_refused_at_the_start() -> None:
     with pytest.raises(
         HushrecError, match=r"2517900 updates are more noise than .* 2097152; use fewer --num-rounds"
     ):
-        fedmf.SYSTEM.init(8392, 10, config, Draws(0))
-    fedmf.SYSTEM.init(8392, 10, replace(config, encryption="none"), Draws(0))
+        fedmf.SYSTEM.start(8392, 10, config, Draws(0))
+    fedmf.SYSTEM.start(8392, 10, replace(config, encryption="none"), Draws(0))
 
 
 def test_v_in_other_blocks_is_refused() -> None:
@@ -255,7 +254,7 @@ def test_planted_tastes_are_learned() -> None:
     draws = np.random.default_rng(0)
     data = positives([draws.choice(np.arange(user % 2, 40, 2), 10, replace=False) for user in range(40)], 40)
     finished = fit(data, num_rounds=60, learning_rate=0.02)
-    alone = fedmf.SYSTEM.own_model(finished.private, finished.config, None)
+    alone = fedmf.SYSTEM.result.party(finished.private, finished.config, None)
     users = np.arange(40, dtype=np.int32)
     scores, newcomers = finished.scorer.score(users), np.empty((40, 40), np.float32)
     np.testing.assert_array_equal(alone.score(users), scores)

@@ -7,8 +7,7 @@ import pytest
 
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
-from hushrec.errors import DivergedError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.protocol import Ask, Cohort, Ragged, Transcript
 from hushrec.runtime.in_process import InProcess, Losses, RuntimeOptions
 from hushrec.runtime.wire import encode
@@ -52,7 +51,7 @@ def run(
     rows = rows or some_items()
     config, draws = Config(**{**SMALL, "num_rounds": num_rounds, "batch_size": 10, **values}), Draws(seed)
     num_users = len(rows.starts) - 1
-    states = [SYSTEM.init(num_users, num_items, config, draws)]
+    states = [SYSTEM.start(num_users, num_items, config, draws)]
     clients = SYSTEM.enrol(np.arange(num_users, dtype=np.int32), rows, num_items, config, draws)
     transcript = Transcript(keep_payloads=True)
     options = RuntimeOptions(threads=threads, cohort_size=cohort_size, losses=losses)
@@ -123,7 +122,7 @@ def test_an_ask_that_comes_again_gets_the_same_reply() -> None:
     request = next(sent for sent in transcript.recorded if isinstance(sent.message, Recommenders))
     rows = request.numbers.astype(np.int64)
     cohort = Cohort(request.numbers, rows, clients, 1)
-    replies = [SYSTEM.handlers[Recommenders](cohort, request.message, config, Draws(0)) for _ in range(2)]
+    replies = [SYSTEM.handlers[Recommenders].answer(cohort, request.message, config, Draws(0)) for _ in range(2)]
     sent = next(sent for sent in transcript.recorded if isinstance(sent.message, Gradients))
     for reply in replies:
         assert reply.message.gradient.values.tobytes() == sent.message.gradient.values.tobytes()
@@ -156,9 +155,9 @@ def test_a_round_without_anyone_changes_nothing() -> None:
 
 
 def test_states_are_not_changed_afterwards() -> None:
-    """A state can be kept, saved and gone on from: the first is still that of `init`."""
+    """A state can be kept, saved and gone on from: the first is still that of `start`."""
     states = run()[0]
-    assert_same(states[0], SYSTEM.init(NUM_USERS, NUM_ITEMS, Config(**SMALL), Draws(0)))
+    assert_same(states[0], SYSTEM.start(NUM_USERS, NUM_ITEMS, Config(**SMALL), Draws(0)))
 
 
 def test_participation() -> None:
@@ -185,7 +184,7 @@ def test_two_tastes_are_learned() -> None:
     starts = np.arange(num_users + 1, dtype=np.int64) * (num_items // 2 - 1)
     rows = UserRows(starts, np.concatenate(items).astype(np.int32), None)
     states, clients, _, config = run(rows, num_items=num_items, num_rounds=60)
-    scores = SYSTEM.model(states[-1], clients, config, None).score(np.arange(num_users, dtype=np.int32))
+    scores = SYSTEM.result.whole(states[-1], clients, config, None).score(np.arange(num_users, dtype=np.int32))
     scores[np.repeat(np.arange(num_users), num_items // 2 - 1), rows.items] = -np.inf
     assert (scores.argmax(axis=1) == left_out).mean() > 0.5
 
@@ -212,12 +211,12 @@ def test_recommenders_of_other_settings_are_refused() -> None:
     cohort = Cohort(np.array([0], np.int32), np.array([0]), clients, 1)
     short = Recommenders(Ragged(np.array([0, 5]), np.zeros(5, np.float32)))
     with pytest.raises(HushrecError, match="use the server's settings"):
-        SYSTEM.handlers[Recommenders](cohort, short, config, Draws(0))
+        SYSTEM.handlers[Recommenders].answer(cohort, short, config, Draws(0))
 
 
 def test_short_gradients_are_refused() -> None:
     config, draws = Config(**SMALL), Draws(0)
-    steps = SYSTEM.round(SYSTEM.init(NUM_USERS, NUM_ITEMS, config, draws), 1, config, draws)
+    steps = SYSTEM.round(SYSTEM.start(NUM_USERS, NUM_ITEMS, config, draws), 1, config, draws)
     ask: Ask = next(steps)
     ask.replies.add(ask.to[:1], Gradients(Ragged(np.array([0, 3]), np.zeros(3, np.float32))))
     with pytest.raises(HushrecError, match="a gradient has not 261 numbers"):

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from hushrec.data.interactions import UserRows
-from hushrec.draws import BLOCK_WORDS, Draws, chacha_block
+from hushrec.draws import BLOCK_WORDS, Draws, chacha_block, shuffle
 from hushrec.errors import HushrecError
-from hushrec.protocol import Ragged
-from hushrec.systems.ptf_fedrec.client_training import shuffle
+from hushrec.protocol import Ragged, kept_arrays, restore
 from hushrec.systems.ptf_fedrec.clients import (
-    LEARNED,
     LocalClients,
     LocalModel,
     LocalSettings,
@@ -87,12 +85,12 @@ def samples_of(clients: LocalClients, row: int) -> list[tuple[int, float]]:
 
 
 def learned(clients: LocalClients) -> dict[str, np.ndarray]:
-    return {name: getattr(clients, name).copy() for name in LEARNED}
+    return {name: array.copy() for name, array in kept_arrays(clients).items()}
 
 
 def assert_same(one: LocalClients, other: LocalClients) -> None:
-    for name in LEARNED:
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    for name, array in kept_arrays(one).items():
+        np.testing.assert_array_equal(array, kept_arrays(other)[name], err_msg=name)
 
 
 def test_negatives_with_repeats() -> None:
@@ -366,8 +364,7 @@ def test_packed_arrays_restore_all_that_training_changes() -> None:
     kept = learned(clients)
     assert len(kept["used_rows"]) == clients.num_slots.sum() < len(clients.rows)
     restored = clients_at_start()
-    for name in LEARNED:
-        setattr(restored, name, kept[name])
+    restore(restored, kept)
     assert_same(clients, restored)
     for one in (clients, restored):
         send(one, shift=2)

@@ -12,15 +12,15 @@ import hushrec
 from hushrec import settings
 from hushrec.errors import HushrecError
 from hushrec.models import server_model as server_model_module
-from hushrec.protocol import Message, Role, System
+from hushrec.protocol import AnySystem, Handler, Message, Role
 from hushrec.registry import SYSTEMS
 from hushrec.systems.ptf_fedrec.client_slots import own_slots
 from hushrec.systems.ptf_fedrec.clients import LocalModel
 from hushrec.systems.ptf_fedrec.system import RELEASED, Config, Predictions, ServerState, Told
+from hushrec.testing.board import checkerboard
 from systems.runs import SMALL, Finished, Ratings, assert_same, losing, run, some_ratings
-from systems.test_contract import LEARNING, checkerboard
 
-SYSTEM: System[Config, ServerState, Any] = SYSTEMS["ptf-fedrec"]
+SYSTEM: AnySystem = SYSTEMS["ptf-fedrec"]
 MODELS = ("neumf", "ngcf", "lightgcn")
 
 
@@ -55,11 +55,11 @@ def test_nothing_travels_but_items_and_scores_of_each_client() -> None:
     ]
     for message in SYSTEM.messages:
         assert [tuple(kind) for kind in message.kinds()] == [
-            ("items", "ragged", np.dtype(np.int32), 1, 0, None),
-            ("scores", "ragged", np.dtype(np.float32), 1, 0, 1),
+            ("items", "ragged", np.dtype(np.int32), 1, 0, None, False),
+            ("scores", "ragged", np.dtype(np.float32), 1, 0, 1, False),
         ]
     assert not SYSTEM.inboxes
-    assert not SYSTEM.hands_over_data
+    assert not SYSTEM.about.hands_over_data
 
 
 @pytest.mark.parametrize("defense", ["none", "ldp", "sampling", "sampling+swapping"])
@@ -126,7 +126,7 @@ def test_negatives_are_drawn_once_or_anew_in_each_round() -> None:
 def test_without_a_defence_scores_are_the_clients_own() -> None:
     """The model of the last round is still there. Laplace noise changes nearly all of them."""
     plain, noisy = (fit(defense=defense, num_rounds=2) for defense in ("none", "ldp"))
-    own: LocalModel = SYSTEM.own_model(plain.private, plain.config, None)
+    own: LocalModel = SYSTEM.result.party(plain.private, plain.config, None)
     for client, (items, scores) in by_client(plain, Predictions, 2).items():
         users = np.full(len(items), client, np.int32)
         np.testing.assert_allclose(scores, own.predict(users, items), rtol=1e-5)
@@ -195,7 +195,7 @@ def test_the_server_tells_its_scores_of_items_that_were_not_uploaded(server_mode
     finished = fit(server_model=server_model)
     assert all(len(items) == 0 for items, _ in by_client(finished, Told, 1).values())
     for round_number in (2, 3, 4):
-        before = SYSTEM.model(finished.states[round_number - 1], None, finished.config, None)
+        before = SYSTEM.result.whole(finished.states[round_number - 1], None, finished.config, None)
         uploaded = by_client(finished, Predictions, round_number - 1)
         for client, (items, scores) in by_client(finished, Told, round_number).items():
             assert len(items) == len(set(items.tolist())) == min(6, 30 - len(uploaded[client][0]))
@@ -280,7 +280,7 @@ def test_the_servers_graph_has_the_last_upload_of_each_client_with_its_scores(
         np.testing.assert_array_equal(graph.labels, np.concatenate([expected[n][1] for n in order]))
     state, users = finished.states[-1], np.arange(24, dtype=np.int32)
     flat = replace(state, shown_scores=np.ones_like(state.shown_scores))
-    with_scores, without = (SYSTEM.model(one, None, finished.config, None).score(users) for one in (state, flat))
+    with_scores, without = (SYSTEM.result.server(one, finished.config, None).score(users) for one in (state, flat))
     assert abs(with_scores - without).max() > 1e-4
 
 
@@ -334,12 +334,15 @@ def test_every_combination_of_models_runs(client_model: str, server_model: str) 
     """And what clients upload depends on their own model, what they are told on the server's."""
     values = {"client_model": client_model, "server_model": server_model, "client_graph_layers": 2}
     finished, users = fit(num_rounds=2, server_graph_layers=2, **values), np.arange(24, dtype=np.int32)
-    own = SYSTEM.own_model(finished.private, finished.config, None)
+    own = SYSTEM.result.party(finished.private, finished.config, None)
     for scores in (finished.scorer.score(users), own.score(users)):
         assert scores.shape == (24, 30)
         assert ((scores > 0) & (scores < 1)).all()
         assert scores.std() > 1e-4
-    more = SYSTEM.more_models(finished.states[-1], finished.private, finished.config)
+    more = {
+        name: model(finished.states[-1], finished.private, finished.config)
+        for name, model in SYSTEM.result.also.items()
+    }
     assert set(more) == {"client", "ensemble"}
     np.testing.assert_array_equal(more["client"].score(users), own.score(users))
 
@@ -347,11 +350,10 @@ def test_every_combination_of_models_runs(client_model: str, server_model: str) 
 @pytest.mark.parametrize("server_model", ["neumf", "lightgcn"])
 def test_other_servers_find_a_checkerboards_withheld_items_too(server_model: str) -> None:
     """Of 11 items each; by chance 4 of 40."""
-    board = checkerboard("ptf-fedrec")
-    finished = run("ptf-fedrec", board.ratings, **{**LEARNING["ptf-fedrec"], "server_model": server_model})
-    scores = finished.scorer.score(np.arange(40, dtype=np.int32)).copy()
-    scores[np.repeat(np.arange(40), 9), board.ratings.rows.items] = -1
-    assert (scores.argmax(axis=1) == board.wanted).sum() >= 36
+    board = checkerboard(SYSTEM)
+    ratings = Ratings(board.train.by_user(), board.train.num_items)
+    finished = run("ptf-fedrec", ratings, **{**SYSTEM.about.learns_with, "server_model": server_model})
+    assert 40 * board.ranked_first(finished.scorer.score(board.users)) >= 36
 
 
 # --- Settings ----------------------------------------------------------------------------------------------
@@ -359,7 +361,7 @@ def test_other_servers_find_a_checkerboards_withheld_items_too(server_model: str
 
 def test_the_released_preset_differs_where_the_spec_says() -> None:
     paper, released = (settings.to_dict(SYSTEM.configure({"preset": name})) for name in ("paper", "released"))
-    assert list(SYSTEM.presets) == ["paper", "released"]
+    assert list(SYSTEM.about.presets) == ["paper", "released"]
     assert {name: (paper[name], released[name]) for name in paper if paper[name] != released[name]} == {
         "client_factors": (32, 16),
         "client_learning_rate": (0.001, 0.01),
@@ -442,16 +444,16 @@ def test_the_released_preset_runs_and_is_another_run() -> None:
 
 
 def test_an_upload_of_an_unknown_item_is_refused_with_its_sender() -> None:
-    def change(system: System[Any, Any, Any]) -> System[Any, Any, Any]:
+    def change(system: AnySystem) -> AnySystem:
         def handle(cohort: Any, request: Any, config: Any, draws: Any) -> Any:
-            reply = system.handlers[Told](cohort, request, config, draws)
+            reply = system.handlers[Told].answer(cohort, request, config, draws)
             place = int(np.searchsorted(cohort.numbers, 5))
             items = reply.message.items.values.copy()
             items[reply.message.items.starts[place]] = 30
             wrong = replace(reply.message.items, values=items)
             return replace(reply, message=replace(reply.message, items=wrong))
 
-        return replace(system, handlers={Told: handle})
+        return replace(system, handlers={Told: Handler(handle)})
 
     with pytest.raises(HushrecError, match="client 5 lists an item that is not in the catalogue"):
         fit(change=change)

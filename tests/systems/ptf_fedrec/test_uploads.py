@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.models.server_model import Pairs
-from hushrec.errors import DivergedError
 from hushrec.protocol import Ragged
 from hushrec.systems.ptf_fedrec.uploads import Shown, Uploads
 

@@ -1,24 +1,40 @@
-"""Attacks on what a party really saw, one file each."""
+"""Attacks, one file each. An attack is one line here; those of other packages come in by entry points."""
 
 from typing import Any
 
-from hushrec.audit.attacks import (
-    dense_gradients,
-    error_signs,
-    listed_items,
-    sent_blocks,
-    top_guess,
-    upload_frequency,
-)
 from hushrec.audit.scoreboard import Attack
-from hushrec.protocol import AnySystem, System
+from hushrec.plugins import Registry
+from hushrec.protocol import AnySystem
 
-ATTACKS: dict[str, Attack[Any]] = {
-    module.ATTACK.name: module.ATTACK
-    for module in (listed_items, top_guess, upload_frequency, dense_gradients, error_signs, sent_blocks)
-}
+ATTACKS: Registry[Attack[Any]] = Registry(
+    "attack",
+    "hushrec.attacks",
+    "ATTACK",
+    {
+        "listed items": f"{__name__}.listed_items",
+        "top guess": f"{__name__}.top_guess",
+        "upload frequency": f"{__name__}.upload_frequency",
+        "dense gradients": f"{__name__}.dense_gradients",
+        "error signs": f"{__name__}.error_signs",
+        "sent blocks": f"{__name__}.sent_blocks",
+        "request watching": f"{__name__}.request_watching",
+        "score difference": f"{__name__}.score_difference",
+        "gradient direction": f"{__name__}.gradient_direction",
+        "gradient sign": f"{__name__}.gradient_sign",
+        "interactions read": f"{__name__}.interactions_read",
+        "flag reading": f"{__name__}.flag_reading",
+        "wire reading": f"{__name__}.wire_reading",
+        "gradient inversion": f"{__name__}.gradient_inversion",
+        "ratings from gradients": f"{__name__}.ratings_from_gradients",
+        "item identification": f"{__name__}.item_identification",
+        "accuracy reference": f"{__name__}.accuracy_reference",
+        "training": f"{__name__}.training",
+        "model extraction": f"{__name__}.model_extraction",
+    },
+    kind=Attack,
+)
 
 
 def attacks_on(system: AnySystem) -> list[Attack[Any]]:
-    """The attacks that can use what a system sends."""
+    """The attacks that can use what is sent in a system."""
     return [attack for attack in ATTACKS.values() if attack.applies_to(system)]

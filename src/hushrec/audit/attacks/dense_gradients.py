@@ -9,17 +9,15 @@ number of positives need be known.
 Symbols: x the client's vector, v an item's vector, alpha the confidence of positives.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.attacks.uploads import Answered, Pairs, answered, f1_of, has_rows, is_upload, paired
-from hushrec.audit.scoreboard import Attack, Outcome
-from hushrec.data import Interactions
+from hushrec.audit.scoreboard import Attack, Outcome, Truth
+from hushrec.audit.uploads import Answered, Pairs, answered, f1_of, is_upload, paired
 from hushrec.errors import HushrecError
-from hushrec.protocol import Message, Recorded, Role
+from hushrec.protocol import Message, Role, Seat, View
 
 Floats = NDArray[np.float64]
 
@@ -36,14 +34,13 @@ class Guesses(NamedTuple):
 
 def is_dense(message_type: type[Message]) -> bool:
     """Whether clients send gradients without saying of which items: of all."""
-    is_bare = has_rows(message_type, "gradients") and not has_rows(message_type, "items")
-    return is_upload(message_type) and is_bare
+    return is_upload(message_type, "gradients") and not is_upload(message_type, "items")
 
 
-def guess_positives(seen: Sequence[Recorded]) -> Guesses:
+def guess_positives(view: View) -> Guesses:
     """The items whose rows do not fit; of a client that uploads several times, all that it told."""
-    kinds = {type(one.message) for one in seen if is_dense(type(one.message))}
-    told = [_told(one) for kind in kinds for one in answered(seen, "item_factors", kind)]
+    kinds = {type(one.message) for one in view if is_dense(type(one.message))}
+    told = [_told(one) for kind in kinds for one in answered(view, "item_factors", kind)]
     if not told:
         return Guesses(np.empty(0, np.int64), np.empty(0, np.int64))
     clients, pairs = (np.unique(np.concatenate(column)) for column in zip(*told, strict=True))
@@ -95,20 +92,19 @@ def _most_agreed(ratios: Floats) -> Floats:
     return np.where(is_number.any(axis=1), middle, 0.0)
 
 
-def judge(guesses: Guesses, train: Interactions) -> Outcome:
+def judge(guesses: Guesses, truth: Truth) -> Outcome:
     """F1 of each client that uploaded."""
-    return f1_of(guesses.clients, guesses.pairs, train)
+    return f1_of(guesses.clients, guesses.pairs, truth.train)
 
 
 ATTACK = Attack(
     name="dense gradients",
-    role=Role.SERVER,
+    seats=(Seat(Role.SERVER),),
     guesses="a user's items, as the rows of one upload that do not fit",
     measure="F1",
     sentence="Taking the items whose gradient is not that of an item without the user for the user's own gives an "
     "F1 of {score:.2f}; as many blind guesses from the catalogue give {chance:.2f}.",
     reads=is_dense,
-    look=lambda _before, seen: guess_positives(seen),
+    look=lambda _before, view, _own: guess_positives(view),
     judge=judge,
-    sums_up=False,
 )

@@ -9,17 +9,16 @@ Nothing is told only of an item for which all units are off; they may be on in a
 The server knows its sizes. Here they are found from the numbers: in the right ones, errors explain the upload.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.attacks.uploads import Pairs, answered, f1_of, has_rows, is_upload, paired
-from hushrec.audit.scoreboard import Attack, Outcome
-from hushrec.data import Interactions
+from hushrec.audit.scoreboard import Attack, Outcome, Truth
+from hushrec.audit.uploads import Pairs, answered, f1_of, is_upload, paired
 from hushrec.errors import HushrecError
-from hushrec.protocol import Message, Recorded, Role
+from hushrec.protocol import Message, Role, Seat, View
 
 Floats = NDArray[np.float64]
 
@@ -51,17 +50,17 @@ class _Recommender(NamedTuple):
 
 def answers_recommender(message_type: type[Message]) -> bool:
     """Whether clients send the gradient of all that they got, in one row."""
-    return is_upload(message_type) and has_rows(message_type, "gradient")
+    return is_upload(message_type, "gradient")
 
 
-def guess_positives(before: Guesses | None, seen: Sequence[Recorded]) -> Guesses:
+def guess_positives(before: Guesses | None, view: View) -> Guesses:
     """The items with an error below zero in any round."""
     nothing = np.empty(0, np.int64)
     before = before or Guesses(nothing, nothing, None)
-    kinds = {type(one.message) for one in seen if answers_recommender(type(one.message))}
+    kinds = {type(one.message) for one in view if answers_recommender(type(one.message))}
     clients, pairs, sizes = [before.clients], [before.pairs], before.sizes
     for kind in kinds:
-        for numbers, request, upload in answered(seen, "recommender", kind):
+        for numbers, request, upload in answered(view, "recommender", kind):
             sent, came = request.recommender, upload.gradient  # type: ignore[attr-defined]
             if (came.lengths != sent.lengths).any() or (sent.lengths != sent.lengths[0]).any():
                 raise HushrecError("an upload has not one number for each that was sent; leave it out")
@@ -133,20 +132,20 @@ def _misfit(row: Floats, gradient: Floats, sizes: Sizes) -> float:
     return float(sum(np.sum((one - other) ** 2) for one, other in zip(made, came, strict=True)))
 
 
-def judge(guesses: Guesses, train: Interactions) -> Outcome:
+def judge(guesses: Guesses, truth: Truth) -> Outcome:
     """F1 of each client that uploaded."""
-    return f1_of(guesses.clients, guesses.pairs, train)
+    return f1_of(guesses.clients, guesses.pairs, truth.train)
 
 
 ATTACK = Attack(
     name="error signs",
-    role=Role.SERVER,
+    seats=(Seat(Role.SERVER),),
     guesses="a user's items, as those whose gradient says that they were underrated",
     measure="F1",
     sentence="Taking the items whose gradient asks for a higher score for the user's own gives an F1 of "
     "{score:.2f}; as many blind guesses from the catalogue give {chance:.2f}.",
     reads=answers_recommender,
-    look=guess_positives,
+    look=lambda before, view, _own: guess_positives(before, view),
     judge=judge,
-    sums_up=True,
+    only_last=True,
 )

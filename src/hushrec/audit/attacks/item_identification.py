@@ -1,12 +1,18 @@
 """Item identification (FedCORE, RQ1): which own item is the other partner's, by the cosine of their vectors."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.attacks.gradient_inversion import units
+from hushrec.audit.attacks import gradient_inversion
+from hushrec.audit.inversion import units
+from hushrec.audit.partner_gradients import ATTACKER, VICTIM, Recovered, behind
+from hushrec.audit.scoreboard import Outcome, Truth
 from hushrec.errors import HushrecError
 
 _BLOCK = 256  # rows of the product at a time
+_TOP_SHARE = 0.01  # of the number of common items: how many own items are looked at for each
 
 
 def twin_ranks(
@@ -29,8 +35,27 @@ def twin_ranks(
     return ranks
 
 
-def num_identified(
-    theirs: NDArray[np.floating], own: NDArray[np.floating], twins: NDArray[np.integer], top: int
-) -> int:
-    """How many have their twin strictly above the `top`-th most similar of the other own items."""
-    return int(np.count_nonzero(twin_ranks(theirs, own, twins) < top))
+def judge(found: Recovered, truth: Truth) -> Outcome:
+    """By user, of items that both have. Chance: as many items as are looked at, of all that the attacker has."""
+    made_of = behind(found, truth)
+    theirs, own = truth.holds(VICTIM), truth.holds(ATTACKER)
+    twin = np.full(len(theirs["item_ids"]), -1)
+    _, at_victim, at_attacker = np.intersect1d(theirs["item_ids"], own["item_ids"], return_indices=True)
+    twin[at_victim] = at_attacker
+    has_twin = twin[made_of.items] >= 0
+    top = max(1, round(_TOP_SHARE * len(at_victim)))
+    vectors, twins = found.vectors[made_of.rows[has_twin]], twin[made_of.items[has_twin]]
+    is_found = twin_ranks(vectors, own["item_factors_before"], twins) < top
+    chances = np.full(len(twins), top / len(own["item_ids"]))
+    return Outcome.of_marks(made_of.users[has_twin], is_found, chances)
+
+
+ATTACK = replace(
+    gradient_inversion.ATTACK,
+    name="item identification",
+    guesses="which own item it is, as the best few",
+    measure="share",
+    sentence="For {score:.1%} of the gradients the true item is among the best few (1% of the number of common "
+    "items); by chance {chance:.1%}.",
+    judge=judge,
+)

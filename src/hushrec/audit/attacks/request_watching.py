@@ -4,21 +4,12 @@ The orchestrator needs nothing but the requests for vectors. With one user in a 
 more, it is as good as users' tastes are alike.
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-from hushrec.audit.attacks.requests import Asked
-
-
-class Guesses(NamedTuple):
-    """Interactions that are guessed, a row each."""
-
-    owners: NDArray[np.int64]
-    users: NDArray[np.int64]
-    items: NDArray[np.int64]
-    is_positive: NDArray[np.bool_] | None  # None: nothing is said about it
+from hushrec.audit.interactions import Guesses, interacted
+from hushrec.audit.requests import Asked, asked_for, is_request
+from hushrec.audit.scoreboard import Attack
+from hushrec.protocol import Role, Seat
 
 
 def guess_all_pairs(asked: Asked) -> Guesses:
@@ -30,3 +21,16 @@ def guess_all_pairs(asked: Asked) -> Guesses:
     place = np.arange(len(repeated)) - np.repeat(np.cumsum(num_users[group]) - num_users[group], num_users[group])
     users = starts[asked.groups[repeated]] + place
     return Guesses(asked.owners[repeated], asked.numbers[users], asked.numbers[repeated], None)
+
+
+ATTACK = Attack(
+    name="request watching",
+    seats=(Seat(Role.ORCHESTRATOR),),
+    guesses="that every user of a group had every item of it",
+    measure="precision",
+    sentence="Taking every user and item whose vectors are asked for together for an interaction is right for "
+    "{score:.1%} of the guesses about a user; a blind guess among the owner's items for {chance:.1%}.",
+    reads=is_request,
+    look=lambda _before, view, _own: guess_all_pairs(asked_for(view)),
+    judge=lambda guesses, truth: interacted(truth).judged(guesses),
+)

@@ -6,7 +6,6 @@ than those with drawn ones only. Who sends all blocks tells nothing, and the sco
 layout is seen before the first update, while the server's own start of the vectors lies in the blocks unencrypted.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,10 +13,9 @@ from numpy.typing import NDArray
 
 from hushrec.audit.attacks import upload_frequency
 from hushrec.audit.attacks.upload_frequency import Counts, add_round
-from hushrec.audit.attacks.uploads import Pairs, clients_of, has_rows, is_upload, items_of, paired
-from hushrec.audit.scoreboard import Attack, Outcome
-from hushrec.data import Interactions
-from hushrec.protocol import Message, Recorded, Role
+from hushrec.audit.scoreboard import Attack, Outcome, Truth
+from hushrec.audit.uploads import Pairs, clients_of, is_upload, items_of, paired
+from hushrec.protocol import Message, Recorded, Role, Seat, View
 
 _NUMBER = "<i4"  # as they lie in a block
 
@@ -39,25 +37,25 @@ class Sent(NamedTuple):
 
 def sends_blocks(message_type: type[Message]) -> bool:
     """Whether clients send it to the server, with the places of blocks."""
-    return is_upload(message_type) and has_rows(message_type, "places", "blocks")
+    return is_upload(message_type, "places", "blocks")
 
 
-def count(before: Sent | None, seen: Sequence[Recorded]) -> Sent:
+def count(before: Sent | None, view: View) -> Sent:
     """The counts with one more round."""
-    uploads = [one for one in seen if sends_blocks(type(one.message))]
+    uploads = [one for one in view if sends_blocks(type(one.message))]
     now = [_pairs(one) for one in uploads]
     pairs = np.unique(np.concatenate(now)) if now else np.empty(0, np.int64)
     layout = before.layout if before is not None else None
-    return Sent(add_round(before.counts if before is not None else None, pairs), layout or _layout(seen))
+    return Sent(add_round(before.counts if before is not None else None, pairs), layout or _layout(view))
 
 
 def _pairs(one: Recorded) -> Pairs:
     return paired(np.repeat(one.numbers, one.message.lengths), one.message.places.values)  # type: ignore[attr-defined]
 
 
-def _layout(seen: Sequence[Recorded]) -> Layout | None:
+def _layout(view: View) -> Layout | None:
     """From what the server sent while nothing was added to it; None if it did not."""
-    for _, _, message, _ in seen:
+    for _, _, message, _ in view:
         is_request = type(message).sender == Role.SERVER and hasattr(message, "num_additions")
         if is_request and not message.num_additions.any():  # type: ignore[attr-defined]
             return layout_of(message.blocks)  # type: ignore[attr-defined]
@@ -72,17 +70,17 @@ def layout_of(blocks: NDArray[np.uint8]) -> Layout | None:
     return Layout(len(blocks), slots, (len(blocks) - 1) * slots + int(filled[-1])) if slots else None
 
 
-def judge(sent: Sent, train: Interactions) -> Outcome:
+def judge(sent: Sent, truth: Truth) -> Outcome:
     """Per client: how often an own item was in sent blocks in more rounds than another item (AUC, ties half)."""
     if sent.layout is None:
         nothing: NDArray[Any] = np.empty(0, np.int64)
-        return Outcome(nothing, nothing.astype(np.float64), nothing.astype(np.float64))
+        return Outcome.of_victims(nothing, nothing.astype(np.float64), nothing.astype(np.float64))
     clients, owners = np.unique(clients_of(sent.counts.pairs), return_inverse=True)
     times = np.zeros((len(clients), sent.layout.num_blocks), np.int64)
     times[owners, items_of(sent.counts.pairs)] = sent.counts.times
-    of_items = _of_items(times, sent.layout, train.num_items)
-    pairs = paired(clients[:, None], np.arange(train.num_items))
-    return upload_frequency.judge(Counts(pairs.ravel(), of_items.ravel()), train)
+    of_items = _of_items(times, sent.layout, truth.train.num_items)
+    pairs = paired(clients[:, None], np.arange(truth.train.num_items))
+    return upload_frequency.judge(Counts(pairs.ravel(), of_items.ravel()), truth)
 
 
 def _of_items(times: NDArray[np.int64], layout: Layout, num_items: int) -> NDArray[np.int64]:
@@ -99,13 +97,13 @@ def _of_items(times: NDArray[np.int64], layout: Layout, num_items: int) -> NDArr
 
 ATTACK = Attack(
     name="sent blocks",
-    role=Role.SERVER,
+    seats=(Seat(Role.SERVER),),
     guesses="a user's items, as those in the ciphertexts sent in the most rounds",
     measure="AUC",
     sentence="Of one of the user's own items and another, the own one was in ciphertexts that were sent more "
     "often in {score:.0%} of cases (half of the ties); blindly it would be {chance:.0%}.",
     reads=sends_blocks,
-    look=count,
+    look=lambda before, view, _own: count(before, view),
     judge=judge,
-    sums_up=True,
+    only_last=True,
 )

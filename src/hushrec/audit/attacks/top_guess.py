@@ -5,16 +5,15 @@ server: messages with items and scores. The server knows the usual ratio of posi
 guesses the best fifth.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.attacks.uploads import Pairs, clients_of, is_own, listed, lists
-from hushrec.audit.scoreboard import Attack, Outcome
+from hushrec.audit.scoreboard import Attack, Outcome, Truth
+from hushrec.audit.uploads import Pairs, clients_of, is_own, listed, lists
 from hushrec.data import Interactions
-from hushrec.protocol import Recorded, Role
+from hushrec.protocol import Role, Seat, View
 
 POSITIVE_SHARE = 0.2
 
@@ -28,9 +27,9 @@ class Guesses:
     is_guess: NDArray[np.bool_]  # of each pair
 
 
-def guess_positives(seen: Sequence[Recorded], positive_share: float = POSITIVE_SHARE) -> Guesses:
+def guess_positives(view: View, positive_share: float = POSITIVE_SHARE) -> Guesses:
     """The best share of each client's upload, at least one item."""
-    rows, scores = listed(seen, with_scores=True)
+    rows, scores = listed(view, with_scores=True)
     # Of a repeated item the last score counts.
     pairs, from_end = np.unique(rows[::-1], return_index=True)
     best = np.lexsort((-scores[::-1][from_end], clients_of(pairs)))
@@ -43,39 +42,38 @@ def guess_positives(seen: Sequence[Recorded], positive_share: float = POSITIVE_S
     return Guesses(clients, pairs, is_guess)
 
 
-def judge(guesses: Guesses, train: Interactions) -> Outcome:
+def judge(guesses: Guesses, truth: Truth) -> Outcome:
     """F1 of each client that uploaded; its recall counts all its positives, shown or not.
 
     Chance: the expected F1 of as many guesses at random among the items of the same upload.
     """
     size = len(guesses.clients)
     owners = np.searchsorted(guesses.clients, clients_of(guesses.pairs))
-    is_positive = is_own(guesses.pairs, train)
+    is_positive = is_own(guesses.pairs, truth.train)
     num_guesses, num_hits, num_shown, num_shown_positives = (
         np.bincount(owners, weights, size)
         for weights in (guesses.is_guess, guesses.is_guess & is_positive, None, is_positive)
     )
-    num_positives = np.bincount(train.users, minlength=train.num_users)[guesses.clients]
+    num_positives = np.bincount(truth.train.users, minlength=truth.train.num_users)[guesses.clients]
     share = num_shown_positives / np.maximum(num_shown, 1)
     both = np.maximum(num_guesses + num_positives, 1)
-    return Outcome(guesses.clients, 2 * num_hits / both, 2 * num_guesses * share / both)
+    return Outcome.of_victims(guesses.clients, 2 * num_hits / both, 2 * num_guesses * share / both)
 
 
-def top_guess_f1(seen: Sequence[Recorded], train: Interactions) -> float:
+def top_guess_f1(view: View, train: Interactions) -> float:
     """Mean F1 over the clients that uploaded in a round; 0 if none did."""
-    scores = judge(guess_positives(seen), train).scores
+    scores = judge(guess_positives(view), Truth(train)).scores
     return float(scores.mean()) if len(scores) else 0.0
 
 
 ATTACK = Attack(
     name="top guess",
-    role=Role.SERVER,
+    seats=(Seat(Role.SERVER),),
     guesses="a user's items, as the best-scored fifth of one upload",
     measure="F1",
     sentence="Taking the best-scored fifth of one upload for the user's own items gives an F1 of {score:.2f}; "
     "as many blind guesses from the same upload give {chance:.2f}.",
     reads=lambda message_type: lists(message_type, "scores"),
-    look=lambda _before, seen: guess_positives(seen),
+    look=lambda _before, view, _own: guess_positives(view),
     judge=judge,
-    sums_up=False,
 )

@@ -1,15 +1,13 @@
 """Upload frequency: the items that a client lists in more rounds than others are its own."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.attacks.uploads import Pairs, clients_of, is_own, listed, lists
-from hushrec.audit.scoreboard import Attack, Outcome
-from hushrec.data import Interactions
-from hushrec.protocol import Recorded, Role
+from hushrec.audit.scoreboard import Attack, Outcome, Truth
+from hushrec.audit.uploads import Pairs, clients_of, is_own, listed, lists
+from hushrec.protocol import Role, Seat, View
 
 _CHANCE = 0.5
 
@@ -21,9 +19,9 @@ class Counts(NamedTuple):
     times: NDArray[np.int64]
 
 
-def count(before: Counts | None, seen: Sequence[Recorded]) -> Counts:
+def count(before: Counts | None, view: View) -> Counts:
     """The counts with one more round."""
-    return add_round(before, np.unique(listed(seen).pairs))
+    return add_round(before, np.unique(listed(view).pairs))
 
 
 def add_round(before: Counts | None, now: Pairs) -> Counts:
@@ -37,7 +35,7 @@ def add_round(before: Counts | None, now: Pairs) -> Counts:
     return Counts(pairs, times)
 
 
-def judge(counts: Counts, train: Interactions) -> Outcome:
+def judge(counts: Counts, truth: Truth) -> Outcome:
     """Per client: how often one of its items is listed in more rounds than another listed item (AUC, ties half).
 
     Clients of whom only own items were listed, or none, are left out: there is nothing to tell apart.
@@ -45,7 +43,7 @@ def judge(counts: Counts, train: Interactions) -> Outcome:
     clients, owners = np.unique(clients_of(counts.pairs), return_inverse=True)
     order = np.lexsort((counts.times, owners))
     owners, times = owners[order], counts.times[order]
-    is_positive = is_own(counts.pairs, train)[order]
+    is_positive = is_own(counts.pairs, truth.train)[order]
     # Ranks within a client from 1; equal counts share the mean of their ranks.
     starts = np.searchsorted(owners, np.arange(len(clients)))
     is_first = np.ones(len(owners), bool)
@@ -59,18 +57,18 @@ def judge(counts: Counts, train: Interactions) -> Outcome:
     can_tell = (num_positives > 0) & (num_others > 0)
     wins = rank_sums - num_positives * (num_positives + 1) / 2
     scores = wins[can_tell] / (num_positives * num_others)[can_tell]
-    return Outcome(clients[can_tell], scores, np.full(len(scores), _CHANCE))
+    return Outcome.of_victims(clients[can_tell], scores, np.full(len(scores), _CHANCE))
 
 
 ATTACK = Attack(
     name="upload frequency",
-    role=Role.SERVER,
+    seats=(Seat(Role.SERVER),),
     guesses="a user's items, as those listed in the most rounds",
     measure="AUC",
     sentence="Of one of the user's own items and another that was listed, the own one was listed more often in "
     "{score:.0%} of cases (half of the ties); blindly it would be {chance:.0%}.",
     reads=lists,
-    look=count,
+    look=lambda before, view, _own: count(before, view),
     judge=judge,
-    sums_up=True,
+    only_last=True,
 )

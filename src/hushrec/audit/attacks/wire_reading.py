@@ -1,17 +1,17 @@
 """Wire reading: what an observer makes of interactions on their way to data owners.
 
 It sees how many messages each owner gets, their one size, the flags that are outside, and bytes. It takes the
-first eight of a message for the tuple (user, item), which they are if nothing is encrypted. Where flags are
-inside, it takes every interaction for positive, as most are.
+first eight of a message for the tuple (user, item), which they are if nothing is encrypted.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.protocol import Recorded, Role
+from hushrec.audit.interactions import Guesses, interacted
+from hushrec.audit.scoreboard import Attack, Outcome, Truth, is_sent
+from hushrec.protocol import Message, Role, Seat, View
 
 _TUPLE_BYTES = 8
 
@@ -25,11 +25,14 @@ class Read(NamedTuple):
     items: NDArray[np.int64]
 
 
-def read_messages(seen: Sequence[Recorded]) -> Read:
+def is_interaction(message_type: type[Message]) -> bool:
+    """Whether users send interactions to owners with it."""
+    return is_sent(message_type, Role.USER, Role.OWNER, "flags", "contents")
+
+
+def read_messages(view: View) -> Read:
     """All messages from users to owners."""
-    batches: list[Any] = [
-        one for one in seen if (type(one.message).sender, type(one.message).receiver) == (Role.USER, Role.OWNER)
-    ]
+    batches: list[Any] = [one for one in view if is_interaction(type(one.message))]
     if not batches:
         none = np.empty(0, np.int64)
         return Read(none, np.empty((0, 0), np.bool_), none, none)
@@ -41,8 +44,20 @@ def read_messages(seen: Sequence[Recorded]) -> Read:
     return Read(owners[order], flags.astype(np.bool_), users, items)
 
 
-def guess_positives(read: Read, batch: int) -> NDArray[np.bool_]:
-    """For each place of each message, whether it is positive."""
-    if read.flags.shape[1]:
-        return read.flags
-    return np.ones((len(read.owners), batch), np.bool_)
+def judge(read: Read, truth: Truth) -> Outcome:
+    """By owner. Blind: the density of interactions among all users and items."""
+    known = interacted(truth)
+    _, is_right = known.find(Guesses(read.owners, read.users, read.items, None))
+    return Outcome.of_marks(read.owners, is_right, np.full(len(read.owners), known.mean_density))
+
+
+ATTACK = Attack(
+    name="wire reading",
+    seats=(Seat(Role.OBSERVER),),
+    guesses="user and item of a message, as if it were plain",
+    measure="precision",
+    sentence="A message, read as user and item, is right for {score:.1%}; a blind guess for {chance:.1%}.",
+    reads=is_interaction,
+    look=lambda _before, view, _own: read_messages(view),
+    judge=judge,
+)

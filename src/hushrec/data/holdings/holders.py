@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data.holdings.node_files import Catalogue, NodeData, NodeFiles
+from hushrec.data.holdings.node_files import Catalogue, NodeData, NodeFiles, catalogue_of
 from hushrec.data.interactions import Interactions
 from hushrec.data.splits import Split, SplitKind
 from hushrec.errors import HushrecError
@@ -62,6 +62,10 @@ class Holders(ABC, Generic[Rows]):
     def held(self, data: Interactions) -> Interactions:
         """The same data, held by such parties: as it says itself, or dealt to them in the usual way."""
 
+    @abstractmethod
+    def sample(self, data: Interactions, seed: int) -> Interactions:
+        """A little data in one piece, in the hands of a few such parties: for tests. A row may have several."""
+
     def held_in_run(self, data: Interactions) -> Interactions:
         """The part of a split as `hushrec run` takes it, whatever split was asked for."""
         return self.held(data)
@@ -101,6 +105,10 @@ class Holders(ABC, Generic[Rows]):
         return data
 
     # --- On nodes ---
+
+    def catalogue(self, data: Interactions) -> Catalogue:
+        """The items of a dataset that all nodes are told of; none where each party's are its own."""
+        return catalogue_of(data) if self.knows_all_items else Catalogue([], False)
 
     def node_names(self, data: Interactions, num_nodes: int) -> list[str]:
         """Names for so many nodes; there may be one more, if a kind of party needs a node of its own."""

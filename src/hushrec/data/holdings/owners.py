@@ -174,6 +174,17 @@ def rows_of_owners(data: Interactions) -> OwnerRows:
     )  # fmt: skip
 
 
+def told_of_owners(names: Sequence[str], num_without: int, per_item: float, per_event: float) -> list[str]:
+    """Lines for people: who they are, how many items have none, how many own an item or the item of an event."""
+    if len(names) < 2 and not num_without:
+        return []
+    without = f", {num_without} items have none" if num_without else ""
+    return [
+        f"{len(names)} owners: {', '.join(names[:20])}{' ...' if len(names) > 20 else ''}",
+        f"{per_item:.2f} owners per item and {per_event:.2f} per interaction{without}",
+    ]
+
+
 class HeldByOwners(Holders[OwnerRows]):
     """Organisations that hold items, and the users' side as the last party."""
 
@@ -191,6 +202,10 @@ class HeldByOwners(Holders[OwnerRows]):
         """As `owned` deals it."""
         return owned(data, how, seed)
 
+    def sample(self, data: Interactions, seed: int) -> Interactions:
+        """Three owners; some items have two."""
+        return owned(data, "3", seed)
+
     def num_parties(self, data: Interactions) -> int:
         """The owners, and the users' side if it is here."""
         owners = owners_of(data)
@@ -207,17 +222,11 @@ class HeldByOwners(Holders[OwnerRows]):
     def told(self, data: Interactions) -> list[str]:
         """Who they are, and how many of them hold an item."""
         owners = owners_of(data)
-        num_owners, owners_of_item = len(owners.names), np.diff(owners.starts)
+        owners_of_item = np.diff(owners.starts)
         num_without = int((owners_of_item == 0).sum())
-        if num_owners < 2 and not num_without:
-            return []
         per_item = len(owners.owners) / max(data.num_items - num_without, 1)
         per_event = float(owners_of_item[data.items].sum()) / max(len(data), 1)
-        without = f", {num_without} items have none" if num_without else ""
-        return [
-            f"{num_owners} owners: {', '.join(owners.names[:20])}{' ...' if num_owners > 20 else ''}",
-            f"{per_item:.2f} owners per item and {per_event:.2f} per interaction{without}",
-        ]
+        return told_of_owners(owners.names, num_without, per_item, per_event)
 
     def arrays(self, data: Interactions) -> Arrays:
         """Who holds which item, and the place of each row in the stream of all users' events."""
@@ -370,6 +379,10 @@ class HeldBySoleOwner(HeldByOwners):
         """All with one owner, whoever owned it before."""
         is_of_one = isinstance(data.holding, Owners) and len(data.holding.names) < 2
         return data if is_of_one else owned(replace(data, holding=Holding()), "1", 0)
+
+    def sample(self, data: Interactions, _seed: int) -> Interactions:
+        """The one owner."""
+        return self.held(data)
 
     def dealt(self, data: Interactions, how: str, seed: int, wanted_by: str) -> Interactions:
         """There is nothing to deal."""

@@ -25,6 +25,7 @@ from hushrec.data.holdings.node_files import (
 )
 from hushrec.data.interactions import Holding, Ids, Interactions
 from hushrec.data.splits import Split, SplitKind
+from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 
 
@@ -180,6 +181,20 @@ class HeldByPartners(Holders[PartnerRows]):
         """Data in one piece is that of a single partner, the baseline without anybody else."""
         return data if isinstance(data.holding, Partners) else alone(data)
 
+    def sample(self, data: Interactions, seed: int) -> Interactions:
+        """Three partners with accounts of all users; half of the items are with all of them, the others with one.
+
+        Every fifth user rated with the first partner only, and visits the others.
+        """
+        places = Draws(seed).generator("sample-of-partners").permutation(data.num_items)
+        own = {}
+        for number, name in enumerate("abc"):
+            held = np.flatnonzero((places % 2 == 0) | (places // 2 % 3 == number))
+            part = data.select(np.isin(data.items, held) & ((data.users % 5 > 0) | (number == 0)))
+            items = np.searchsorted(held, part.items).astype(np.int32)
+            own[name] = replace(part, items=items, item_ids=data.item_ids[held])
+        return join(own)
+
     def num_parties(self, data: Interactions) -> int:
         """One for each name."""
         return len(_partners(data).names)
@@ -265,6 +280,11 @@ class HeldByPartners(Holders[PartnerRows]):
     def number(self, nodes: Mapping[str, Presence]) -> dict[str, list[int]]:
         """In the order of their names."""
         return numbers_in_order(nodes)
+
+    def known(self, data: Interactions, num_parties: int) -> Interactions:
+        """How many partners there are; not whose users and items are whose."""
+        names, none = tuple(str(number) for number in range(num_parties)), np.zeros(num_parties + 1, np.int64)
+        return replace(data, holding=Partners(names, none, none))
 
 
 def _write_partner(split: Split, place: int, folder: Path) -> NodeFiles:

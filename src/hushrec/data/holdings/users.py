@@ -33,6 +33,10 @@ class HeldByUsers(Holders[UserRows]):
         """Every user its own rows, whoever else may hold them."""
         return data if type(data.holding) is Holding else replace(data, holding=Holding())
 
+    def sample(self, data: Interactions, _seed: int) -> Interactions:
+        """As it is."""
+        return self.held(data)
+
     def num_parties(self, data: Interactions) -> int:
         """One for each user of the vocabulary, also without a row."""
         return data.num_users

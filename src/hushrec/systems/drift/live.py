@@ -5,7 +5,6 @@ driven in this process; owners keep their blocks from round to round. What is le
 the order of events and changes only, not on how many of them waited.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -32,10 +31,11 @@ from hushrec.protocol import (
 )
 from hushrec.runtime.checkpoint import from_file, in_file
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
+from hushrec.runtime.lines import Place
 from hushrec.runtime.rounds import diverged
 from hushrec.runtime.training import prepared
 from hushrec.systems.drift.blocks import Blocks
-from hushrec.systems.drift.live_lines import Change, Event, Place
+from hushrec.systems.drift.live_lines import Change, Event
 from hushrec.systems.drift.members import Gateway, Members, Owner, owner_key
 
 EVERYTHING = "all"  # the owner of what nobody else holds, where no owner was named before the first event
@@ -43,6 +43,11 @@ EVERYTHING = "all"  # the owner of what nobody else holds, where no owner was na
 _LEFT_OUT = 1 << 32
 
 Tell = Callable[[str, list[str]], None]  # a user, and the items recommended to it
+Clock = Callable[[], float]  # seconds of CPU time so far
+
+
+def _stands_still() -> float:
+    return 0.0
 
 
 @dataclass
@@ -122,6 +127,7 @@ class Live:
         seed: int,
         holdings: Mapping[str, Sequence[str]] | None = None,
         titles: Mapping[str, str] | None = None,
+        clock: Clock = _stands_still,
     ) -> None:
         """`holdings`: the items of owners before the first event; `titles`: also of items without an owner."""
         if config.plan.max_delay or config.plan.parts != 1:
@@ -131,7 +137,7 @@ class Live:
         self.titles = dict(titles or {})
         self.items.number_all(self.titles)
         self.history, self.place, self.round_number = History(), Place(), 0
-        self.transcript, self.cpu_seconds = Transcript(), 0.0
+        self.transcript, self.cpu_seconds, self._clock = Transcript(), 0.0, clock
         self.num_unheld = 0  # events about items that nobody held: nobody learned from them
         nothing = np.empty(0, np.int32)
         self.gateway = _UsersSide(0, nothing, nothing, np.empty(0, np.bool_), 0, window_size=config.plan.window)
@@ -144,15 +150,16 @@ class Live:
             self._take(self._owner(owner), self.items.number_all(held))
 
     @classmethod
-    def of(cls, system: AnySystem, config: Any, seed: int, data: Interactions) -> "Live":
+    def of(
+        cls, system: AnySystem, config: Any, seed: int, data: Interactions, clock: Clock = _stands_still
+    ) -> "Live":
         """With the items, titles and owners of a dataset, without its events."""
         data = prepared(system, data)
         rows, ids = rows_of_owners(data), [str(item) for item in data.item_ids.tolist()]
         titles = [""] * len(ids) if data.titles is None else data.titles.tolist()
         held = [[ids[item] for item in part.tolist()] for part in np.split(rows.held, rows.held_starts[1:-1])]
-        return cls(
-            system, config, seed, dict(zip(rows.names, held, strict=True)), dict(zip(ids, titles, strict=True))
-        )
+        holdings = dict(zip(rows.names, held, strict=True))
+        return cls(system, config, seed, holdings, dict(zip(ids, titles, strict=True)), clock)
 
     # --- Events ---
 
@@ -177,7 +184,7 @@ class Live:
         users = self.users.number_all(event.user for event in events)
         items = self.items.number_all(event.item for event in events)
         is_positive = np.array([event.is_positive for event in events], np.bool_)
-        gateway, start = self.gateway, time.process_time()
+        gateway, start = self.gateway, self._clock()
         gateway.users, gateway.items, gateway.is_positive = users, items, is_positive
         gateway.num_users = len(self.users.texts)
         if self._num_owners_of:
@@ -190,7 +197,7 @@ class Live:
         self.num_unheld += sum(item not in self._num_owners_of for item in items.tolist())
         self.history.add(users, items, is_positive)
         self._sum_tallies()
-        self.cpu_seconds += time.process_time() - start
+        self.cpu_seconds += self._clock() - start
 
     def _run_round(self, tell: Tell) -> None:
         """A round over the events that the users' side has now."""

@@ -19,7 +19,8 @@ from hushrec.draws import BLOCK_WORDS, Draws, chacha_block
 from hushrec.errors import HushrecError
 from hushrec.protocol import Numbers, packed
 from hushrec.systems.drift.blocks import WAITING, Blocks, Entries, Groups, Threshold, stamp_of
-from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, open_interactions, seal_interactions
+from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, Opened, open_interactions, seal_interactions
+from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 
 
 class Counts(NamedTuple):
@@ -76,7 +77,13 @@ class Owner:
         self._note_held()
 
     def take_in(
-        self, window: int, letters: Sequence[Letters], form: Form, theta: int, threshold: Threshold
+        self,
+        window: int,
+        letters: Sequence[Letters],
+        form: Form,
+        theta: int,
+        threshold: Threshold,
+        stopwatch: Stopwatch = untimed,
     ) -> Groups:
         """Read the mail of a window, once, and choose what to learn from (Algorithm 2)."""
         if window == self.clock[1]:
@@ -85,7 +92,9 @@ class Owner:
             raise HushrecError(f"window {window} is over; ask for the next one")
         stamp = stamp_of(int(self.clock[0]), window)
         for mail in letters:
-            self._read(mail, form, stamp)
+            with stopwatch("decryption", self.number):
+                opened = open_interactions(self.key, self.number, form, mail)
+            self._read(mail, opened, stamp)
         self.clock[1] = window
         self.groups = self.blocks.learn(theta, threshold, stamp)
         return self.groups
@@ -101,8 +110,7 @@ class Owner:
         """Interactions that were not learned from yet."""
         return int(np.count_nonzero(self.blocks.kept().stamps == WAITING))
 
-    def _read(self, mail: Letters, form: Form, stamp: int) -> None:
-        opened, round_number = open_interactions(self.key, self.number, form, mail), int(self.clock[0])
+    def _read(self, mail: Letters, opened: Opened, stamp: int) -> None:
         may_skip = self.last[0] == self._last_before  # numbers may be left out between rounds, not within one
         is_read = _count(mail.sequences, opened.is_sound, self.last, self.counts, may_skip)
         users, items, is_positive, message_of = opened.users, opened.items, opened.is_positive, opened.message_of
@@ -112,7 +120,7 @@ class Owner:
                 users[is_own], items[is_own], is_positive[is_own], message_of[is_own],
             )  # fmt: skip
         self.blocks.make_room(0, num_users)
-        self.blocks.add(mail.sequences[message_of], users, items, is_positive, stamp, round_number)
+        self.blocks.add(mail.sequences[message_of], users, items, is_positive, stamp, int(self.clock[0]))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -175,7 +183,15 @@ class Gateway:
         self.firsts = self.sent.copy()
         self.clock[:] = round_number, -1
 
-    def window(self, window: int, first: int, last: int, keys: dict[int, bytes], form: Form) -> dict[int, Letters]:
+    def window(
+        self,
+        window: int,
+        first: int,
+        last: int,
+        keys: dict[int, bytes],
+        form: Form,
+        stopwatch: Stopwatch = untimed,
+    ) -> dict[int, Letters]:
         """The letters about events first..last-1, by owner; asked again, the same letters again."""
         if window == self.clock[1]:
             self.sent[:] = self.firsts
@@ -196,10 +212,11 @@ class Gateway:
         if form.is_encrypted and not keys.keys() >= set(owners.tolist()):
             raise HushrecError("an owner's key has not come; begin the round again")
         for owner, events in zip(owners.tolist(), np.split(event[order], starts)[1:], strict=True):
-            letters[owner] = seal_interactions(
-                keys.get(owner, b""), owner, form, int(self.sent[owner]) + 1,
-                users[events], items[events], is_positive[events],
-            )  # fmt: skip
+            with stopwatch("encryption", owner):
+                letters[owner] = seal_interactions(
+                    keys.get(owner, b""), owner, form, int(self.sent[owner]) + 1,
+                    users[events], items[events], is_positive[events],
+                )  # fmt: skip
             self.sent[owner] += len(letters[owner].sequences)
         return letters
 

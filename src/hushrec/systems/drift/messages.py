@@ -1,4 +1,4 @@
-"""What the parties of DRIFT tell each other, in the order of sending. Used by `drift.py`."""
+"""What the parties of DRIFT tell each other, in the order of sending. Used by `drift`."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The data owners of DRIFT: what they answer. Used by `drift.py`."""
+"""The data owners of DRIFT: what they answer. Used by `drift`."""
 
 from typing import Any
 
@@ -22,6 +22,7 @@ from hushrec.systems.drift.messages import (
     Wanted,
 )
 from hushrec.systems.drift.plan import Planned
+from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 
 
 def slices(parts: list[NDArray[Any]], dtype: Any) -> Ragged:
@@ -47,20 +48,19 @@ def owner_register(cohort: Cohort[Members], request: Register, config: Planned, 
     return Reply(held, (Sealed(OwnerKey(cohort.numbers, keys), np.full(len(owners), request.users_side)),))
 
 
-def owner_take_in(cohort: Cohort[Members], request: TakeIn, config: Planned, _draws: Draws) -> Reply:
+def owner_take_in(
+    cohort: Cohort[Members], request: TakeIn, config: Planned, _draws: Draws, *, stopwatch: Stopwatch = untimed
+) -> Reply:
     """Put the window's interactions into blocks; ask for what completed ones need."""
     plan = config.plan
     mail = _letters_by_owner(cohort, int(request.window))
-    groups = [
-        owner.take_in(
-            int(request.window),
-            mail.get(owner.number, ()),
-            plan.form,
-            plan.theta,
-            plan.threshold,
-        )
-        for owner in _owners(cohort)
-    ]
+    groups = []
+    for owner in _owners(cohort):
+        letters = mail.get(owner.number, ())
+        with stopwatch("block keeping", owner.number):
+            groups.append(
+                owner.take_in(int(request.window), letters, plan.form, plan.theta, plan.threshold, stopwatch)
+            )
     return Reply(
         Wanted(
             slices([part.group_of_row for part in groups], np.int32),
@@ -83,7 +83,9 @@ def _letters_by_owner(cohort: Cohort[Members], window: int) -> dict[int, list[Le
     return found
 
 
-def owner_learn(cohort: Cohort[Members], request: Vectors, config: Planned, _draws: Draws) -> Reply:
+def owner_learn(
+    cohort: Cohort[Members], request: Vectors, config: Planned, _draws: Draws, *, stopwatch: Stopwatch = untimed
+) -> Reply:
     """The gradients of the window's groups (Algorithm 3)."""
     plan = config.plan
     gradients = []
@@ -92,5 +94,6 @@ def owner_learn(cohort: Cohort[Members], request: Vectors, config: Planned, _dra
         vectors, groups = request.vectors.values[rows], owner.wanted(plan.theta)
         if len(groups.numbers) != len(vectors):
             raise HushrecError("vectors came that do not fit what was asked for")
-        gradients.append(group_gradients(groups, vectors, plan.learning_rate, plan.regularization))
+        with stopwatch("gradients", owner.number):
+            gradients.append(group_gradients(groups, vectors, plan.learning_rate, plan.regularization))
     return Reply(BlockGradients(slices(gradients, np.float32)))

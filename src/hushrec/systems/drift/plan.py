@@ -1,4 +1,4 @@
-"""What the parties of DRIFT and SAROS have agreed on. Used by `drift.py`."""
+"""What the parties of DRIFT and SAROS have agreed on. Used by `drift`."""
 
 from typing import NamedTuple, Protocol
 

@@ -84,7 +84,7 @@ from hushrec.systems.drift.owners import owner_learn, owner_register, owner_take
 from hushrec.systems.drift.plan import Plan, Planned
 from hushrec.systems.drift.ranking_factors import RankingFactors
 from hushrec.systems.drift.replies import Moves, Requests, ReturnedGradients, in_order
-from hushrec.systems.drift.store import open_store
+from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 from hushrec.systems.drift.users import users_begin, users_send, users_show
 
 # Uniform numbers within this have a standard deviation of 0.1.
@@ -171,7 +171,7 @@ def _longer(factors: NDArray[np.float32], size: int, purpose: str, draws: Draws)
 
 
 def orchestrator_round(
-    state: OrchestratorState, round_number: int, config: Planned, draws: Draws
+    state: OrchestratorState, round_number: int, config: Planned, draws: Draws, *, stopwatch: Stopwatch = untimed
 ) -> Round[OrchestratorState]:
     """One stretch of the stream."""
     plan = config.plan
@@ -196,11 +196,13 @@ def orchestrator_round(
         yield Ask(users_side, NextWindow(np.array(window)), sent)
         moves = yield from _learn(state, owners, window)
         late += [(window + int(delays.integers(plan.max_delay + 1)), part) for part in _by_owner(moves, config)]
-        state = _moved(state, [part for due, part in late if due <= window], plan.learning_rate)
+        with stopwatch("update"):
+            state = _moved(state, [part for due, part in late if due <= window], plan.learning_rate)
         late = [entry for entry in late if entry[0] > window]
         if sent.batches and sent.batches[0][1].num_rows:
             yield Ask(users_side, _recommendation(state, sent.batches[0][1].users, config), Collect())
-    return _moved(state, [part for _, part in late], plan.learning_rate)
+    with stopwatch("update"):
+        return _moved(state, [part for _, part in late], plan.learning_rate)
 
 
 def _table(holdings: Collect, num_items: int) -> tuple[NDArray[np.int64], Numbers]:
@@ -339,8 +341,9 @@ _RESULT: Result[Any, OwnerRows, OrchestratorState, Members] = Result(
     num_users=num_users,
 )
 
-# Any config with these settings: SAROS has one of its own.
-SYSTEM: System[Any, OwnerRows, OrchestratorState, Members] = System(
+# Any config with these settings: SAROS has one of its own. The store on disk comes to it in `__init__.py`: nothing
+# here touches a file.
+PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
     about=About(
         name="drift",
         title="DRIFT: data owners learn from encrypted interactions, online",
@@ -349,7 +352,10 @@ SYSTEM: System[Any, OwnerRows, OrchestratorState, Members] = System(
         is_online=True,
         small={
             "window": 100, "theta": 2, "batch": 3, "flag": "inside", "recommended": 2, "learning_rate": 0.5,
+            "epochs": 4, "parts": 1,
         },
+        variants=({"batch": 1, "flag": "outside"}, {"encryption": "none"}),
+        learns_with={"window": 50, "learning_rate": 0.3, "epochs": 60, "parts": 1},
     ),
     config=Config,
     feedback=SIGNED,
@@ -372,5 +378,4 @@ SYSTEM: System[Any, OwnerRows, OrchestratorState, Members] = System(
     reply_bytes=window_bytes,
     result=_RESULT,
     inboxes={OwnerKey: _open_inbox, SentInteractions: _open_inbox},
-    open_store=open_store,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The users' side of DRIFT: what it answers. Used by `drift.py`."""
+"""The users' side of DRIFT: what it answers. Used by `drift`."""
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from hushrec.systems.drift.messages import (
 )
 from hushrec.systems.drift.owners import slices
 from hushrec.systems.drift.plan import Planned
+from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 
 
 def users_begin(cohort: Cohort[Members], request: Begin, config: Planned, _draws: Draws) -> Reply:
@@ -52,12 +53,14 @@ def _note_seen(gateway: Gateway, round_number: int, config: Planned) -> None:
     gateway.note_seen(first, last)
 
 
-def users_send(cohort: Cohort[Members], request: NextWindow, config: Planned, _draws: Draws) -> Reply:
+def users_send(
+    cohort: Cohort[Members], request: NextWindow, config: Planned, _draws: Draws, *, stopwatch: Stopwatch = untimed
+) -> Reply:
     """Send the interactions of a window to the owners of their items."""
     plan = config.plan
     gateway = cohort.private.only_gateway()
     first, last = _events(gateway, cohort.round_number, int(request.window), config)
-    letters = gateway.window(int(request.window), first, last, _keys(cohort), plan.form)
+    letters = gateway.window(int(request.window), first, last, _keys(cohort), plan.form, stopwatch)
     active = np.empty(0, np.int32)
     if plan.recommended:
         active = np.unique(gateway.users[first:last])

@@ -104,6 +104,7 @@ class Partner:
     place_of: tuple[Numbers, Numbers] | None = None  # see `places`
     held: dict[int, tuple[NDArray[np.bool_], NDArray[np.bool_]] | None] = field(default_factory=dict)  # `held_by`
     pending: Step | None = None
+    decrypted: dict[int, Rows] = field(default_factory=dict)  # by partner that asked: scores of its items
     order: tuple[int, NDArray[np.int64]] | None = None  # of the ratings in a round
 
     @property

@@ -27,7 +27,7 @@ content; it can leave partners out. Not protected: the gradients of the layers, 
 a rating does to later gradients through the item vectors, which the ledger does not count; against a partner
 that lies. In inference visitors are named by plain hashes of their ids, which can be guessed; the partner that
 decrypts learns its user's scores of all items of the other, and as many users as a vector has numbers give it
-the item vectors (`attacks/model_extraction.py`); the partner that asks gets the user's vector from as many
+the item vectors (`audit/attacks/model_extraction.py`); the partner that asks gets the user's vector from as many
 scores.
 
 Symbols: U = user_factors, V = item_factors, W = layers, gamma = learning_rate, alpha = regularization,
@@ -63,23 +63,30 @@ from hushrec.protocol import (
     RatingRange,
     Reply,
     Result,
-    Role,
     Round,
     Scorer,
     Sealed,
     System,
     kept,
-    ragged,
-    shared,
 )
 from hushrec.settings import check_bounds, setting
 from hushrec.systems.fedcore.alignment import Align, Aligned, Identities, align_partners, partner_align
 from hushrec.systems.fedcore.encrypted_scores import MOST_FACTORS
 from hushrec.systems.fedcore.facts import facts_of, ledger_of
+from hushrec.systems.fedcore.holds import holds_of
 from hushrec.systems.fedcore.inference import MAIL, Serve, Served, partner_serve, serve_visitors
 from hushrec.systems.fedcore.laplace import scale_of
 from hushrec.systems.fedcore.ledger import Ledger
 from hushrec.systems.fedcore.mail import Inbox, others, slices_to, still_here
+from hushrec.systems.fedcore.messages import (
+    ItemGradients,
+    LayerGradients,
+    Settle,
+    Settled,
+    Stepped,
+    TakeStep,
+    UserGradients,
+)
 from hushrec.systems.fedcore.model import own_model as own_partner_model
 from hushrec.systems.fedcore.model import partner_model
 from hushrec.systems.fedcore.partners import Agreement, Partner, Partnership, Privatizer, Release, Training
@@ -162,74 +169,6 @@ class Config:
                 "average" in self.privatizer, self.clip if has_noise else 0.0, scale_of(self.clip, self.epsilon)
             ),
         )  # fmt: skip
-
-
-# --- Messages, in order of sending -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TakeStep(Message):
-    """Reveals: who takes part."""
-
-    sender, receiver = Role.SERVER, Role.PARTNER
-    step: NDArray[np.int64] = shared(np.int64, 0, low=0)
-    num_steps: NDArray[np.int64] = shared(np.int64, 0, low=1)
-    partners: Numbers = shared(np.int32, low=0)
-
-
-@dataclass(frozen=True)
-class UserGradients(Message):
-    """Reveals: which common users have ratings in the batch, so over an epoch how many each has; without noise,
-    nearly which item and rating.
-    """
-
-    sender, receiver = Role.PARTNER, Role.PARTNER
-    users: Ragged = ragged(np.int32, low=0)
-    gradients: Ragged = ragged(np.float32, 2)
-
-
-@dataclass(frozen=True)
-class ItemGradients(Message):
-    """Reveals: which aligned items have ratings in the batch; without noise, the direction of the vectors of users
-    who rated them, also of users whom the receiver does not have, and for common users who rated what and how.
-
-    Sent only if some items are aligned.
-    """
-
-    sender, receiver = Role.PARTNER, Role.PARTNER
-    items: Ragged = ragged(np.int32, low=0)
-    gradients: Ragged = ragged(np.float32, 2)
-
-
-@dataclass(frozen=True)
-class LayerGradients(Message):
-    """Reveals: the mean gradient of NeuCF's layers over the batch; no privatiser touches it."""
-
-    sender, receiver = Role.PARTNER, Role.PARTNER
-    gradient: Ragged = ragged(np.float32)
-
-
-@dataclass(frozen=True)
-class Stepped(Message):
-    """Reveals: that the partner is there."""
-
-    sender, receiver = Role.PARTNER, Role.SERVER
-
-
-@dataclass(frozen=True)
-class Settle(Message):
-    """Reveals: nothing."""
-
-    sender, receiver = Role.SERVER, Role.PARTNER
-    num_steps: NDArray[np.int64] = shared(np.int64, 0, low=1)
-
-
-@dataclass(frozen=True)
-class Settled(Message):
-    """Reveals: a digest of the partner's model."""
-
-    sender, receiver = Role.PARTNER, Role.SERVER
-    digest: Ragged = ragged(np.uint8)
 
 
 # --- The server ------------------------------------------------------------------------------------------
@@ -396,6 +335,13 @@ def facts(private: Partnership, config: Config) -> Mapping[str, float]:
     return facts_of(private, config.agreement, ledger)
 
 
+def holds(private: Partnership, config: Config, number: int) -> Mapping[str, NDArray[Any]]:
+    """What a partner itself has, with the step size of the round."""
+    own = holds_of(private, number)
+    learning_rate = config.training(int(private.clock[:, 0].max())).learning_rate
+    return {**own, "learning_rate": np.array(learning_rate)}
+
+
 PAPER = Paper(
     title="FedCORE: Federated Learning for Cross-Organization Recommendation Ecosystem",
     authors=(
@@ -416,6 +362,11 @@ SYSTEM = System(
         small={
             "model": "neucf", "unaligned": 0.5, "privatizer": "dp+average", "batch_size": 16, "inference": "none",
         },
+        variants=(
+            {"model": "pmf", "privatizer": "none", "unaligned": 1.0},
+            {"activation": "quadratic", "inference": "ckks", "num_asked": 2, "num_rounds": 1},
+        ),
+        learns_with={"batch_size": 16, "learning_rate": 0.4, "inference": "none"},
     ),
     config=Config,
     feedback=EXPLICIT,
@@ -434,7 +385,7 @@ SYSTEM = System(
         Serve: Handler(partner_serve, reads=tuple(MAIL)),
     },
     reply_bytes=release_bytes,
-    result=Result(model, party=own_model, facts=facts),
+    result=Result(model, party=own_model, facts=facts, holds=holds),
     inboxes={
         Identities: _inbox(TOKEN_BYTES),
         UserGradients: _inbox_of_rows,

@@ -14,7 +14,7 @@ later layers, each of length 1. Two things save work:
 import numba
 import numpy as np
 
-from hushrec.systems.ptf_fedrec.client_products import add_product, add_rows, sigmoid, transpose
+from hushrec.models.client_products import add_product, add_rows, sigmoid, transpose
 
 _LEAK = np.float32(0.2)
 _ORDER = {"reassoc", "contract"}  # what the compiler may change in sums

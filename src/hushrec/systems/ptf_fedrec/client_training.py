@@ -10,27 +10,13 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from hushrec.draws import BLOCK_WORDS, chacha_block
-from hushrec.systems.ptf_fedrec.client_mlp import mlp_gradients, mlp_room, mlp_scores
+from hushrec.draws import BLOCK_WORDS, shuffle
+from hushrec.models.client_mlp import mlp_gradients, mlp_room, mlp_scores
+from hushrec.models.client_products import adam
 from hushrec.systems.ptf_fedrec.client_ngcf import ngcf_gradients, ngcf_room, ngcf_scores
-from hushrec.systems.ptf_fedrec.client_products import adam
 from hushrec.systems.ptf_fedrec.client_start import initial_row, row_words
 
 _SCORED = 64  # items that are scored at a time
-
-
-@numba.njit(nogil=True, cache=True)
-def shuffle(key, party, round_number, epoch, words, order, size):
-    """The numbers below `size` in random order (Fisher-Yates)."""
-    for place in range(size):
-        order[place] = place
-    for last in range(size - 1, 0, -1):
-        word = (size - 1 - last) % BLOCK_WORDS
-        if word == 0:
-            block = (size - 1 - last) // BLOCK_WORDS
-            chacha_block(key, party, round_number, (epoch << 32) + block, words)
-        place = np.int64((np.uint64(words[word]) * np.uint64(last + 1)) >> np.uint64(32))
-        order[last], order[place] = order[place], order[last]
 
 
 @numba.njit(nogil=True, cache=True)

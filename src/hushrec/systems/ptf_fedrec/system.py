@@ -382,6 +382,13 @@ SYSTEM = System(
             "client_factors": 4, "client_layers": (4, 3), "server_factors": 4, "server_layers": (4, 3),
             "local_epochs": 2, "num_told": 6, "client_learning_rate": 0.01, "server_learning_rate": 0.01,
         },
+        # Of the 11 items that a client does not have it trains 9 as negatives: hardly any are shown.
+        learns_with={
+            "client_factors": 8, "client_layers": (8, 8), "client_learning_rate": 0.01, "num_negatives": 1,
+            "server_factors": 8, "server_layers": (8, 8), "server_learning_rate": 0.01, "server_batch": 64,
+            "defense": "sampling", "least_beta": 1.0, "least_gamma": 0.1, "most_gamma": 0.2, "num_told": 3,
+            "num_rounds": 20,
+        },
         builds_on=("hushrec.models.networks",),
     ),
     config=Config,

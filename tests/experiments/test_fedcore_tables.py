@@ -10,20 +10,23 @@ import numpy as np
 import pytest
 
 import hushrec
+from hushrec.audit.inversion import cosines
 from hushrec.data import Deal, Interactions, copies, join
+from hushrec.data.holdings import PARTNERS
+from hushrec.data.holdings.partners import rows_of_partners
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.experiments.partner_attacks import cosines, identified, sample, twins_of
+from hushrec.experiments.fedcore_tables import identified, sample, twins_of
 from hushrec.experiments.probes import PROBES, all_of
 from hushrec.experiments.published import Row, Table, tables
 from hushrec.experiments.reproduction import reproduce_row
 from hushrec.protocol import Answer, Ask
+from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import FoldProgress, load_fold, run
 from hushrec.runs.record import Run, read_run
 from hushrec.runs.run_settings import settings_for, splits_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.registry import SYSTEMS
 from hushrec.systems.fedcore.partners import Partnership
 from hushrec.systems.fedcore.system import Align
 from systems.partner_runs import interactions, watched
@@ -52,7 +55,7 @@ def go(data: Interactions, num_rounds: int, probes: list[str], folder: Path | No
 def test_twins_are_the_items_that_both_have(data: Interactions) -> None:
     train = next(copies(data, Deal(), 0)).train
     at_a, at_b = twins_of(train)
-    rows = train.by_partner()
+    rows = rows_of_partners(train)
     names = rows.item_ids[rows.item_starts[0] :][at_a], rows.item_ids[rows.item_starts[1] :][at_b]
     assert names[0].tolist() == names[1].tolist()
     assert len(at_a) == 100
@@ -85,7 +88,7 @@ def test_counts_start_at_chance_from_the_start_vectors_and_rise(data: Interactio
         if isinstance(ask.request, Align) and int(ask.request.stage) == 2:
             starts.append([partner.item_factors.copy() for partner in private.partners])
 
-    finished = watched(Ratings(train.by_partner(), train.num_items), look, num_rounds=1, **PLAIN)
+    finished = watched(Ratings(rows_of_partners(train), train.num_items), look, num_rounds=1, **PLAIN)
     (first,) = starts
     expected = identified(train, first[0], first[1], finished.config)
     assert {name: probed[f"{name}, t=0"] for name in expected} == expected
@@ -188,7 +191,7 @@ def test_groups_are_measured_by_themselves_and_kept(data: Interactions, tmp_path
 
 def count_unrated(train: Interactions) -> int:
     """Common users that have no training rating at one of the partners."""
-    rows = train.by_partner()
+    rows = rows_of_partners(train)
     rated = [
         set(rows.user_ids[rows.user_starts[p] :][rows.users[rows.starts[p] : rows.starts[p + 1]]].tolist())
         for p in (0, 1)
@@ -262,7 +265,7 @@ def test_published_tables_name_probes_that_there_are() -> None:
     for row in rows:
         assert set(row.probes) <= PROBES.keys()
         assert row.split in (None, "pooled")
-        assert row.split == "pooled" or SYSTEMS[row.system].parties == "partners"
+        assert row.split == "pooled" or SYSTEMS[row.system].holders is PARTNERS
         assert row.split is None or not row.probes, "there is nobody to attack"
 
 

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
+from audit.owner_views import replies, request
 from hushrec.audit.attacks.request_watching import guess_all_pairs
-from hushrec.audit.attacks.requests import answered, asked_for
+from hushrec.audit.requests import answered, asked_for
 from hushrec.errors import HushrecError
-
-from .owner_views import replies, request
 
 
 def test_groups_are_numbered_over_owners_and_requests() -> None:

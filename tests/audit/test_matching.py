@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hushrec.audit.attacks import gradient_matching
-from hushrec.audit.attacks.gradient_matching import Quadratic, match_gradients, solve_single, taken_apart
+from hushrec.audit import matching
+from hushrec.audit.matching import Quadratic, match_gradients, solve_single, taken_apart
 from hushrec.errors import HushrecError
 
 DIM = 3
@@ -68,7 +68,7 @@ def test_the_gradient_of_the_difference_is_autograds(quadratic: Quadratic | None
     generator = np.random.default_rng(1)
     x, target = generator.normal(0, 0.5, (2, 2 * DIM + 1)), generator.normal(0, 0.5, 2 * DIM + 27)
     gradient = np.empty(x.size)
-    loss = gradient_matching._difference(
+    loss = matching._difference(
         x.ravel(), made.users[0], taken_apart(made.layers, DIM), target, np.array(quadratic or (), float), gradient
     )
     user, layers, at = (torch.tensor(one, requires_grad=True) for one in (made.users[0], made.layers, x))

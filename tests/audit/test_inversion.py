@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hushrec.audit.attacks.gradient_inversion import invert_blind, invert_known_errors, priors_from_own_items
+from hushrec.audit.inversion import invert_blind, invert_known_errors, priors_from_own_items
 
 RATINGS = np.arange(1.0, 6.0)
 

@@ -14,12 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.attacks.gradient_matching import Quadratic, taken_apart
+from hushrec.audit.matching import Quadratic, taken_apart
 from hushrec.errors import HushrecError
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+_CLOSE = 0.01
 _BLOCK_NUMBERS = 1 << 22  # of the matrices that are worked on at a time
 _NO_SCORES = (
     "answers are only the places of the best items: the attack cannot start without scores; let scores be answered"
@@ -39,19 +40,16 @@ def recover_by_reference(
     answers: NDArray[np.floating] | None,
     *,
     is_used: Mask | None = None,
-    rating_range: tuple[float, float] | None = None,
     max_answers: int | None = None,
 ) -> Solved:
     """AR (Eq. 16): the vector of each user from its answers, by least squares.
 
-    Answers at the ends of `rating_range` are left out: they may be cut off. Of the rest the first `max_answers`
-    are used (the paper: as many as there are factors), or all. Answers without scores are None: an error.
+    The first `max_answers` are used (the paper: as many as there are factors), or all. Answers without scores are
+    None: an error.
     """
     if answers is None:
         raise HushrecError(_NO_SCORES)
     usable = np.isfinite(answers) if is_used is None else is_used & np.isfinite(answers)
-    if rating_range is not None:
-        usable &= (answers > rating_range[0]) & (answers < rating_range[1])
     if max_answers is not None:
         usable &= np.cumsum(usable, axis=1) <= max_answers
     return solve_products(item_vectors, answers, usable)
@@ -193,3 +191,9 @@ class _Answering:
             misses, least = np.where(better[:, None], new_misses, misses), np.where(better, new, least)
             damping = np.clip(np.where(better, damping / 4, damping * 4), 1e-8, 1e8)
         return vectors
+
+
+def is_close(found: NDArray[np.floating], truth: NDArray[np.floating]) -> Mask:
+    """Whether vectors are off by less than a hundredth of their length."""
+    close: Mask = np.linalg.norm(found - truth, axis=1) < _CLOSE * np.linalg.norm(truth, axis=1)
+    return close

@@ -1,36 +1,34 @@
-"""What a partner finds out: attacks on FedCORE's gradients, scored against the truth.
+"""What the tables of the FedCORE paper measured: an easier setting for the attacker than that of a real run.
 
-The attacker is partner b, the second one. It has rows of common users and gradients of layers from a, its own
-copies of common users' vectors, its own item vectors and ratings. All else here is truth, for scoring. There are
-two kinds of rows: `sent`, those of real batches, for the audit; and `sample`, the paper's setting for its
-tables, in which a row is of one rating or of five of the same user, and comes with the layers' gradient of just
-these.
+The attacker is partner b, the second one. Its rows are made for it, at the vectors as they are after a round: one
+for each of five ratings of 100 common users, or one for each user if they are averaged, with the layers' gradient
+of just these ratings. For PMF it is also given the true errors, which no partner has; beside that attack stands a
+blind one. What b makes of the mail that it really gets, `hushrec audit fedcore` tells (`partner_gradients.py`).
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.attacks.gradient_inversion import invert_blind, invert_known_errors, priors_from_own_items
-from hushrec.audit.attacks.gradient_matching import match_gradients
 from hushrec.audit.attacks.item_identification import twin_ranks
+from hushrec.audit.inversion import cosines, invert_blind, invert_known_errors, priors_from_own_items
+from hushrec.audit.matching import match_gradients
+from hushrec.audit.partner_gradients import QUADRATIC
 from hushrec.data import Interactions
 from hushrec.data.holdings import PARTNERS
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import neucf
 from hushrec.models.neucf_scoring import predict
-from hushrec.systems.fedcore.co_training import Rows, pmf_gradients, shared_rows
-from hushrec.systems.fedcore.laplace import key_for, private_rows, scale_of
+from hushrec.systems.fedcore.co_training import Rows, pmf_gradients
+from hushrec.systems.fedcore.laplace import private_rows, scale_of
 from hushrec.systems.fedcore.partners import Partner, Partnership
 
 Floats = NDArray[np.float64]
 
 NUM_USERS, NUM_ITEMS = 100, 5  # of the paper's tables: users, and items of each
-_QUADRATIC = (float(neucf.SQUARE), float(neucf.SLOPE), float(neucf.OFFSET))
-_NUM_BATCHES = 8  # whose rows the audit attacks
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,6 @@ class Sample:
     layer_rows: NDArray[np.float32]  # with NeuCF, the layers' gradient beside each row
     user_vectors: NDArray[np.float32]  # b's own copy, of each user
     user_of_row: NDArray[np.int64]
-    ratings_per_row: int  # as the attacker takes them to be
-    batch_size: int
 
 
 def twins_of(train: Interactions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -83,67 +79,15 @@ def sample(train: Interactions, private: Partnership, config: Any, privatizer: s
     if privatizer.startswith("dp"):
         scale, key = scale_of(config.clip, config.epsilon), draws.key("attacked-noise")
         rows = private_rows(np.ascontiguousarray(rows), config.clip, scale, key, 0, 0, 0)
-    is_single = len(rows) == len(places)
     return Sample(
         owners, _predictions(one, places, config) - one.ratings[places], one.ratings[places],
         one.item_factors[one.items[places]], twin[one.items[places]], rows, row_of, layer_rows,
-        _copies(other, one.common_users[users]), owners if is_single else np.arange(len(users)),
-        1 if is_single else NUM_ITEMS, config.batch_size,
+        other.user_factors[other.places()[0][one.common_users[users]]],
+        owners if len(rows) == len(places) else np.arange(len(users)),
     )  # fmt: skip
 
 
-def sent(train: Interactions, private: Partnership, config: Any, round_number: int, draws: Draws) -> Sample:
-    """What a sends in some batches, at the vectors as they are now; of ratings of items that b has as well."""
-    one, other = private.partners[:2]
-    twin = np.full(len(one.item_factors), -1)
-    at_a, at_b = twins_of(train)
-    twin[at_a] = at_b
-    size, privatizer = min(config.batch_size, len(one.ratings)), config.training(round_number).privatizer
-    order = draws.generator("attacked-batches", round_number).permutation(len(one.ratings))
-    slots, found, rows, layers, first = one.slots[0], [], [], [], 0
-    for places in np.split(order, range(size, len(order), size))[:_NUM_BATCHES]:
-        user_rows, layer_row = _batch_gradients(one, places, config)
-        numbers, out = np.empty((len(places), 2), np.int32), np.empty_like(user_rows)
-        count = shared_rows(
-            one.users, places, user_rows, one.common_users, privatizer.is_averaged, slots, numbers, out
-        )
-        own = out[:count]
-        if privatizer.clip:
-            key = key_for(draws.key("attacked-noise"), own)
-            own = private_rows(own, privatizer.clip, privatizer.scale, key, one.number, round_number, 0)
-        common = places[one.common_users[one.users[places]] >= 0]
-        row_of = np.arange(count)
-        if privatizer.is_averaged:
-            by_number = np.argsort(numbers[:count, 0])
-            wanted = one.common_users[one.users[common]]
-            row_of = by_number[np.searchsorted(numbers[:count, 0], wanted, sorter=by_number)]
-        found.append(np.stack([common, first + row_of]))
-        rows.append(own)
-        layers.append(np.broadcast_to(layer_row, (count, len(layer_row))))
-        first += count
-    places, row_of = np.concatenate(found, axis=1)
-    of_row = np.zeros(first, np.int64)
-    of_row[row_of] = one.users[places]
-    is_used = twin[one.items[places]] >= 0
-    places, row_of = places[is_used], row_of[is_used]
-    if not len(places):
-        raise HushrecError("no common user rated a common item in the attacked batches; nothing to attack")
-    users, owners = np.unique(np.concatenate([one.users[places], of_row]), return_inverse=True)
-    return Sample(
-        owners[: len(places)], _predictions(one, places, config) - one.ratings[places], one.ratings[places],
-        one.item_factors[one.items[places]], twin[one.items[places]], np.concatenate(rows), row_of,
-        np.concatenate(layers), _copies(other, one.common_users[users]), owners[len(places) :], 1, size,
-    )  # fmt: skip
-
-
-def _copies(other: Partner, numbers: NDArray[np.int32]) -> NDArray[np.float32]:
-    """The attacker's own copies of common users' vectors."""
-    return other.user_factors[other.places()[0][numbers]]
-
-
-def _batch_gradients(
-    partner: Partner, places: NDArray[np.int64], config: Any
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _gradients(partner: Partner, places: NDArray[np.int64], config: Any) -> tuple[Rows, Rows]:
     """Rows of the users of a batch, and the layers' gradient of the whole batch."""
     rows, unused = np.empty((2, len(places), partner.user_factors.shape[1]), np.float32)
     layers = np.zeros(len(partner.layers), np.float32)
@@ -161,11 +105,9 @@ def _batch_gradients(
     return rows, layers
 
 
-def _single_gradients(
-    partner: Partner, places: NDArray[np.int64], config: Any
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _single_gradients(partner: Partner, places: NDArray[np.int64], config: Any) -> tuple[Rows, Rows]:
     """The row of each rating as it is in a batch, and the layers' gradient of this rating alone."""
-    alone = [_batch_gradients(partner, places[place : place + 1], config) for place in range(len(places))]
+    alone = [_gradients(partner, places[place : place + 1], config) for place in range(len(places))]
     share = np.float32(1 / config.batch_size)
     return np.concatenate([rows for rows, _ in alone]) * share, np.stack([layers for _, layers in alone]) * share
 
@@ -180,43 +122,25 @@ def _predictions(partner: Partner, places: NDArray[np.int64], config: Any) -> Fl
     ).astype(np.float64)
 
 
-class Recovered(NamedTuple):
-    """Item vectors and ratings as an attack recovers them, a row per rating."""
-
-    vectors: Floats
-    ratings: Floats | None
-
-
-def recovered(found: Sample, private: Partnership, config: Any, draws: Draws) -> dict[str, Recovered]:
-    """What attacks find, by their names: the paper's attack (""), and for PMF a blind one."""
-    other, users = private.partners[1], found.user_vectors[found.user_of_row]
-    size = found.batch_size
+def recovered(found: Sample, private: Partnership, config: Any, draws: Draws) -> dict[str, Floats]:
+    """An item vector for each rating, by attack: the paper's (""), and for PMF a blind one."""
+    other, users, size = private.partners[1], found.user_vectors[found.user_of_row], config.batch_size
     if config.model == "neucf":
+        num_ratings = len(found.ratings) // len(found.rows)
         matched = match_gradients(
             found.rows, found.layer_rows, users, other.layers, draws.generator("gradient-matching"),
-            num_ratings=found.ratings_per_row, batch_size=size,
-            quadratic=_QUADRATIC if config.activation == "quadratic" else None,
+            num_ratings=num_ratings, batch_size=size,
+            quadratic=QUADRATIC if config.activation == "quadratic" else None,
         )  # fmt: skip
-        if found.ratings_per_row == 1:
-            return {"": Recovered(matched.vectors[found.row_of, 0], matched.ratings[found.row_of, 0])}
-        return {"": Recovered(matched.vectors.reshape(len(found.row_of), -1), matched.ratings.ravel())}
+        return {"": matched.vectors.reshape(len(found.ratings), -1)}
     alpha = 2 / size * config.regularization
-    known = invert_known_errors(found.rows, found.errors, found.row_of, size, users, alpha)
     counts = np.bincount(other.items, minlength=len(other.item_factors))
     priors = priors_from_own_items(found.rows, users, other.item_factors, counts, alpha)
     blind = invert_blind(found.rows, users, np.unique(other.ratings), priors, size, alpha)
     return {
-        "": Recovered(known, None),
-        "blind ": Recovered(blind.vectors[found.row_of], blind.ratings[found.row_of]),
+        "": invert_known_errors(found.rows, found.errors, found.row_of, size, users, alpha),
+        "blind ": blind.vectors[found.row_of],
     }
-
-
-def cosines(one: NDArray[Any], other: NDArray[Any]) -> Floats:
-    """Of rows with each other; 0 where one is zero."""
-    left, right = one.astype(np.float64), other.astype(np.float64)
-    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    found: Floats = np.divide(np.sum(left * right, axis=1), norms, out=np.zeros(len(left)), where=norms > 0)
-    return found
 
 
 def similarity(
@@ -228,12 +152,12 @@ def similarity(
     part = slice(None) if config.model == "pmf" else slice(found.vectors.shape[1] // 2, None)
     truth, twins = found.vectors[:, part], private.partners[1].item_factors[found.twins][:, part]
     metrics: dict[str, float] = {}
-    for name, attack in recovered(found, private, config, draws).items():
-        half = attack.vectors[:, part]
+    for name, vectors in recovered(found, private, config, draws).items():
+        half = vectors[:, part]
         metrics[f"{name}Sim(1)"] = float(cosines(half, truth).mean())
         metrics[f"{name}Sim(2)"] = float(cosines(half, twins).mean())
         metrics[f"{name}Sim(3)"] = float(cosines(truth, twins).mean())
-        errors = _predicted(found, attack.vectors, private.partners[1], config, train) - found.ratings
+        errors = _predicted(found, vectors, private.partners[1], config, train) - found.ratings
         metrics[f"{name}RMSE"] = float(np.sqrt(np.mean(errors**2)))
     metrics.pop("blind Sim(3)", None)
     return metrics

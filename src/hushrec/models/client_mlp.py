@@ -14,7 +14,7 @@ where a, b count the even and odd layers of 0..L, and e, f those of 0..L-1. NeuM
 import numba
 import numpy as np
 
-from hushrec.systems.ptf_fedrec.client_products import add_product, add_rows, sigmoid, transpose
+from hushrec.models.client_products import add_product, add_rows, sigmoid, transpose
 
 BLOCK = 64  # samples at a time, so that their layers stay in the first cache
 
@@ -66,7 +66,7 @@ def _propagate(rows, num_positives, graph_layers, weights, vectors):
 
 
 @numba.njit(nogil=True, cache=True)
-def _user_half(weights, user, sizes, base):
+def user_half(weights, user, sizes, base):
     """The biases of layer 1 plus the user's half of it."""
     size, width = sizes[0], sizes[1]
     bias = size + 2 * size * width
@@ -78,7 +78,7 @@ def _user_half(weights, user, sizes, base):
 
 
 @numba.njit(nogil=True, cache=True)
-def _gather(rows, slots, num_positives, own, shared, inputs):
+def gather(rows, slots, num_positives, own, shared, inputs):
     """Item vectors of samples, after the graph."""
     size = shared.size
     for sample in range(slots.size):
@@ -103,7 +103,7 @@ def _layer(biases, inputs, matrix, num_samples, num_inputs, width, out):
 
 
 @numba.njit(nogil=True, cache=True)
-def _forward(weights, sizes, base, inputs, num_samples, outputs, logits):
+def forward(weights, sizes, base, inputs, num_samples, outputs, logits):
     """The outputs of all layers, layer after layer, and what sigmoid is given.
 
     Returns where the output's weights and the last layer's outputs begin.
@@ -151,7 +151,7 @@ def _backward_layer(inputs, matrix, deltas, shape, turned, gradients, out):
 
 
 @numba.njit(nogil=True, cache=True)
-def _backward(weights, sizes, place, start, inputs, num_samples, outputs, errors, room, gradients):
+def backward(weights, sizes, place, start, inputs, num_samples, outputs, errors, room, gradients):
     """Add the gradients of all layers but the user's half; `inputs` becomes the gradient of the item vectors."""
     deltas, base_gradient, turned = room
     last = outputs[start:]
@@ -173,7 +173,7 @@ def _backward(weights, sizes, place, start, inputs, num_samples, outputs, errors
 
 
 @numba.njit(nogil=True, cache=True)
-def _backward_user(weights, sizes, num_positives, graph_layers, vectors, base_gradient, gradients):
+def backward_user(weights, sizes, num_positives, graph_layers, vectors, base_gradient, gradients):
     """From the user's half of layer 1 and the positives' shared part to u and s."""
     size, width = sizes[0], sizes[1]
     bias = size + 2 * size * width
@@ -190,7 +190,7 @@ def _backward_user(weights, sizes, num_positives, graph_layers, vectors, base_gr
 
 
 @numba.njit(nogil=True, cache=True)
-def _scatter(slots, num_positives, own, inputs, shared_gradient, row_gradients):
+def scatter(slots, num_positives, own, inputs, shared_gradient, row_gradients):
     """Add the gradients of samples to those of their items; repeats add up."""
     size = shared_gradient.size
     for sample in range(slots.size):
@@ -212,20 +212,20 @@ def mlp_gradients(item_rows, num_positives, graph_layers, weights, sizes, batch,
     gradients, row_gradients = out
     vectors, inputs, outputs, deltas, base, base_gradient, turned, errors = room
     own = _propagate(item_rows, num_positives, graph_layers, weights, vectors)
-    _user_half(weights, vectors[0], sizes, base)
+    user_half(weights, vectors[0], sizes, base)
     base_gradient[:] = 0
     vectors[3, :] = 0
     share = np.float32(1.0) / np.float32(slots.size)
     for begin in range(0, slots.size, BLOCK):
         part = slots[begin : begin + BLOCK]
-        _gather(item_rows, part, num_positives, own, vectors[2], inputs)
-        place, start = _forward(weights, sizes, base, inputs, part.size, outputs, errors)
+        gather(item_rows, part, num_positives, own, vectors[2], inputs)
+        place, start = forward(weights, sizes, base, inputs, part.size, outputs, errors)
         for sample in range(part.size):
             errors[sample] = share * (sigmoid(errors[sample]) - labels[begin + sample])
         rest = (deltas, base_gradient, turned)
-        _backward(weights, sizes, place, start, inputs, part.size, outputs, errors, rest, gradients)
-        _scatter(part, num_positives, own, inputs, vectors[3], row_gradients)
-    _backward_user(weights, sizes, num_positives, graph_layers, vectors, base_gradient, gradients)
+        backward(weights, sizes, place, start, inputs, part.size, outputs, errors, rest, gradients)
+        scatter(part, num_positives, own, inputs, vectors[3], row_gradients)
+    backward_user(weights, sizes, num_positives, graph_layers, vectors, base_gradient, gradients)
     if graph_layers > 0:
         size = sizes[0]
         for slot in range(num_positives):
@@ -238,10 +238,10 @@ def mlp_scores(item_rows, num_positives, graph_layers, weights, sizes, slots, ro
     """Scores of the items in `slots`."""
     vectors, inputs, outputs, _, base, _, _, logits = room
     own = _propagate(item_rows, num_positives, graph_layers, weights, vectors)
-    _user_half(weights, vectors[0], sizes, base)
+    user_half(weights, vectors[0], sizes, base)
     for begin in range(0, slots.size, BLOCK):
         part = slots[begin : begin + BLOCK]
-        _gather(item_rows, part, num_positives, own, vectors[2], inputs)
-        _forward(weights, sizes, base, inputs, part.size, outputs, logits)
+        gather(item_rows, part, num_positives, own, vectors[2], inputs)
+        forward(weights, sizes, base, inputs, part.size, outputs, logits)
         for sample in range(part.size):
             out[begin + sample] = sigmoid(logits[sample])

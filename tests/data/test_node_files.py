@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from federation import some_split
 
-from hushrec.deploy.items import catalogue_of, read_catalogue
-from hushrec.deploy.orders import Catalogue
+from hushrec.data import k_folds, synthetic
+from hushrec.data.holdings.node_files import Catalogue, catalogue_of, read_catalogue
 from hushrec.errors import HushrecError
+
+TRAIN = next(iter(k_folds(synthetic(30, 40, 400), 5, 0))).train
 
 
 def written(folder: Path, text: str) -> Path:
@@ -44,18 +45,17 @@ def test_titles_follow_their_items(tmp_path: Path) -> None:
 
 
 def test_a_file_and_a_dataset_agree(tmp_path: Path) -> None:
-    train = some_split().train
     drawn = np.random.default_rng(0)
-    lines = drawn.permutation([str(item) for item in train.item_ids.tolist()])
-    assert read_catalogue(written(tmp_path, "\n".join(lines))) == catalogue_of(train)
-    named = replace(train, item_ids=np.array([f"film {item}" for item in range(train.num_items)]))
+    lines = drawn.permutation([str(item) for item in TRAIN.item_ids.tolist()])
+    assert read_catalogue(written(tmp_path, "\n".join(lines))) == catalogue_of(TRAIN)
+    named = replace(TRAIN, item_ids=np.array([f"film {item}" for item in range(TRAIN.num_items)]))
     named = replace(named, item_ids=np.sort(named.item_ids))
     lines = drawn.permutation(named.item_ids)
     assert read_catalogue(written(tmp_path, "\n".join(lines))) == catalogue_of(named)
 
 
 def test_a_dataset_s_titles_are_kept() -> None:
-    train = replace(some_split().train, titles=np.array([f"Film {number}" for number in range(40)]))
+    train = replace(TRAIN, titles=np.array([f"Film {number}" for number in range(40)]))
     assert catalogue_of(train).titles == [f"Film {number}" for number in range(40)]
 
 

@@ -3,15 +3,15 @@
 A (client, item) pair is one number, so that pairs can be sorted, joined and counted all at once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.scoreboard import Outcome
+from hushrec.audit.scoreboard import Outcome, is_sent
 from hushrec.data import Interactions
-from hushrec.protocol import Message, Ragged, Recorded, Role
+from hushrec.protocol import Message, Ragged, Role, View
 
 Pairs = NDArray[np.int64]
 
@@ -27,24 +27,18 @@ class Listed(NamedTuple):
 
 def lists(message_type: type[Message], *columns: str) -> bool:
     """Whether clients send it to the server, with items and these columns, a row for each item."""
-    return is_upload(message_type) and has_rows(message_type, "items", *columns)
+    return is_upload(message_type, "items", *columns)
 
 
-def is_upload(message_type: type[Message]) -> bool:
-    """Whether clients send it to the server."""
-    return message_type.sender == Role.CLIENT and message_type.receiver == Role.SERVER
+def is_upload(message_type: type[Message], *columns: str) -> bool:
+    """Whether clients send it to the server, with these columns of rows."""
+    return is_sent(message_type, Role.CLIENT, Role.SERVER, *columns)
 
 
-def has_rows(message_type: type[Message], *columns: str) -> bool:
-    """Whether it has all these columns of rows."""
-    layouts = {kind.name: kind.layout for kind in message_type.kinds()}
-    return all(layouts.get(name) == "ragged" for name in columns)
-
-
-def listed(seen: Sequence[Recorded], with_scores: bool = False) -> Listed:
+def listed(view: View, with_scores: bool = False) -> Listed:
     """All rows that clients listed."""
     columns = ("scores",) if with_scores else ()
-    uploads = [one for one in seen if lists(type(one.message), *columns)]
+    uploads = [one for one in view if lists(type(one.message), *columns)]
     if not uploads:
         return Listed(np.empty(0, np.int64), np.empty(0, np.float32))
     who = np.concatenate([np.repeat(one.numbers.astype(np.int64), one.message.lengths) for one in uploads])
@@ -68,13 +62,13 @@ class Answered(NamedTuple):
     upload: Message
 
 
-def answered(seen: Sequence[Recorded], request_column: str, upload_type: type[Message]) -> Iterator[Answered]:
+def answered(view: View, request_column: str, upload_type: type[Message]) -> Iterator[Answered]:
     """Uploads of a type, each with the message of the server that had this column and came before it.
 
     An upload whose request was not seen is left out.
     """
     places: dict[int, tuple[int, int]] = {}  # of each client: the batch of its last request, and where in it
-    for number, (_, numbers, message, _) in enumerate(seen):
+    for number, (_, numbers, message, _) in enumerate(view):
         kind = type(message)
         if kind.sender == Role.SERVER and request_column in {column.name for column in kind.kinds()}:
             places.update((client, (number, place)) for place, client in enumerate(numbers.tolist()))
@@ -82,7 +76,7 @@ def answered(seen: Sequence[Recorded], request_column: str, upload_type: type[Me
             found = np.array([places.get(client, (-1, 0)) for client in numbers.tolist()]).reshape(-1, 2)
             for batch in np.unique(found[found[:, 0] >= 0, 0]).tolist():
                 own = np.flatnonzero(found[:, 0] == batch)
-                request = seen[batch].message.take(found[own, 1])
+                request = view[batch].message.take(found[own, 1])
                 upload = message if len(own) == len(numbers) else message.take(own)
                 yield Answered(numbers[own].astype(np.int64), request, upload)
 
@@ -120,4 +114,4 @@ def f1_of(clients: NDArray[np.int64], pairs: Pairs, train: Interactions) -> Outc
     blind_hits = num_guesses * num_positives / max(train.num_items, 1)
     both = num_guesses + num_positives
     told = both > 0
-    return Outcome(clients[told], 2 * num_hits[told] / both[told], 2 * blind_hits[told] / both[told])
+    return Outcome.of_victims(clients[told], 2 * num_hits[told] / both[told], 2 * blind_hits[told] / both[told])

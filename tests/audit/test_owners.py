@@ -6,15 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushrec.audit.attacks.requests import asked_for
+from hushrec.audit.attacks import attacks_on
+from hushrec.audit.driver import Audited, audit
+from hushrec.audit.interactions import Interacted
+from hushrec.audit.requests import asked_for
 from hushrec.data import Interactions, owned, synthetic
 from hushrec.draws import Draws
-from hushrec.experiments.owner_audit import ATTACKS, OwnerAudit, Truth, audit_threshold
 from hushrec.protocol import Role, Transcript
-from hushrec.runtime.checkpoint import Progress
+from hushrec.registry import SYSTEMS
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.registry import SYSTEMS
 from hushrec.systems.drift.cipher import Letters, open_interactions
 from hushrec.systems.drift.members import owner_key
 
@@ -33,20 +34,14 @@ def job_of(train: Interactions, system: str = "drift", **settings: Any) -> Job:
     return Job(known, known.configure(SMALL | settings), 0, train)
 
 
-def audited(train: Interactions, threads: int = 1, system: str = "drift", **settings: Any) -> OwnerAudit:
-    job = job_of(train, system, **settings)
-    audit = OwnerAudit(job)
-
-    def look(progress: Progress) -> None:
-        audit.look(progress)
-        assert not progress.transcript.recorded
-
-    run_job(job, RuntimeOptions(threads, keep_payloads=True), on_round=look)
-    return audit
+def audited(train: Interactions, threads: int = 1, system: str = "drift", **settings: Any) -> Audited:
+    done = audit(job_of(train, system, **settings), RuntimeOptions(threads), lambda _progress, _scores: None)
+    assert not done.progress.transcript.recorded
+    return done
 
 
-def scores(audit: OwnerAudit) -> dict[str, float]:
-    return {finding.attack.name: finding.score for finding in audit.findings()}
+def scores(done: Audited) -> dict[str, float]:
+    return {finding.attack.name: finding.score for finding in done.findings}
 
 
 def transcript_of(train: Interactions, **settings: Any) -> Transcript:
@@ -55,23 +50,23 @@ def transcript_of(train: Interactions, **settings: Any) -> Transcript:
 
 def test_one_block_per_request_hides_nothing(train: Interactions) -> None:
     """Theta 1: a request has one user, so every guess is right."""
-    audit = audited(train, theta=1)
-    found = scores(audit)
+    found = scores(audited(train, theta=1))
     assert found["request watching"] == found["score difference"] == found["gradient direction"] == 1.0
     assert found["gradient sign"] == 1.0
-    assert audit.num_lone == audit.num_groups == audit.num_users > 0
+    groups = asked_for(transcript_of(train, theta=1).seen_by(Role.ORCHESTRATOR)).num_users
+    assert len(groups)
+    assert (groups == 1).all()
 
 
 @pytest.mark.parametrize(("theta", "threshold"), [(2, "blocks"), (2, "users"), (20, "users")])
 def test_a_threshold_blurs_requests_and_not_gradients(train: Interactions, theta: int, threshold: str) -> None:
-    audit = audited(train, theta=theta, threshold=threshold)
-    found = scores(audit)
+    found = scores(audited(train, theta=theta, threshold=threshold))
     assert found["request watching"] < 0.95
     assert found["request watching"] < found["score difference"] < found["gradient direction"]
     assert found["gradient direction"] > 0.99
     assert found["gradient sign"] > 0.99
-    if threshold == "users":
-        assert audit.num_users == theta * audit.num_groups
+    asked = asked_for(transcript_of(train, theta=theta, threshold=threshold).seen_by(Role.ORCHESTRATOR))
+    assert threshold == "blocks" or (asked.num_users == theta).all()
 
 
 def test_all_that_was_learned_from_is_read(train: Interactions) -> None:
@@ -92,7 +87,7 @@ def test_a_window_of_one_event_changes_nothing_about_it(train: Interactions) -> 
 def test_chance_is_the_density_of_an_owners_items(train: Interactions) -> None:
     """One owner of everything, Theta 1: the mean over users of the share of items that they interacted with."""
     alone = owned(train, "1", 0)
-    chances = {finding.attack.name: finding.chance for finding in audited(alone, theta=1).findings()}
+    chances = {finding.attack.name: finding.chance for finding in audited(alone, theta=1).findings}
     asked = asked_for(transcript_of(alone, theta=1).seen_by(Role.ORCHESTRATOR))
     density = np.bincount(train.users, minlength=train.num_users) / train.num_items
     expected = density[np.unique(asked.numbers[~asked.is_item])].mean()
@@ -103,7 +98,7 @@ def test_chance_is_the_density_of_an_owners_items(train: Interactions) -> None:
 @pytest.mark.parametrize("batch", [1, 3])
 def test_flags_outside_are_read_and_inside_not(train: Interactions, batch: int) -> None:
     outside, inside = (
-        {finding.attack.name: finding for finding in audited(train, batch=batch, flag=flag).findings()}
+        {finding.attack.name: finding for finding in audited(train, batch=batch, flag=flag).findings}
         for flag in ("outside", "inside")
     )
     assert outside["flag reading"].score == 1.0 > outside["flag reading"].chance > 0.5
@@ -121,12 +116,12 @@ def test_saros_is_an_open_book(train: Interactions) -> None:
 
 
 def test_threads_change_nothing(train: Interactions) -> None:
-    assert audited(train, threads=1).findings() == audited(train, threads=2).findings()
+    assert audited(train, threads=1).findings == audited(train, threads=2).findings
 
 
 def test_every_round_is_looked_at_and_recall_grows(train: Interactions) -> None:
-    findings = {finding.attack.name: finding for finding in audited(train, epochs=2).findings()}
-    assert list(findings) == [attack.name for attack in ATTACKS]
+    findings = {finding.attack.name: finding for finding in audited(train, epochs=2).findings}
+    assert list(findings) == [attack.name for attack in attacks_on(SYSTEMS["drift"])]
     recall = findings["interactions read"].rounds
     assert len(recall) == 4
     assert recall == sorted(recall, key=float)
@@ -135,28 +130,6 @@ def test_every_round_is_looked_at_and_recall_grows(train: Interactions) -> None:
         assert finding.interval[0] <= finding.score <= finding.interval[1]
         assert f"{finding.score:.1%}" in finding.said()
         assert "{" not in finding.said()
-
-
-def test_the_table_of_thresholds(train: Interactions) -> None:
-    rounds: list[int] = []
-    row = audit_threshold(
-        job_of(train, epochs=3),
-        5,
-        "users",
-        RuntimeOptions(1),
-        lambda progress: rounds.append(progress.round_number),
-    )
-    assert rounds == [1, 2]
-    assert (row.theta, row.threshold, row.users_per_group, row.one_user_share) == (5, "users", 5, 0)
-    assert (
-        row.scores["gradient direction"] > 0.99 > row.scores["request watching"] > row.chances["request watching"]
-    )
-
-
-def test_no_completed_group_tells_nothing(train: Interactions) -> None:
-    row = audit_threshold(job_of(train), 100_000, "blocks", RuntimeOptions(1), lambda _progress: None)
-    assert row.num_groups == 0
-    assert row.scores == {"interactions read": 0}
 
 
 # --- What the other views hold ---------------------------------------------------------------------------
@@ -196,7 +169,7 @@ def test_messages_have_one_size_whoever_and_whatever_they_are_about(
 
 def test_an_owner_reads_its_own_interactions_only(train: Interactions) -> None:
     """With its key an owner opens all that it got, all of it about its items, and nothing that others got."""
-    form, truth = job_of(train).config.plan.form, Truth(train)
+    form, truth = job_of(train).config.plan.form, Interacted(train)
     transcript = transcript_of(train)
     for owner in range(4):
         key = owner_key(Draws(0), owner)

@@ -1,0 +1,120 @@
+"""The driver of audits: a run in which every attack that applies looks at each round.
+
+Attacks get what their seats saw, cut from the transcript, and what the attacker itself has. Messages are kept no
+longer than the attacks look at them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hushrec.audit.attacks import attacks_on
+from hushrec.audit.scoreboard import Arrays, Attack, Finding, Own, Score, Truth
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.protocol import DRIVING, Seat, View
+from hushrec.runtime.checkpoint import Progress
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import Job, run_job
+from hushrec.settings import shown_to_parties, to_dict
+
+OnLook = Callable[[Progress, Mapping[str, float]], None]
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A run, and what came of the attacks on it."""
+
+    findings: list[Finding]
+    left_out: dict[str, str]  # attacks that found nothing, and why
+    progress: Progress
+
+
+def audit(
+    job: Job, options: RuntimeOptions, on_look: OnLook, attacks: Sequence[Attack[Any]] | None = None
+) -> Audited:
+    """Train, and have attacks look at each round: those given, or all that apply.
+
+    `on_look` gets the mean scores of a round, while its messages are still there.
+    """
+    chosen = attacks_on(job.system) if attacks is None else attacks
+    scores, onlooker = [Score(attack) for attack in chosen], Onlooker(job)
+
+    def after_round(progress: Progress) -> None:
+        onlooker.begin(progress)
+        for score in scores:
+            try:
+                guess = onlooker.guess(score.attack)
+                score.add(score.attack.judge(guess, onlooker.truth()))
+            except HushrecError as error:
+                score.fail(str(error))
+        now = {f"{score.attack.name} {score.attack.measure}": score.rounds[-1] for score in scores}
+        on_look(progress, {name: mean for name, mean in now.items() if mean is not None})
+        progress.transcript.recorded.clear()
+
+    progress = run_job(job, replace(options, keep_payloads=True), on_round=after_round)
+    findings = {score.attack.name: score.finding(Draws(job.seed)) for score in scores}
+    return Audited(
+        [finding for finding in findings.values() if finding is not None],
+        {score.attack.name: score.fault for score in scores if findings[score.attack.name] is None},
+        progress,
+    )
+
+
+class Onlooker:
+    """Cuts views from the transcript, and has each way to look at them used once a round."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._draws = job, Draws(job.seed)
+        self._memory: dict[object, Any] = {}
+        self._views: dict[tuple[Seat, ...], View] = {}
+        self._held: dict[int, Arrays] = {}
+        self._now: dict[object, Any] = {}
+
+    def begin(self, progress: Progress) -> None:
+        """A round has ended."""
+        self._progress = progress
+        for of_last_round in (self._views, self._held, self._now):
+            of_last_round.clear()
+
+    def guess(self, attack: Attack[Any]) -> Any:
+        """What an attack makes of the round."""
+        way = (attack.look, attack.seats, attack.own)
+        if way not in self._now:
+            try:
+                self._now[way] = attack.look(self._memory.get(way), self._view(attack.seats), self._own(attack))
+                self._memory[way] = self._now[way]
+            except HushrecError as error:
+                self._now[way] = error
+        if isinstance(self._now[way], HushrecError):
+            raise self._now[way]
+        return self._now[way]
+
+    def truth(self) -> Truth:
+        """What the guesses of the round are scored by."""
+        job = self._job
+        return Truth(job.train, to_dict(job.config), self._progress.round_number, self._holds)
+
+    def _view(self, seats: tuple[Seat, ...]) -> View:
+        if seats not in self._views:
+            self._views[seats] = self._progress.transcript.seen_by(*seats)
+        return self._views[seats]
+
+    def _own(self, attack: Attack[Any]) -> Own:
+        config, first = self._job.config, attack.seats[0]
+        is_driving = any(seat.role in DRIVING for seat in attack.seats)
+        holds: Arrays = {}
+        if attack.own:
+            assert first.number is not None, f"{attack.name}: say which party's data it needs"
+            known = self._holds(first.number)
+            if missing := set(attack.own) - known.keys():
+                raise HushrecError(f"the attacker has no {', '.join(sorted(missing))} in this system")
+            holds = {name: known[name] for name in attack.own}
+        generator = self._draws.generator(f"attack-{attack.name}", self._progress.round_number)
+        return Own(to_dict(config) if is_driving else shown_to_parties(config), holds, generator)
+
+    def _holds(self, number: int) -> Arrays:
+        holds = self._job.system.result.holds
+        if number not in self._held:
+            self._held[number] = {} if holds is None else holds(self._progress.private, self._job.config, number)
+        return self._held[number]

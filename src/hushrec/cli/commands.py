@@ -1,0 +1,182 @@
+"""From verbs to commands: what a function asks for is what can be typed.
+
+A verb is a function with annotated parameters, as Typer wants them. A parameter whose type is a dataclass stands
+for a group of options, the fields of that dataclass; groups may hold groups. So options that belong together are
+written once, and come to the verb as one value.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from itertools import chain
+from typing import Annotated, Any, get_type_hints
+
+import typer
+import typer.main
+from typer.core import TyperGroup
+
+from hushrec.cli.options import parse_numbers
+from hushrec.protocol import AnySystem
+from hushrec.registry import SYSTEMS
+
+Verb = Callable[..., Any]
+
+
+def joined(verb: Verb, **groups: Verb) -> Verb:
+    """A command for Typer: the verb, with options in place of its groups.
+
+    A group is a dataclass, or one of `groups`, by the name of the parameter: a function of options, as a verb is.
+    """
+    own = inspect.signature(verb).parameters
+    kinds = {name: entry.annotation for name, entry in own.items() if isinstance(entry.annotation, type)}
+    found: dict[str, Verb] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)} | groups
+    makers = {name: joined(group) for name, group in found.items()}
+    options = {name: inspect.signature(maker).parameters for name, maker in makers.items()}
+
+    def command(**values: Any) -> Any:
+        made = {name: maker(**{one: values.pop(one) for one in options[name]}) for name, maker in makers.items()}
+        return verb(**values, **made)
+
+    parameters = [one for name, entry in own.items() for one in options.get(name, {name: entry}).values()]
+    _set_parameters(command, parameters)
+    command.__doc__ = verb.__doc__
+    return command
+
+
+def _set_parameters(function: Verb, parameters: Iterable[inspect.Parameter]) -> None:
+    """Have Typer see these parameters, by name only."""
+    named = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    function.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    function.__annotations__ = {one.name: one.annotation for one in named}
+
+
+_LIST = tuple[int, ...]  # typed as 48,24,12
+
+
+def _option(name: str, kind: Any, default: object, help: str) -> inspect.Parameter:
+    """The parameter of a setting."""
+    if kind in (_LIST, _LIST | None):
+        kind = str if kind == _LIST else str | None
+        default = ",".join(str(number) for number in default) if isinstance(default, tuple) else default
+    told = Annotated[kind, typer.Option(*_flags(name), help=help, rich_help_panel="Settings")]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=told)
+
+
+def _flags(name: str) -> tuple[str, ...]:
+    """How a setting is spelled on the command line."""
+    flag = f"--{name.replace('_', '-')}"
+    return (flag, flag.replace("--num-", "--")) if name == "num_rounds" else (flag,)
+
+
+def settings_of(system: AnySystem) -> Verb:
+    """The group of a system's settings; what comes of it is those that were typed, the others are the preset's."""
+    hints, presets = get_type_hints(system.config), system.about.presets
+    options = [
+        _option(entry.name, hints[entry.name], entry.default, entry.metadata["help"])
+        for entry in fields(system.config)
+    ]
+    if presets:
+        options.insert(0, _option("preset", str, next(iter(presets)), f"Named settings: {', '.join(presets)}."))
+
+    def typed(context: typer.Context, **values: Any) -> dict[str, Any]:
+        found = {name: value for name, value in values.items() if _is_typed(context, name)}
+        return _with_lists(found, hints)
+
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    _set_parameters(typed, [context, *options])
+    return typed
+
+
+def settings_of_all(systems: Iterable[AnySystem]) -> Verb:
+    """The group of every setting of any of the systems; what comes of it is those that were given a value."""
+    options = [_option("preset", str | None, None, "Named settings of the system, if it has some.")]
+    known: dict[str, inspect.Parameter] = {}
+    hints: dict[str, Any] = {}
+    for system in systems:
+        own = get_type_hints(system.config)
+        for entry in fields(system.config):
+            kind = own[entry.name] if own[entry.name] in (int, float, bool, tuple[int, int], _LIST) else str
+            known[entry.name] = _option(entry.name, kind | None, None, entry.metadata["help"])
+            hints[entry.name] = kind
+
+    def given(**values: Any) -> dict[str, Any]:
+        return _with_lists({name: value for name, value in values.items() if value is not None}, hints)
+
+    _set_parameters(given, [*options, *known.values()])
+    return given
+
+
+def _with_lists(values: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists of numbers from what was typed for them."""
+    return {
+        name: parse_numbers(value, _flags(name)[0]) if hints.get(name) == _LIST else value
+        for name, value in values.items()
+    }
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+class _Commands(Mapping[str, Any]):
+    """Commands by name, some of them made when they are asked for."""
+
+    def __init__(self, late: Mapping[str, Any], make: Callable[[str], Any], registered: Mapping[str, Any]) -> None:
+        self._late, self._make, self._registered = late, make, registered
+
+    def __getitem__(self, name: str) -> Any:
+        return self._make(name) if name in self._late else self._registered[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._late or name in self._registered
+
+    def __iter__(self) -> Iterator[str]:
+        usable = (name for name, _ in self._late.items())  # a registry's items are those that can be loaded
+        return chain(usable, self._registered)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def made_when_needed(things: Mapping[str, Any], make: Callable[[str], typer.Typer]) -> type[TyperGroup]:
+    """A group with a command for each of these, made when it is asked for, and with those that are registered.
+
+    So no system is loaded for another's sake, and a package that brings a broken one does no other harm.
+    """
+
+    class Group(TyperGroup):
+        """As any other group, but for its commands."""
+
+        def __init__(self, *, commands: Any, **others: Any) -> None:
+            super().__init__(**others)
+            made = cache(lambda name: typer.main.get_command(make(name)))
+            self.commands: Any = _Commands(things, made, commands)
+
+    return Group
+
+
+def alone(verb: Verb, name: str, example: str) -> typer.Typer:
+    """An app of one command, with an example of it."""
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    app.command(name, epilog=f"Example: hushrec {example}")(verb)
+    return app
+
+
+def per_system(verb: Callable[[AnySystem], Verb], example: Callable[[AnySystem], str]) -> type[TyperGroup]:
+    """A group with a command per system, made of `verb(system)`; the parameter `values` is its settings."""
+
+    def make(name: str) -> typer.Typer:
+        system = SYSTEMS[name]
+        command = joined(verb(system), values=settings_of(system))
+        command.__doc__ = f"{system.about.title}."
+        return alone(command, name, example(system))
+
+    return made_when_needed(SYSTEMS, make)
+
+
+def length_of(system: AnySystem, num_rounds: int = 20) -> str:
+    """How the example of a command keeps its run short: in rounds, or in epochs where the system counts those."""
+    names = [entry.name for entry in fields(system.config)]
+    return f"--rounds {num_rounds}" if "num_rounds" in names else "--epochs 2"

@@ -1,0 +1,168 @@
+"""Options that several verbs share. A dataclass of them is a group, see `commands.joined`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hushrec.cli.console import note
+from hushrec.data import Columns, Deal, Interactions, Measure, SplitKind, load
+from hushrec.data.checking import Duplicates
+from hushrec.errors import HushrecError
+from hushrec.protocol import AnySystem
+from hushrec.runs.run_settings import RunSettings, settings_for
+from hushrec.runtime.in_process import RuntimeOptions
+
+RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
+RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs, as `hushrec run --out` makes them.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Seed = Annotated[int, typer.Option(help="Of everything random: split, start, draws.")]
+Threads = Annotated[int | None, typer.Option(help="Default: all cores. Changes no number.")]
+Fold = Annotated[int | None, typer.Option(help="Which fold's model; default: the first.")]
+Split = Annotated[
+    SplitKind | None,
+    typer.Option(
+        help="How test ratings are chosen; default: folds, random if implicit, latest for drift, "
+        "partners for fedcore."
+    ),
+]
+TestShare = Annotated[float, typer.Option(help="For the splits random and latest.")]
+Owners = Annotated[
+    str, typer.Option(help="For drift: genre, a number, or a file of items and owners; default: genre or 5.")
+]
+Lengths = Annotated[
+    str | None, typer.Option(help="Lengths of ranked lists; default: 10, 20 if implicit, 1,5,10,20 for drift.")
+]
+RelevantFrom = Annotated[
+    float | None, typer.Option(help="Ratings that count as relevant; default: the upper quarter.")
+]
+ColumnNames = Annotated[
+    str | None, typer.Option(help="Columns of a file, as in user=buyer,item=sku,rating=stars,timestamp=time.")
+]
+WhatOfDuplicates = Annotated[
+    Duplicates, typer.Option(help="If a file has a pair twice: an error, keep the last, or their mean.")
+]
+RatingRange = Annotated[
+    str | None, typer.Option(metavar="LOW,HIGH", help="Refuse ratings of a file outside, as in 1,5.")
+]
+
+
+def parse_columns(text: str | None) -> Columns | None:
+    """The columns of `user=..,item=..`."""
+    if text is None:
+        return None
+    named: dict[str, str] = {}
+    for part in text.split(","):
+        role, equals, column = (piece.strip() for piece in part.partition("="))
+        if role not in Columns.__dataclass_fields__ or not equals:
+            roles = ", ".join(Columns.__dataclass_fields__)
+            raise HushrecError(f"--columns has {part!r}; write user=NAME,item=NAME, of: {roles}")
+        named[role] = column
+    return Columns(**named)
+
+
+def parse_rating_range(text: str | None) -> tuple[float, float] | None:
+    """The two numbers of `LOW,HIGH`."""
+    if text is None:
+        return None
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise HushrecError(f"--rating-range is {text!r}; write two numbers, as in 1,5") from None
+    return low, high
+
+
+def parse_numbers(text: str, flag: str) -> tuple[int, ...]:
+    """The numbers of `5,10,20`."""
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise HushrecError(f"{flag} {text!r} is not a list of whole numbers; write {flag} 5,10,20") from None
+
+
+def parse_lengths(text: str | None) -> tuple[int, ...] | None:
+    """The lengths of ranked lists."""
+    return None if text is None else parse_numbers(text, "--at")
+
+
+def runtime_options(threads: int | None, cohort_size: int | None = None) -> RuntimeOptions:
+    """What changes no number, with all cores unless told."""
+    if threads is None:
+        return RuntimeOptions(cohort_size=cohort_size)
+    return RuntimeOptions(threads, cohort_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a file of interactions is read."""
+
+    columns: ColumnNames = None
+    duplicates: WhatOfDuplicates = "error"
+    rating_range: RatingRange = None
+
+    def load(self, data: str) -> Interactions:
+        """A known data set, or a file read in this way."""
+        columns, rating_range = parse_columns(self.columns), parse_rating_range(self.rating_range)
+        return load(data, columns=columns, duplicates=self.duplicates, rating_range=rating_range, notify=note)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the interactions come from."""
+
+    data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")]
+    reading: Reading
+
+    def load(self) -> Interactions:
+        """The data set or file that was asked for."""
+        return self.reading.load(self.data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of `hushrec run`, whatever the system."""
+
+    source: Source
+    folds: Annotated[int, typer.Option(help="How many of the five folds to run.")] = 1
+    seed: Seed = 0
+    split: Split = None
+    test_share: TestShare = 0.2
+    partners: Annotated[int, typer.Option(help="For the splits partners and pooled: how many.")] = 2
+    common_users: Annotated[float, typer.Option(help="The share of users whom all partners have.")] = 0.5
+    common_items: Annotated[float, typer.Option(help="The share of items that all partners have.")] = 0.5
+    measure: Annotated[
+        Measure, typer.Option(help="validation: to choose settings, a part of the training is the test instead.")
+    ] = "test"
+    owners: Owners = ""
+    passed_over: Annotated[
+        int,
+        typer.Option(help="For drift, if the data has positives only: draw so many others before each.", min=0),
+    ] = 0
+    at: Lengths = None
+    relevant_from: RelevantFrom = None
+    sampled: Annotated[
+        int,
+        typer.Option(
+            help="With --split leave-one-out: rank the test item among so many drawn ones, too, as some papers "
+            "do; such metrics say little.",
+            min=0,
+        ),
+    ] = 0
+    out: Annotated[Path | None, typer.Option(help="Folder to keep the run in.")] = None
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False
+    threads: Threads = None
+    cohort_size: Annotated[int | None, typer.Option(help="Clients served at once. Changes no number.")] = None
+    as_json: AsJson = False
+
+    def __post_init__(self) -> None:
+        if self.resume and self.out is None:
+            raise HushrecError("--resume needs --out, the folder of the run to go on with")
+
+    def settings(self, system: AnySystem, data: Interactions) -> RunSettings:
+        """The split, the seed and the lengths of lists; what was not said depends on the system and the data."""
+        return settings_for(
+            system, self.seed, self.folds, self.split, self.test_share, parse_lengths(self.at),
+            self.relevant_from, Deal(self.partners, self.common_users, self.common_items), self.owners,
+            self.passed_over, self.measure, data, self.sampled,
+        )  # fmt: skip

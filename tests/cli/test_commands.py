@@ -1,0 +1,52 @@
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from hushrec.cli.commands import alone, joined, settings_of, settings_of_all
+from hushrec.errors import HushrecError
+from hushrec.protocol import About, Paper
+from hushrec.settings import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    layers: tuple[int, ...] = setting((8, 4), "widths")
+    num_rounds: int = setting(3, "rounds")
+
+
+class Toy:
+    """As much of a system as its command needs."""
+
+    config = Config
+    about = About("toy", "Toy", Paper("Toy", "Nobody", "Nowhere", 2026), "Toy")
+
+
+def typed(group: Any, *words: str) -> Any:
+    found: list[Any] = []
+
+    def verb(values: dict[str, Any]) -> None:
+        found.append(values)
+
+    result = CliRunner().invoke(alone(joined(verb, values=group), "toy", "toy"), words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return found[0]
+
+
+@pytest.mark.parametrize("make", [settings_of, lambda system: settings_of_all([system])])
+def test_lists_of_any_length_are_typed_with_commas(make: Any) -> None:
+    assert typed(make(Toy)) == {}
+    assert typed(make(Toy), "--layers", "48,24,12", "--rounds", "2") == {"layers": (48, 24, 12), "num_rounds": 2}
+    with pytest.raises(
+        HushrecError, match=r"--layers '4,x' is not a list of whole numbers; write --layers 5,10,20"
+    ):
+        typed(make(Toy), "--layers", "4,x")
+
+
+def test_help_shows_the_default_as_it_is_typed() -> None:
+    def verb(values: dict[str, Any]) -> None: ...
+
+    app: typer.Typer = alone(joined(verb, values=settings_of(Toy)), "toy", "toy")
+    assert "8,4" in CliRunner().invoke(app, ["--help"]).output
