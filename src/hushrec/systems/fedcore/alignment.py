@@ -1,4 +1,4 @@
-"""Step 1 of FedCORE's Algorithm 1: partners find their common users. Used by `fedcore.py`."""
+"""Step 1 of FedCORE's Algorithm 1: partners find their common users. Used by `system.py`."""
 
 from dataclasses import dataclass
 from typing import Any

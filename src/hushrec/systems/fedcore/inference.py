@@ -1,4 +1,4 @@
-"""Algorithm 2 of FedCORE: partners serve each other's users under encryption. Used by `fedcore.py`."""
+"""Algorithm 2 of FedCORE: partners serve each other's users under encryption. Used by `system.py`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

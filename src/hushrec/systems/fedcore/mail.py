@@ -1,4 +1,4 @@
-"""Mail between the partners of FedCORE: who gets it, who is left, and how it is read. Used by `fedcore.py`."""
+"""Mail between the partners of FedCORE: who gets it, who is left, and how it is read. Used by `system.py`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
