@@ -171,20 +171,3 @@ def add_rows(matrix, num_rows, num_columns, out):
 def sigmoid(logit):
     """1 / (1 + exp(-x))."""
     return np.float32(1.0) / (np.float32(1.0) + np.exp(-logit))
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def adam(values, means, squares, gradients, size, num_steps, learning_rate):
-    """One step of Adam as `torch.optim.Adam` makes it; `num_steps` counts this one. Gradients become zero."""
-    step = np.float32(learning_rate / (1.0 - 0.9**num_steps))
-    scale = np.float32(np.sqrt(1.0 - 0.999**num_steps))
-    kept_mean, new_mean = np.float32(0.9), np.float32(1.0 - 0.9)
-    kept_square, new_square = np.float32(0.999), np.float32(1.0 - 0.999)
-    for place in range(size):
-        gradient = gradients[place]
-        mean = kept_mean * means[place] + new_mean * gradient
-        square = kept_square * squares[place] + new_square * (gradient * gradient)
-        means[place] = mean
-        squares[place] = square
-        values[place] -= step * (mean / (np.sqrt(square) / scale + np.float32(1e-8)))
-        gradients[place] = np.float32(0.0)

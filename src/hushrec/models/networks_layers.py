@@ -266,19 +266,3 @@ def _add_rows(width, numbers, rows, out):
 def add_rows(numbers: NDArray[np.int32] | Nodes, rows: Vectors, out: Vectors) -> None:
     """out[numbers] += rows, also where numbers repeat."""
     _add_rows(width_of(out.shape[1]), numbers, rows, out)
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def adam_step(parameters, gradients, means, squares, learning_rate, num_steps):
-    """One step of Adam (beta .9, .999, epsilon 1e-8), number `num_steps`; sets the gradients to zero."""
-    step = np.float32(learning_rate / (1.0 - 0.9**num_steps))
-    spread = np.float32(1.0 / math.sqrt(1.0 - 0.999**num_steps))
-    for place in range(parameters.size):
-        gradient = gradients[place]
-        mean = np.float32(0.9) * means[place] + np.float32(0.1) * gradient
-        square = np.float32(0.999) * squares[place] + np.float32(0.001) * gradient * gradient
-        # Numbers that fade out would become denormal, with which processors are slow.
-        mean = mean if abs(mean) > np.float32(1e-30) else np.float32(0.0)
-        square = square if square > np.float32(1e-36) else np.float32(0.0)
-        means[place], squares[place], gradients[place] = mean, square, np.float32(0.0)
-        parameters[place] -= step * mean / (np.sqrt(square) * spread + np.float32(1e-8))

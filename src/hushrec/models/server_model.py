@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, NewcomerError
+from hushrec.kernels.adam import adam
 from hushrec.models.networks import Batch, Head, HeadName, ModelName, Shape, build_network
 from hushrec.models.networks_graph import Graph, normalised_graph
-from hushrec.models.networks_layers import adam_step
 from hushrec.protocol import Numbers
 
 Sizes = tuple[int, int]  # number of users, number of items
@@ -138,7 +138,7 @@ def train(
             network.head.add_gradients(network.encoder, batch, 1 / len(chosen) if settings.loss == "mean" else 1)
             network.encoder.backward(asked)
             num_steps += 1
-            adam_step(parameters, gradients, means, squares, settings.learning_rate, num_steps)
+            adam(parameters, gradients, means, squares, settings.learning_rate, num_steps)
     if not np.isfinite(parameters).all():
         raise HushrecError(
             f"round {round_number}: the server's model is not finite; "

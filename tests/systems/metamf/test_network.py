@@ -11,7 +11,6 @@ from hushrec.systems.metamf.network import (
     MetaModel,
     Positives,
     Sizes,
-    adam_step,
     client_gradients,
     generate,
     initial_parameters,
@@ -136,20 +135,6 @@ def test_server_gradient_is_that_of_autograd_through_the_whole_network() -> None
     np.testing.assert_allclose(
         generated.scores(), torch.sigmoid(logits(dense)).detach().numpy(), rtol=1e-5, atol=1e-6
     )
-
-
-def test_adam_is_that_of_torch() -> None:
-    generator = np.random.default_rng(0)
-    parameters, gradient = generator.normal(size=(2, 50)).astype(np.float32)
-    leaf = torch.from_numpy(parameters.copy()).requires_grad_()
-    optimizer = torch.optim.Adam([leaf], lr=0.01, weight_decay=0.1)
-    means, squares = np.zeros_like(parameters), np.zeros_like(parameters)
-    for step in range(1, 8):
-        slopes = gradient * np.float32(step % 3)
-        leaf.grad = torch.from_numpy(slopes / 4)
-        optimizer.step()
-        adam_step(parameters, means, squares, (slopes, np.float32(0.25), np.float32(0.1)), 0.01, step)
-    np.testing.assert_allclose(parameters, leaf.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_the_start_of_a_user_does_not_depend_on_later_users() -> None:

@@ -250,23 +250,6 @@ def _left_gradients(pairs, values, gradients):
                 of_hidden[place, unit] += gradient * weights[row, unit]
 
 
-@numba.njit(nogil=True, cache=True)
-def adam_step(parameters, means, squares, slope, learning_rate, num_steps):
-    """Adam (Kingma and Ba) in place; `num_steps` counts this one, slope = gradient, its scale, weight decay."""
-    gradient, scale, decay = slope
-    first, second = np.float32(0.9), np.float32(0.999)
-    rest, rest_of_squares = np.float32(1) - first, np.float32(1) - second
-    rate = np.float32(learning_rate / (1.0 - 0.9**num_steps))
-    correction = np.float32(1.0 / np.sqrt(1.0 - 0.999**num_steps))
-    tiny = np.float32(1e-8)
-    for place in range(parameters.size):
-        change = scale * gradient[place] + decay * parameters[place]
-        mean = first * means[place] + rest * change
-        square = second * squares[place] + rest_of_squares * change * change
-        means[place], squares[place] = mean, square
-        parameters[place] -= rate * mean / (np.sqrt(square) * correction + tiny)
-
-
 # --- The generated recommender, on the client --------------------------------------------------------------
 
 

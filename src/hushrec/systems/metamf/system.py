@@ -25,6 +25,7 @@ from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError
 from hushrec.evaluation.feedback import IMPLICIT
+from hushrec.kernels.adam import adam
 from hushrec.protocol import (
     About,
     Ask,
@@ -51,7 +52,6 @@ from hushrec.systems.metamf.network import (
     MetaModel,
     Positives,
     Sizes,
-    adam_step,
     client_gradients,
     generate,
     initial_parameters,
@@ -156,8 +156,9 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
             num_steps += 1
             scale = np.float32(1 / sum(len(places) for places, _ in batches))
             generated.gradient(uploads_of(batches, len(group), sizes), out=gradient)
-            slope = (gradient, scale, np.float32(config.regularization))
-            adam_step(parameters, means, squares, slope, config.learning_rate, num_steps)
+            gradient *= scale
+            gradient += np.float32(config.regularization) * parameters
+            adam(parameters, gradient, means, squares, config.learning_rate, num_steps)
     return replace(
         state, parameters=parameters, means=means, squares=squares, num_steps=np.array(num_steps, np.int64)
     )

@@ -11,8 +11,8 @@ from numba import types
 from numba.extending import overload
 
 from hushrec.draws import BLOCK_WORDS, shuffle
+from hushrec.kernels.adam import adam
 from hushrec.models.client_mlp import mlp_gradients, mlp_room, mlp_scores
-from hushrec.models.client_products import adam
 from hushrec.systems.ptf_fedrec.client_ngcf import ngcf_gradients, ngcf_room, ngcf_scores
 from hushrec.systems.ptf_fedrec.client_start import initial_row, row_words
 
@@ -103,8 +103,8 @@ def train_rows(tables, weights, samples, num_steps, rows, numbers, order_of, mod
                 _gradients(ngcf, model, table, positives, own, batch, room, out)
                 num_steps[row] += 1
                 steps = np.int64(num_steps[row])
-                adam(own, means[row], squares[row], gradients, own.size, steps, learning_rate)
-                adam(table, table_means, table_squares, row_gradients, table.size, steps, learning_rate)
+                adam(own, gradients, means[row], squares[row], learning_rate, steps)
+                adam(table, row_gradients, table_means, table_squares, learning_rate, steps)
 
 
 @numba.njit(nogil=True, cache=True)
