@@ -11,7 +11,7 @@ from numba import types
 from numba.extending import overload
 
 from hushrec.draws import BLOCK_WORDS, shuffle
-from hushrec.kernels.adam import adam
+from hushrec.kernels.adam import adam_rounded_as_torch as adam
 from hushrec.models.client_mlp import mlp_gradients, mlp_room, mlp_scores
 from hushrec.systems.ptf_fedrec.client_ngcf import ngcf_gradients, ngcf_room, ngcf_scores
 from hushrec.systems.ptf_fedrec.client_start import initial_row, row_words
