@@ -121,7 +121,7 @@ def small(text: str) -> list[str]:
     if "--data" in arguments:
         arguments[arguments.index("--data") + 1] = DATA
     is_run = arguments[0] in ("run", "audit") and arguments[1] in SYSTEMS
-    return arguments + as_options(short(arguments[1], num_rounds=3)) if is_run else arguments
+    return arguments + as_options(arguments[1], short(arguments[1], num_rounds=3)) if is_run else arguments
 
 
 # The paper's data; networks; an end. They are only parsed here.

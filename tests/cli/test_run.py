@@ -49,7 +49,7 @@ def run_here(name: str, num_folds: int = 1, **settings: Any) -> Run:
 
 def typed(name: str) -> list[str]:
     """A short run of any system, as it is typed."""
-    return ["--data", DATA, *as_options(short(name))]
+    return ["--data", DATA, *as_options(name, short(name))]
 
 
 def usual_split(name: str) -> SplitKind:
@@ -185,7 +185,7 @@ def test_options_reach_the_config() -> None:
 
 
 def test_a_preset_gives_way_to_what_is_typed() -> None:
-    options = as_options(short("ptf-fedrec", num_rounds=1, client_factors=8))
+    options = as_options("ptf-fedrec", short("ptf-fedrec", num_rounds=1, client_factors=8))
     said = [
         json.loads(invoke("ptf-fedrec", "--data", DATA, *preset, *options, "--json").stdout)["config"]
         for preset in ([], ["--preset", "paper"], ["--preset", "released"])
@@ -264,7 +264,7 @@ def test_duplicates_are_refused_or_accepted(tmp_path: Path) -> None:
 
 def test_implicit_files_are_refused_where_ratings_are_needed(tmp_path: Path) -> None:
     (tmp_path / "clicks.csv").write_text("user,item\na,x\na,y\na,z\nb,x\nb,y\n")
-    options = as_options(short("fcf", num_rounds=1))
+    options = as_options("fcf", short("fcf", num_rounds=1))
     assert "Recall@20" in invoke("fcf", "--data", str(tmp_path / "clicks.csv"), *options).stdout
     with pytest.raises(HushrecError, match=r"pmf needs ratings, clicks\.csv has none"):
         invoke("pmf", "--data", str(tmp_path / "clicks.csv"))
@@ -278,7 +278,7 @@ def test_what_is_printed_tells_no_id_no_rating_and_no_path(name: str, as_json: l
     ratings = write_ratings(path)
     relevant = ["--relevant-from", "1"] if SYSTEMS[name].feedback == "explicit" else []
     result = invoke(
-        name, "--data", str(path), *as_options(short(name, num_rounds=2)), *relevant, *as_json
+        name, "--data", str(path), *as_options(name, short(name, num_rounds=2)), *relevant, *as_json
     )  # fmt: skip
     said = result.stdout + result.stderr
     assert "ratings.csv" in said  # the test sees what is there
@@ -308,7 +308,7 @@ def test_a_kept_run_can_be_resumed_and_is_not_overwritten(tmp_path: Path) -> Non
 
 def test_a_deal_is_typed_and_reaches_the_run(tmp_path: Path) -> None:
     deal = ["--partners", "3", "--common-users", "0.4", "--common-items", "0.6", "--measure", "validation"]
-    options = as_options(short("fedcore", num_rounds=1))
+    options = as_options("fedcore", short("fedcore", num_rounds=1))
     said = json.loads(
         invoke("fedcore", "--data", DATA, *deal, *options, "--json", "--out", str(tmp_path / "run")).stdout
     )
@@ -324,7 +324,7 @@ def test_systems_for_partners_want_their_data_and_say_how() -> None:
     with pytest.raises(HushrecError, match=told):
         hushrec.FedCORE(**short("fedcore")).fit(hushrec.load(DATA))
     with pytest.raises(HushrecError, match=r"\A--partners 1: choose 2 to 26\Z"):
-        invoke("fedcore", "--data", DATA, "--partners", "1", *as_options(short("fedcore")))
+        invoke("fedcore", "--data", DATA, "--partners", "1", *as_options("fedcore", short("fedcore")))
 
 
 def test_a_system_of_users_takes_partners_data_in_one_piece_or_says_why_not() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -122,12 +122,15 @@ def short(name: str, **values: Any) -> dict[str, Any]:
     return {**sizes, **own, **in_rounds(name, values)}
 
 
-def as_options(values: Mapping[str, Any]) -> list[str]:
-    """Settings as they are typed."""
-    words = []
+def as_options(system: str, values: Mapping[str, Any]) -> list[str]:
+    """Settings as they are typed: pairs one after the other, lists of any length with commas."""
+    words, kinds = [], get_type_hints(SYSTEMS[system].config)
     for name, value in values.items():
-        numbers = value if isinstance(value, tuple) else (value,)
-        words += [f"--{name.replace('_', '-')}", *(str(number) for number in numbers)]
+        numbers = [str(number) for number in value] if isinstance(value, tuple) else [str(value)]
+        words += [
+            f"--{name.replace('_', '-')}",
+            *([",".join(numbers)] if kinds.get(name) == tuple[int, ...] else numbers),
+        ]
     return words
 
 
