@@ -18,6 +18,7 @@ SYSTEMS: Registry[AnySystem] = Registry(
         "ptf-fedrec": f"{_HOME}.ptf_fedrec",
         "fcf": f"{_HOME}.fcf",
         "fedmf": f"{_HOME}.fedmf",
+        "fedncf": f"{_HOME}.fedncf",
         "metamf": f"{_HOME}.metamf",
         "neumf": f"{_HOME}.neumf",
         "ngcf": f"{_HOME}.ngcf",

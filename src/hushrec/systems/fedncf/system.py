@@ -1,0 +1,284 @@
+"""FedNCF: neural collaborative filtering whose item vectors and layers are averaged, each by what trained it.
+
+Perifanis, Efraimidis: Federated Neural Collaborative Filtering, Knowledge-Based Systems 242 (2022),
+arXiv 2106.04405, with the aggregation that its authors call MF-FedAvg.
+
+The round:
+1. The server sends V and the layers to the participating clients.
+2. A client draws num_negatives unseen items per positive and trains u_u, the vectors of these items and the layers
+   on them: binary cross-entropy, `epochs` passes with Adam. It keeps u_u.
+3. It uploads how far the vectors of the listed items have come. The server moves each vector by the mean over the
+   clients that have listed it, not over all: a client that has not trained a vector has nothing to say about it.
+4. It uploads how far the layers have come. The server moves them by the mean, weighted by the number of samples.
+After the last round all clients get the final model, so that they can recommend.
+
+Threat model: the server is honest but curious, and hardly anything is protected against it. An upload lists the
+items that a client has trained, and its own move the other way than those that it has drawn: with products the
+first principal direction of the steps tells all of them apart, with dense layers alone most. Other clients see
+means.
+
+Symbols: u = a row of user_factors, V = item_factors; the network is that of `network.py`.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.holdings import USERS
+from hushrec.data.interactions import UserRows
+from hushrec.draws import Draws
+from hushrec.evaluation.feedback import IMPLICIT
+from hushrec.privacy.dense_sum import DenseSum
+from hushrec.privacy.exact_sum import ExactSum
+from hushrec.privacy.filling import list_items
+from hushrec.protocol import (
+    About,
+    Ask,
+    Cohort,
+    Collect,
+    Handler,
+    Message,
+    Numbers,
+    Paper,
+    Ragged,
+    RatingRange,
+    Reply,
+    Result,
+    Role,
+    Round,
+    System,
+    draw_participants,
+    kept,
+    ragged,
+    shared,
+)
+from hushrec.settings import check, check_bounds, setting
+from hushrec.systems.fedncf.network import (
+    Floats,
+    NcfClients,
+    NcfModel,
+    Shape,
+    Training,
+    initial_factors,
+    initial_layers,
+    train_clients,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of FedNCF with the paper's values, as far as they are known; the size of a batch is chosen.
+
+    The preset `tuned` has a learning rate that suits all three variants on held-out training items of ML-100K.
+    """
+
+    # DEVIATION: the paper hides single uploads behind secure aggregation (MF-SecAvg); the means are the same.
+    variant: Literal["gmf", "mlp", "neumf"] = setting("neumf", "products of vectors, dense layers, or both")
+    num_factors: int = setting(12, "length of the vectors that are multiplied", "[1, inf)")
+    layers: tuple[int, ...] = setting(
+        (48, 24, 12, 6), "inputs of the dense layers, half of them an item's vector, and their outputs", "[1, inf)"
+    )
+    num_rounds: int = setting(400, "rounds", "[1, inf)")
+    participation: float = setting(
+        0.02, "share of clients that take part in a round; the paper has 20 of 943 and 120 of 6,040", "(0, 1]"
+    )
+    epochs: int = setting(2, "times that a client goes through its samples in a round", "[1, inf)")
+    batch_size: int = setting(8, "samples per step of Adam", "[1, inf)")
+    num_negatives: int = setting(4, "negatives per positive, drawn anew every round", "[1, inf)")
+    learning_rate: float = setting(0.001, "of Adam, which starts anew in each round", "(0, inf)")
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+        is_right = len(self.layers) >= 2 and self.layers[0] % 2 == 0
+        check(is_right, "--layers needs an even number of inputs and the outputs of one layer or more")
+
+    @property
+    def shape(self) -> Shape:
+        """Of the network."""
+        return Shape(self.variant, self.num_factors, self.layers)
+
+    @property
+    def training(self) -> Training:
+        """What clients train, and how."""
+        return Training(self.shape, self.epochs, self.batch_size, self.learning_rate)
+
+
+@dataclass(frozen=True)
+class Model(Message):
+    """Reveals: the server's model."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+    item_factors: Floats = shared(np.float32, 2)
+    layers: Floats = shared(np.float32)
+
+
+@dataclass(frozen=True)
+class ItemSteps(Message):
+    """Reveals: which items the client has, which it has drawn, and roughly the direction of its vector."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+    items: Ragged = ragged(np.int32, low=0)
+    gradients: Ragged = ragged(np.float32, 2)  # the vectors after training less those before
+
+
+@dataclass(frozen=True)
+class SendLayers(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+
+
+@dataclass(frozen=True)
+class LayerSteps(Message):
+    """Reveals: how many samples the client has, and where they would move the layers."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+    gradients: Ragged = ragged(np.float32, 2)  # the client's weight, and it times each step
+
+
+@dataclass(frozen=True)
+class Settle(Message):
+    """Reveals: the server's final model."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+    item_factors: Floats = shared(np.float32, 2)
+    layers: Floats = shared(np.float32)
+
+
+@dataclass(frozen=True)
+class Settled(Message):
+    """Reveals: nothing; the client has the final model."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server knows between rounds."""
+
+    item_factors: Floats = kept(result=True)
+    layers: Floats = kept(result=True)
+    num_clients: NDArray[np.int64] = kept()  # a number
+
+
+def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+    """The server before the first round."""
+    items, shape = np.arange(num_items, dtype=np.int32), config.shape
+    item_factors = initial_factors("item-factors", items, num_items, shape, draws)
+    return ServerState(item_factors, initial_layers(shape, draws), np.array(num_clients))
+
+
+def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draws: Draws) -> NcfClients:
+    """The clients before the first round."""
+    shape = config.shape
+    # DEVIATION: a client does not know how many others there are; its vector starts as that of one more item.
+    user_factors = initial_factors("user-factors", numbers, num_items, shape, draws)
+    never, layer_steps = np.zeros(len(numbers), np.int32), np.zeros((len(numbers), shape.num_weights), np.float32)
+    final = np.zeros((num_items, shape.num_columns), np.float32), np.zeros(shape.num_weights, np.float32)
+    held = rows.starts, rows.items, num_items
+    return NcfClients(*held, user_factors, user_factors.copy(), never, layer_steps, *final)
+
+
+def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
+    """One round of the server."""
+    num_clients, shape = int(state.num_clients), config.shape
+    clients = draw_participants(num_clients, config.participation, round_number, draws)
+    items = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
+    answer = yield Ask(clients, Model(state.item_factors, state.layers), items)
+    came = answer.came(clients)
+    layers = DenseSum.zeros((shape.num_weights + 1, 1), num_summands=len(clients))
+    yield Ask(came, SendLayers(), layers)
+    weight, *steps = layers.to_float().ravel()
+    state = replace(
+        state,
+        item_factors=(state.item_factors + items.mean()).astype(np.float32),
+        layers=(state.layers + np.array(steps) / (weight or 1.0)).astype(np.float32),
+    )
+    if round_number == config.num_rounds:
+        everyone = np.arange(num_clients, dtype=np.int32)
+        yield Ask(everyone, Settle(state.item_factors, state.layers), Collect())
+    return state
+
+
+def client_update(cohort: Cohort[NcfClients], request: Model, config: Config, draws: Draws) -> Reply:
+    """Train on positives and drawn negatives; upload the steps of the items, keep those of the layers."""
+    clients, rows, numbers, round_number = cohort.private, cohort.rows, cohort.numbers, cohort.round_number
+    clients.check_fit(request.item_factors, request.layers)
+    listing = list_items(clients, rows, numbers, config.num_negatives, draws.key("negatives"), round_number)
+    clients.begin(rows, round_number)
+    user_factors = clients.user_factors[rows]
+    item_steps, layer_steps = train_clients(
+        user_factors, request.item_factors, request.layers, listing, numbers, round_number, config.training, draws
+    )
+    clients.user_factors[rows], clients.layer_steps[rows] = user_factors, layer_steps
+    return Reply(ItemSteps(Ragged(listing.starts, listing.items), Ragged(listing.starts, item_steps)))
+
+
+def client_layers(cohort: Cohort[NcfClients], _request: SendLayers, config: Config, _draws: Draws) -> Reply:
+    """Upload the steps of the layers, weighted as FedAvg does: by samples, here as a share of all items."""
+    clients, rows = cohort.private, cohort.rows
+    weights = (clients.num_samples(config.num_negatives)[rows] / clients.num_items).astype(np.float32)[:, None]
+    table = np.hstack([weights, weights * clients.layer_steps[rows]])
+    starts = np.arange(len(rows) + 1, dtype=np.int64) * table.shape[1]
+    return Reply(LayerSteps(Ragged(starts, table.reshape(-1, 1))))
+
+
+def client_settle(cohort: Cohort[NcfClients], request: Settle, _config: Config, _draws: Draws) -> Reply:
+    """Keep the final model."""
+    cohort.private.check_fit(request.item_factors, request.layers)
+    cohort.private.item_factors[:], cohort.private.layers[:] = request.item_factors, request.layers
+    return Reply(Settled())
+
+
+def model(state: ServerState, clients: NcfClients, config: Config, _rating_range: RatingRange) -> NcfModel:
+    """The server's model, and every client's vector as it trained it last."""
+    return NcfModel(clients.user_factors, state.item_factors, state.layers, config.shape)
+
+
+def own_model(clients: NcfClients, config: Config, _rating_range: RatingRange) -> NcfModel:
+    """What clients have after the last round: their own vector, and the model as it was sent to them."""
+    return NcfModel(clients.user_factors, clients.item_factors, clients.layers, config.shape)
+
+
+def upload_bytes(clients: NcfClients, config: Config) -> NDArray[np.int64]:
+    """Size of each client's upload of items, the larger one."""
+    return 4 * (1 + config.shape.num_columns) * clients.num_samples(config.num_negatives)
+
+
+PAPER = Paper(
+    title="Federated Neural Collaborative Filtering",
+    authors="Vasileios Perifanis, Pavlos S. Efraimidis",
+    venue="Knowledge-Based Systems",
+    year=2022,
+)
+
+SYSTEM = System(
+    about=About(
+        name="fedncf",
+        title="FedNCF: item vectors and layers averaged, each by what trained it",
+        paper=PAPER,
+        class_name="FedNCF",
+        presets={"paper": {}, "tuned": {"learning_rate": 0.003}},
+        small={"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16},
+        learns_with={
+            "num_factors": 8, "layers": (16, 8, 8), "participation": 1.0, "num_negatives": 1, "batch_size": 16,
+            "learning_rate": 0.01,
+        },
+    ),
+    config=Config,
+    feedback=IMPLICIT,
+    holders=USERS,
+    messages=(Model, ItemSteps, SendLayers, LayerSteps, Settle, Settled),
+    start=start,
+    enrol=enrol,
+    round=server_round,
+    handlers={
+        Model: Handler(client_update),
+        SendLayers: Handler(client_layers),
+        Settle: Handler(client_settle),
+    },
+    reply_bytes=upload_bytes,
+    result=Result(model, party=own_model),
+)  # fmt: skip
