@@ -71,7 +71,7 @@ def main() -> None:
     for values in FORMS.values():
         epoch(replace(warm_up, user_ids=train.user_ids), values)
     print(f"{options.data}: {len(train):,} interactions; CPU seconds of one epoch, one core")
-    print("\n".join(OWNERS.told(train)))
+    print("\n".join(OWNERS.lines_for_people(train)))
     print(f"{'form':34} {'epoch':>6} {'ratio':>6} {'added':>6} {'share':>6} {'AES-GCM':>8} {'share':>6}", end="")
     print(f" {'messages':>10} {'MB':>6}")
     plain = 0.0

@@ -68,8 +68,9 @@ def lead(line: str) -> tuple[Any, list[str]]:
     words = words[next(place for place, word in enumerate(words) if Path(word).name == "hushrec") + 1 :]
     command = ROOT
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
-        assert words[0] in command.commands, f"no command {words[0]!r}"
-        command = command.commands[words.pop(0)]
+        inner = command.get_command(None, words[0])
+        assert inner is not None, f"no command {words[0]!r}"
+        command, words = inner, words[1:]
     return command, words
 
 
@@ -144,7 +145,10 @@ def test_commands_in_sentences_exist(path: Path) -> None:
     """They may be parts only, as `hushrec run --resume`: verbs and options must be there."""
     for line in re.findall(r"(?<!`)`(hushrec [^`]+)`(?!`)", path.read_text(encoding="utf-8")):
         command, words = lead(line.replace("...", "").replace(" SYSTEM", ""))
-        leaves = list(command.commands.values()) if hasattr(command, "commands") else [command]
+        is_group = hasattr(command, "commands")
+        leaves = (
+            [command.get_command(None, name) for name in command.list_commands(None)] if is_group else [command]
+        )
         known = {flag for leaf in leaves for entry in leaf.params for flag in entry.opts} | {"-h"}
         assert {word for word in words if word.startswith("-")} <= known, line
 

@@ -146,6 +146,7 @@ BROKEN = {
     "bad_module:NUMBER": "bad_module:NUMBER is no System",
     "bad_module:SYSTEM": "bad_module:SYSTEM calls itself pmf",
     "bad_lines": "line 1 line 2",
+    "bad_end": "SystemExit(3)",
 }
 """Entry points that cannot be used, and what is wrong with them."""
 
@@ -154,12 +155,37 @@ def broken(folder: Path, place: str) -> Path:
     """A package with such entry points."""
     (folder / "bad_module.py").write_text("from hushrec.systems.pmf import SYSTEM as SYSTEM\nNUMBER = 7\n")
     (folder / "bad_lines.py").write_text("raise ValueError('line 1\\nline 2')\n")
-    about = folder / "bad_package-1.dist-info"
+    (folder / "bad_end.py").write_text("import sys\nsys.exit(3)\n")
+    return package(folder, "bad-package", f"bad = {place}")
+
+
+def package(folder: Path, name: str, entry: str) -> Path:
+    """Adds a package with an entry point in each group."""
+    about = folder / f"{name.replace('-', '_')}-1.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: bad-package\nVersion: 1\n")
-    groups = [f"[hushrec.{group}]\nbad = {place}\n" for group in ("systems", "attacks", "datasets")]
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    groups = [f"[hushrec.{group}]\n{entry}\n" for group in ("systems", "attacks", "datasets")]
     (about / "entry_points.txt").write_text("\n".join(groups))
     return folder
+
+
+def test_a_name_that_is_taken_is_told_of_once_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ours come first, then packages by name, whatever the order in which they are found."""
+    for name, entry in (("b-package", "twice = hushrec.systems.pmf:SYSTEM"), ("a-package", "twice = nowhere:A")):
+        package(tmp_path, name, entry)
+    package(tmp_path, "c-package", "fcf = nowhere:SYSTEM")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = Registry("system", "hushrec.systems", "SYSTEM", {"fcf": "hushrec.systems.fcf"}, kind=System)
+    for _ in range(2):
+        assert registry["fcf"].name == "fcf"
+        with pytest.raises(HushrecError, match="the system twice of a-package cannot be loaded"):
+            registry.named("twice")
+    assert sorted(record.getMessage() for record in caplog.records) == [
+        "the system fcf of c-package is left out: hushrec has one of that name; remove one of these packages",
+        "the system twice of b-package is left out: a-package has one of that name; remove one of these packages",
+    ]
 
 
 @pytest.mark.parametrize("place", BROKEN)
@@ -182,10 +208,11 @@ def test_what_cannot_be_used_is_named_in_one_line_and_left_out(
     assert [record.getMessage() for record in caplog.records] == [str(told.value)]
 
 
-def test_a_broken_package_does_no_harm_to_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["bad_nowhere:SYSTEM", "bad_end:SYSTEM"])
+def test_a_broken_package_does_no_harm_to_others(place: str, tmp_path: Path) -> None:
     data = "synthetic:users=20,items=20,ratings=200"
     *fine, refused_system, refused_data = hushrec(
-        broken(tmp_path, "bad_nowhere:SYSTEM"),
+        broken(tmp_path, place),
         "--help",
         f"audit fedrec --data {data} --rounds 2",
         "run --help",

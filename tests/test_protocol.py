@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hushrec.errors import HushrecError
 from hushrec.protocol import (
     UNNAMED,
     Answer,
@@ -22,7 +23,13 @@ from hushrec.protocol import (
     Transcript,
     View,
     each,
+    kept,
+    kept_arrays,
+    packed,
     ragged,
+    restore,
+    restored,
+    result_arrays,
     shared,
 )
 
@@ -108,6 +115,14 @@ def test_part_and_take_of_a_message() -> None:
     assert taken.table.tolist() == [[1, 1], [1, 1]]
     empty = Empty()
     assert empty.part(0, 1) is empty
+
+
+def test_a_ragged_field_is_found_by_its_name_and_no_other_field_is() -> None:
+    message = mixed()
+    assert message.column("rows") is message.rows
+    for name in ("table", "rank", "part", "nothing"):
+        with pytest.raises(HushrecError, match=rf"\AMixed has no ragged field {name}; see its kinds\(\)\Z"):
+            message.column(name)
 
 
 def test_messages_are_frozen() -> None:
@@ -285,3 +300,56 @@ def test_rows_of_one_party() -> None:
     only = Ragged.one(np.array([[1.0, 2.0], [3.0, 4.0]]))
     assert (len(only), only.starts.tolist()) == (1, [0, 2])
     assert Ragged.one(of()).lengths.tolist() == [0]
+
+
+# --- States --------------------------------------------------------------------------------------------------
+
+
+def _put_total(state: Any, array: np.ndarray) -> None:
+    state.total = float(array[0])
+
+
+@dataclass
+class Rows:
+    vectors: Any = kept(result=True)
+    total: float = 0.0
+    totals = packed(lambda state: np.array([state.total]), _put_total)
+
+
+@dataclass
+class MoreRows(Rows):
+    total: float = 1.0
+
+
+@dataclass
+class OtherRows(Rows):
+    totals = None  # type: ignore[assignment]
+
+
+def test_packed_arrays_of_a_base_class_are_kept_and_restored() -> None:
+    state = MoreRows(np.zeros((2, 3)), 4.0)
+    assert list(kept_arrays(state)) == ["vectors", "totals"]
+    assert list(result_arrays(state)) == ["vectors"]
+    again = MoreRows(np.ones((2, 3)))
+    restore(again, kept_arrays(state))
+    assert (again.total, again.vectors.tolist()) == (4.0, state.vectors.tolist())
+    assert list(kept_arrays(OtherRows(np.zeros((2, 3))))) == ["vectors"], "a subclass may do without one"
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (1, 1), (3, 3), (2, 3, 1)])
+def test_an_array_of_another_shape_is_refused_not_repeated(shape: tuple[int, ...]) -> None:
+    state = Rows(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match=r"^vectors has another shape$"):
+        restore(state, {"vectors": np.ones(shape), "totals": np.ones(1)})
+    assert not state.vectors.any()
+
+
+def test_a_packed_array_of_a_frozen_state_is_refused_in_one_line() -> None:
+    @dataclass(frozen=True)
+    class Frozen:
+        weights: Any = kept(result=True)
+        totals = packed(lambda state: state.weights.sum(keepdims=True), lambda state, array: None)
+
+    state = Frozen(np.ones(2))
+    with pytest.raises(HushrecError, match=r"\AFrozen.totals cannot be packed: .* make it a kept\(\) field\Z"):
+        restored(state, kept_arrays(state))

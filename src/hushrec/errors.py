@@ -17,5 +17,9 @@ class DivergedError(PublicError):
     """A number that is not finite or far too large: the training diverges."""
 
 
+class MissingExtraError(HushrecError):
+    """A package is not installed without which a part of hushrec does not work: one of its extras."""
+
+
 class LostForGoodError(HushrecError):
     """What a run cannot go on without is lost or damaged: to try again is useless."""

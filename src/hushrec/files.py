@@ -53,22 +53,17 @@ def locked(path: Path, if_taken: str) -> Iterator[None]:
 
     A process that is killed lets go. Where there are no such locks (Windows), nobody is kept out.
     """
-    if fcntl is None:
-        yield
-        return
     with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise HushrecError(if_taken) from None
+        if not _take(file):
+            raise HushrecError(if_taken)
         yield
 
 
 @contextmanager
-def holding(path: Path, holder: str) -> Iterator[None]:
-    """Hold a lock file, as whom the file says. The system frees it when the process ends in any way."""
+def locked_as(path: Path, holder: str) -> Iterator[None]:
+    """Wait for a lock and hold it; the file then names its holder. Else as `locked`."""
     with path.open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        _take(file, waits=True)
         file.truncate(0)
         file.write(holder)
         file.flush()
@@ -76,12 +71,21 @@ def holding(path: Path, holder: str) -> Iterator[None]:
 
 
 def last_holder(path: Path) -> tuple[str, bool]:
-    """Who held a lock file last, and whether that holder still does."""
-    if not path.exists():
+    """Who held a lock file last, and whether that holder still does; nobody where there are no locks."""
+    if fcntl is None or not path.exists():
         return "", False
     with path.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return file.read(), True
-        return file.read(), False
+        is_held = not _take(file, is_shared=True)
+        return file.read(), is_held
+
+
+def _take(file: IO[str], is_shared: bool = False, waits: bool = False) -> bool:
+    """Take the lock of an open file, which lasts until it is closed; False: another process has it."""
+    if fcntl is None:
+        return True
+    kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(file, kind if waits else kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

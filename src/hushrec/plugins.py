@@ -1,7 +1,7 @@
 """Registries: what there is, by name. Ours is listed in a table; other packages add to it by entry points.
 
 The groups are `hushrec.systems`, `hushrec.attacks` and `hushrec.datasets`. Nothing is imported before it is asked
-for, and a package whose part cannot be used does no other harm: one line says which package it is.
+for. A part of another package that cannot be loaded, or whose name is taken, is left out, and one line says so.
 """
 
 import logging
@@ -15,6 +15,10 @@ from hushrec.errors import HushrecError
 Entry = TypeVar("Entry")
 
 _log = logging.getLogger("hushrec")
+
+
+def _package_of(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else entry.module
 
 
 class Registry(Mapping[str, Entry], Generic[Entry]):
@@ -38,13 +42,22 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         self._places = {name: f"{module}:{attribute}" for name, module in (built_in or {}).items()}
         self._loaded = dict(loaded or {})
         self._ours = {*self._places, *self._loaded}
-        self._faults: dict[str, str] = {}  # of what cannot be used
+        self._warned_of: set[str] = set()
 
     @cached_property
     def _entry_points(self) -> dict[str, EntryPoint | None]:
         own = {name: EntryPoint(name, place, self.group) for name, place in self._places.items()}
-        found = {entry.name: entry for entry in entry_points(group=self.group) if entry.name not in self._ours}
-        return {**dict.fromkeys(self._loaded), **own, **dict(sorted(found.items()))}
+        ours: dict[str, EntryPoint | None] = {**dict.fromkeys(self._loaded), **own}
+        others: dict[str, EntryPoint | None] = {}
+        for entry in sorted(entry_points(group=self.group), key=lambda entry: (entry.name, _package_of(entry))):
+            first = others.setdefault(entry.name, entry) if entry.name not in ours else None
+            if first is not entry:
+                taken_by, package = _package_of(first) if first else "hushrec", _package_of(entry)
+                _log.warning(
+                    "the %s %s of %s is left out: %s has one of that name; remove one of these packages",
+                    self.what, entry.name, package, taken_by,
+                )  # fmt: skip
+        return ours | others
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._loaded:
@@ -61,10 +74,11 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
                 raise TypeError(f"{entry.value} is no {self._kind.__name__}")
             if getattr(found, "name", name) != name:
                 raise ValueError(f"{entry.value} calls itself {getattr(found, 'name', '')}")
-        except Exception as error:
-            package, reason = entry.dist.name if entry.dist else entry.module, " ".join(str(error).split())
+        except (Exception, SystemExit) as error:
+            reason = " ".join((repr(error) if isinstance(error, SystemExit) else str(error)).split())
             raise HushrecError(
-                f"the {self.what} {name} of {package} cannot be loaded ({reason}); update or remove that package"
+                f"the {self.what} {name} of {_package_of(entry)} cannot be loaded ({reason}); "
+                "update or remove that package"
             ) from error
         return found
 
@@ -91,9 +105,9 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             try:
                 usable[name] = self[name]
             except HushrecError as error:
-                if name not in self._faults:
+                if name not in self._warned_of:
                     _log.warning("%s", error)
-                self._faults[name] = str(error)
+                self._warned_of.add(name)
         return usable
 
     def is_built_in(self, name: str) -> bool:

@@ -28,7 +28,7 @@ MIN_RATERS = 10
 
 @dataclass(frozen=True)
 class Recommendation:
-    """One recommended item."""
+    """One item of a list, with its score and its title."""
 
     item: Any  # the id of the source
     score: float
@@ -104,6 +104,7 @@ class Recommender:
     system: ClassVar[AnySystem]
 
     def __init__(self, *, seed: int = 0, options: RuntimeOptions | None = None, **settings: Any) -> None:
+        """Hold the settings; nothing is trained before `fit`."""
         self.config = self.system.configure(settings)
         self.seed = seed
         self.options = options or RuntimeOptions()
@@ -186,14 +187,11 @@ class Recommender:
 
     @property
     def source(self) -> str:
-        """Whose model predicts, in words."""
+        """Whose model predicts: words to print with recommendations."""
         job, _ = self._require_fitted()
         if self.system.result.server is not None and job.party != "node":
             return "the server's model"
-        word = self.system.holders.word
-        if job.party != "node" and self.system.holders.is_seen_whole:
-            return f"the {word}s' vectors, all of which this simulation has"
-        return f"the {word}'s own model; nothing was sent"
+        return self.system.holders.whose_model(is_on_node=job.party == "node")
 
     def _require_fitted(self) -> tuple[Job, Progress]:
         if self._fitted is None:
@@ -210,16 +208,7 @@ def estimator(system: AnySystem) -> type[Recommender]:
         settings.insert(0, _keyword("preset", next(iter(presets)), str))
         told.insert(0, f"preset: named settings, of which others may differ: {', '.join(presets)}")
 
-    def __init__(
-        self: Recommender, *, seed: int = 0, options: RuntimeOptions | None = None, **settings: Any
-    ) -> None:
-        """Hold the settings; nothing is trained before `fit`."""
-        Recommender.__init__(self, seed=seed, options=options, **settings)
-
-    itself, *shared = inspect.signature(__init__).parameters.values()
-    shown = inspect.Signature([itself, *settings, *shared[:-1]])
-    __init__.__signature__ = shown  # type: ignore[attr-defined]
-    __init__.__annotations__ = {one.name: one.annotation for one in shown.parameters.values() if one is not itself}
+    shared = list(inspect.signature(Recommender).parameters.values())[:-1]  # all but **settings
     paper = system.about.paper
     lines = [
         f"{system.about.title}.",
@@ -231,7 +220,12 @@ def estimator(system: AnySystem) -> type[Recommender]:
         "    seed: of everything random (default 0)",
         "    options: threads and the like, which change no number",
     ]
-    members = {"system": system, "__init__": __init__, "__doc__": "\n".join(lines), "__module__": "hushrec"}
+    members = {
+        "system": system,
+        "__signature__": inspect.Signature([*settings, *shared]),
+        "__doc__": "\n".join(lines),
+        "__module__": "hushrec",
+    }
     return type(system.about.class_name, (Recommender,), members)
 
 

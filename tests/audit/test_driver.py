@@ -261,6 +261,24 @@ def test_one_attack_that_fails_does_not_stop_the_others(data: Interactions) -> N
     assert (finding.attack.name, finding.rounds, finding.score) == ("b", [None, 1.0], 1.0)
 
 
+def test_an_attack_of_others_may_fail_in_any_way_but_ours_may_not(data: Interactions) -> None:
+    def fail(_before: Any, _view: View, _own: Own) -> int:
+        raise KeyError("line 1\nline 2")
+
+    def judge(_guess: Any, _truth: Truth) -> Any:
+        return None
+
+    server = (Seat(Role.SERVER),)
+    others = [probe("a", server, look=fail), probe("b", server, judge=judge), probe("c", server)]
+    done = audited(job_of("fedrec", data), *others)
+    assert [finding.attack.name for finding in done.findings] == ["c"]
+    assert done.left_out.keys() == {"a", "b"}
+    assert done.left_out["a"] == r"KeyError: 'line 1\nline 2'"
+    assert done.left_out["b"].startswith("AttributeError: ")
+    with pytest.raises(KeyError):
+        audited(job_of("fedrec", data), probe("listed items", server, look=fail))
+
+
 def test_messages_are_there_while_a_round_is_told_of_and_forgotten_then(data: Interactions) -> None:
     counts: list[int] = []
     done = audit(

@@ -1,6 +1,8 @@
 import ast
 import importlib
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from audit.conftest import NOTHING, Upload, sent
 from hushrec.audit.attacks import ATTACKS, attacks_on
 from hushrec.audit.scoreboard import Attack, Finding, Score, Truth
 from hushrec.draws import Draws
+from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
 
 ROOM = Path(hushrec.audit.__file__).parent
@@ -79,6 +82,29 @@ def test_what_applies_to_a_system(system: str, names: list[str]) -> None:
     assert [attack.name for attack in attacks_on(SYSTEMS[system]) if ATTACKS.is_built_in(attack.name)] == names
 
 
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_an_attack_of_others_that_cannot_say_what_it_reads_is_left_out(
+    is_ours: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Attacks(dict[str, Attack[Any]]):
+        def is_built_in(self, name: str) -> bool:
+            return is_ours or name == "listed items"
+
+    def fail(kind: type) -> bool:
+        raise KeyError(kind.__name__)
+
+    listed = ATTACKS["listed items"]
+    attacks = Attacks({"other": replace(listed, name="other", reads=fail), "listed items": listed})
+    monkeypatch.setattr("hushrec.audit.attacks.ATTACKS", attacks)
+    if is_ours:
+        with pytest.raises(KeyError):
+            attacks_on(SYSTEMS["fedrec"])
+        return
+    assert attacks_on(SYSTEMS["fedrec"]) == [listed]
+    (told,) = caplog.records
+    assert re.fullmatch(r"the attack other is left out \(KeyError\(.*\)\); update or .*", told.getMessage())
+
+
 def found(score: Score) -> Finding:
     finding = score.finding(Draws(0))
     assert finding is not None
@@ -114,6 +140,18 @@ def test_an_attack_that_sums_up_is_scored_by_its_last_guess(owning: Callable[...
     assert finding.score == 0.75
 
 
+@pytest.mark.parametrize(("name", "is_kept"), [("upload frequency", False), ("listed items", True)])
+def test_a_failed_last_round_does_not_report_an_earlier_one(
+    name: str, is_kept: bool, owning: Callable[..., Truth]
+) -> None:
+    """Where the last round counts alone, there is no finding; where all rounds count, the others stay."""
+    score = watched(ATTACKS[name], owning([[0], [1]], 4), {0: [(0, 0.0), (1, 0.0)]})
+    assert found(score)
+    score.fail("it is too late")
+    assert (score.finding(Draws(0)) is not None) == is_kept
+    assert (score.rounds[-1], score.fault) == (None, "it is too late")
+
+
 def test_intervals_are_keyed(owning: Callable[..., Truth]) -> None:
     truth = owning([[0], [1], [2], [3]], 9)
     uploads = {0: [(0, 0.0)], 1: [(0, 0.0)], 2: [(2, 0.0), (0, 0.0)], 3: [(3, 0.0), (4, 0.0), (5, 0.0)]}
@@ -141,3 +179,18 @@ def test_sentences_say_score_and_chance(name: str) -> None:
         is_said = any(f"{number:{form}}" in said for form in (".3f", ".2f", ".1%", ".0%"))
         assert is_said == (word in attack.sentence)
     assert "{score" in attack.sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"seats": ()}, r"the attack listed items has no seat; give it one, as in \(Seat\(Role.SERVER\),\)"),
+        ({"own": ("items",)}, "the attack listed items needs data of its own; number its first seat"),
+        ({"sentence": "{socre}"}, r"the sentence of listed items may have \{score\} and \{chance\} only"),
+        ({"sentence": "{}"}, "the sentence of listed items may have .* only"),
+        ({"sentence": "{score:d}"}, "the sentence of listed items may have .* only"),
+    ],
+)
+def test_an_attack_that_cannot_work_cannot_be_made(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(HushrecError, match=rf"\A{told}\Z"):
+        replace(ATTACKS["listed items"], **changes)

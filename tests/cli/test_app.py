@@ -42,8 +42,9 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def commands(group: Any = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every group and command with the words that lead to it."""
     yield path, group
-    for name, command in getattr(group, "commands", {}).items():
-        yield from commands(command, (*path, name))
+    if hasattr(group, "commands"):
+        for name in group.list_commands(None):
+            yield from commands(group.get_command(None, name), (*path, name))
 
 
 ALL = dict(commands())
@@ -68,7 +69,7 @@ def test_verbs_are_those_of_the_contract() -> None:
     verbs = {"data", "systems", "run", "reproduce", "compare", "recommend", "report"}
     assert verbs <= set(ROOT.commands)
     assert set(ROOT.commands["data"].commands) == {"list", "fetch", "describe"}
-    assert list(ROOT.commands["run"].commands) == list(SYSTEMS)
+    assert ROOT.commands["run"].list_commands(None) == list(SYSTEMS)
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
@@ -148,7 +149,7 @@ def test_examples_work(path: tuple[str, ...], tmp_path: Path, monkeypatch: pytes
 def test_other_examples_parse(text: str) -> None:
     command, words = ROOT, shlex.split(text)[1:]
     while hasattr(command, "commands"):
-        command = command.commands[words.pop(0)]
+        command = command.get_command(None, words.pop(0))
     assert command.make_context("example", words).params
 
 
@@ -247,6 +248,12 @@ def test_bad_words_are_exit_code_2_without_a_traceback(
 def test_bad_words_are_one_line(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     _, _, err = ends(capfd, *arguments)
     assert len(err.splitlines()) == 1
+
+
+def test_a_system_that_is_nearly_spelled_is_suggested(capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = ends(capfd, "run", "fedrex", "--data", DATA)
+    assert code == 2
+    assert "Did you mean 'fedrec'" in err
 
 
 def test_errors_are_printed_as_they_are(capfd: pytest.CaptureFixture[str]) -> None:

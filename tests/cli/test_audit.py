@@ -1,12 +1,15 @@
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from hushrec.cli.app import app as whole_app
-from hushrec.cli.audit import app
+from hushrec.cli.audit import app, parse_thetas
 from hushrec.errors import HushrecError
+from hushrec.registry import SYSTEMS
+from hushrec.settings import setting
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 SHORT = ["--data", DATA, "--rounds", "4", "--num-factors", "5"]
@@ -139,9 +142,21 @@ def test_bad_thresholds(thetas: str) -> None:
         invoke(*DRIFT, "--thetas", thetas)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _WithTheta:
+    """Settings of another system that calls something of its own theta."""
+
+    theta: int = setting(1, "of its own")
+
+
 def test_thresholds_and_owners_are_for_systems_that_have_them() -> None:
     with pytest.raises(HushrecError, match="pmf has no threshold"):
         invoke("pmf", *SHORT, "--thetas", "1,2")
+    with pytest.raises(HushrecError, match="saros has no threshold"):
+        parse_thetas("1,2", SYSTEMS["saros"])
+    others = replace(SYSTEMS["pmf"], config=_WithTheta)
+    with pytest.raises(HushrecError, match="pmf has no threshold"):
+        parse_thetas("1,2", others)
     with pytest.raises(HushrecError, match="pmf knows no owners"):
         invoke("pmf", *SHORT, "--owners", "3")
 

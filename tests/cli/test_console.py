@@ -129,6 +129,8 @@ def test_compilation_is_announced_only_where_nothing_is_cached(
 ) -> None:
     kernel = SimpleNamespace(stats=SimpleNamespace(cache_path=str(tmp_path / "__pycache__")))
     monkeypatch.setattr(console, "chacha_block", kernel)
+    (tmp_path / "data" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "data" / "__pycache__" / "row_order._starts-1.py311.nbi").touch()
     console.announce_compilation()
     assert capsys.readouterr().err.startswith("compiling the kernels")
     (tmp_path / "models" / "__pycache__").mkdir(parents=True)

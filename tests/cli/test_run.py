@@ -1,3 +1,4 @@
+import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typer.testing import CliRunner, Result
 import hushrec
 import hushrec.cli.run
 from hushrec.cli.app import app
+from hushrec.cli.commands import joined, settings_of
 from hushrec.cli.run import print_run
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
@@ -152,11 +154,12 @@ def test_options_are_the_settings_of_the_config() -> None:
         "rating_range", "out", "resume", "threads", "cohort_size", "as_json", "partners", "common_users",
         "common_items", "measure", "owners", "passed_over", "sampled",
     }  # fmt: skip
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
         options = {entry.name: entry for entry in command.params if entry.name != "help"}
         fields = SYSTEMS[name].config.__dataclass_fields__
         presets = {"preset"} if SYSTEMS[name].about.presets else set()
-        live = {"live", "until_end", "strict", "keep_every"} if SYSTEMS[name].about.is_online else set()
+        live = {"live", "until_end", "strict", "keep_every"} if name in ("drift", "saros") else set()
         assert set(options) - {"context"} == common | set(fields) | presets | live
         for field, declared in fields.items():
             assert f"--{field.replace('_', '-')}" in options[field].opts
@@ -167,6 +170,14 @@ def test_options_are_the_settings_of_the_config() -> None:
             assert {"--rounds", "--num-rounds"} <= set(options["num_rounds"].opts)
         contract = ("--seed", "--folds", "--threads", "--cohort-size", "--out", "--resume", "--json", "--data")
         assert set(contract) <= {flag for entry in options.values() for flag in entry.opts}
+
+
+def test_only_forms_of_drift_run_live() -> None:
+    """A system of another package may learn from a stream too, but in its own way."""
+    others = replace(SYSTEMS["pmf"], about=replace(SYSTEMS["pmf"].about, is_online=True))
+    for system, is_offered in ((SYSTEMS["drift"], True), (SYSTEMS["saros"], True), (others, False)):
+        command = joined(hushrec.cli.run._verb(system), values=settings_of(system))
+        assert ("live" in inspect.signature(command).parameters) == is_offered
 
 
 def test_options_reach_the_config() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from hushrec.data import Deal, Holding, Interactions, alone, copies, latest_share, load, owned
 from hushrec.data.holdings import OWNERS, SOLE_OWNER
-from hushrec.data.holdings.owners import owners_of, read_held_items, rows_of_owners
+from hushrec.data.holdings.node_files import read_held_items
+from hushrec.data.holdings.owners import owners_of, rows_of_owners
 from hushrec.errors import HushrecError
 
 Make = Callable[..., Interactions]
@@ -42,13 +43,13 @@ def test_an_owner_for_each_genre(films: Interactions) -> None:
 def test_summary_by_hand(films: Interactions) -> None:
     """Four holdings of three owned items; the rows are of items with 2, 1, 1 and 0 owners."""
     data = owned(films, "genre", 0)
-    assert OWNERS.told(data) == [
+    assert OWNERS.lines_for_people(data) == [
         "2 owners: Comedy, War",
         "1.33 owners per item and 1.00 per interaction, 1 items have none",
     ]
     assert (OWNERS.how_many(data), OWNERS.num_parties(data)) == (2, 3), "the users' side is a party"
-    assert OWNERS.names(data) == (["Comedy", "War"], True)
-    assert OWNERS.told(owned(films, "1", 0)) == [], "one owner of everything goes without saying"
+    assert OWNERS.names(data) == ["Comedy", "War"]
+    assert OWNERS.lines_for_people(owned(films, "1", 0)) == [], "one owner of everything goes without saying"
 
 
 def test_without_a_wish_owners_are_genres_or_five(films: Interactions) -> None:
@@ -198,7 +199,7 @@ def test_by_owner_needs_owners_and_ratings(films: Interactions) -> None:
     with pytest.raises(HushrecError, match="nobody owns the items of made; say who with --owners"):
         rows_of_owners(films)
     with pytest.raises(HushrecError, match="nobody owns the items of made"):
-        OWNERS.told(films)
+        OWNERS.lines_for_people(films)
     with pytest.raises(HushrecError, match="made has no ratings to tell good from bad"):
         rows_of_owners(owned(films, "1", 0).as_implicit())
 
@@ -225,7 +226,7 @@ def test_real_ml_1m_by_genre(real_folder: Path, monkeypatch: pytest.MonkeyPatch)
     """The report speaks of 20 genres and about 3 for each film; the data has 18 and 1.65."""
     monkeypatch.setenv("HUSHREC_DATA", str(real_folder))
     data = owned(load("ml-1m"), "genre", 0)
-    names, counts = OWNERS.told(data)
+    names, counts = OWNERS.lines_for_people(data)
     assert names.startswith("18 owners: Action, Adventure, ")
     assert counts == "1.65 owners per item and 2.10 per interaction, 69 items have none"
     rows = rows_of_owners(latest_share(data, 0.2).train)

@@ -358,7 +358,7 @@ def test_nodes_are_told_no_item_of_a_partner_and_a_server_knows_how_many_there_a
     assert PARTNERS.num_parties(known) == 3
     assert set(PARTNERS.rows(known).starts.tolist()) == {0}
     restored = PARTNERS.restored(known, PARTNERS.arrays(known))
-    assert PARTNERS.names(restored) == (["0", "1", "2"], False)
+    assert PARTNERS.names(restored) == ["0", "1", "2"]
 
 
 # --- On disk -----------------------------------------------------------------------------------------------

@@ -146,7 +146,8 @@ class Federation:
     def settle(self, name: str, **values: Any) -> None:
         """Write a node's settings, by default those of `deploy local`; the node starts anew."""
         usual = NodeSettings.for_everything(self.shares[name])
-        write_settings(self.folder / name, replace(usual, **values))
+        files = {key: values.pop(key) for key in list(values) if hasattr(usual.files, key)}
+        write_settings(self.folder / name, replace(usual, files=replace(usual.files, **files), **values))
         self.__dict__.setdefault("_sites", {}).pop(name, None)
 
     def site(self, name: str) -> Site:

@@ -9,6 +9,7 @@ import pytest
 from federation import Federation, Wire, small, some_split
 
 from hushrec import settings
+from hushrec.data.holdings.node_files import NodeFiles
 from hushrec.data.readers import Columns
 from hushrec.deploy.enrolment import (
     NodeSettings,
@@ -24,9 +25,8 @@ from hushrec.runtime.packets import Contents, about, contents_of, decode_packet
 
 
 def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
-    wanted = NodeSettings(
-        "x.csv", Columns(user="who"), "mean", "n.tsv", "t.csv", ["fedrec"], {"rho": "3"}, True, 1000
-    )
+    files = NodeFiles("x.csv", "t.csv", "n.tsv", columns=Columns(user="who"), duplicates="mean")
+    wanted = NodeSettings(files, ["fedrec"], {"rho": "3"}, True, 1000)
     write_settings(tmp_path, wanted)
     assert read_settings(tmp_path) == wanted
     path = tmp_path / "private" / "node.json"
@@ -35,6 +35,20 @@ def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(HushrecError, match=r"is damaged .*; run hushrec deploy node again"):
         read_settings(tmp_path)
+
+
+def test_settings_that_were_written_before_are_read(tmp_path: Path) -> None:
+    """They name the files beside the rest."""
+    flat = (
+        b'{"data":"x.csv","columns":{"user":"who","item":null,"rating":null,"timestamp":null},"duplicates":"mean",'
+        b'"numbers":"n.tsv","test":"t.csv","systems":["fedrec"],"required":{"rho":"3"},"accepts_shared_seed":true,'
+        b'"max_packet_bytes":1000,"visitors":"v.txt","items":null,"owned":null}'
+    )
+    path = tmp_path / "private" / "node.json"
+    path.parent.mkdir()
+    path.write_bytes(flat)
+    files = NodeFiles("x.csv", "t.csv", "n.tsv", "v.txt", columns=Columns(user="who"), duplicates="mean")
+    assert read_settings(tmp_path) == NodeSettings(files, ["fedrec"], {"rho": "3"}, True, 1000)
 
 
 def test_the_digest_of_numbers_depends_on_each_and_on_their_order() -> None:

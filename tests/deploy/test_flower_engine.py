@@ -238,18 +238,6 @@ def test_a_reply_that_breaks_off_costs_no_more_than_the_timeout() -> None:
     assert delivery.lost == {"breaking": "broke off while it sent its reply"}
 
 
-@pytest.mark.usefixtures("in_job")
-def test_a_lock_names_its_last_holder(tmp_path: Path) -> None:
-    from hushrec.files import holding, last_holder
-
-    lock = tmp_path / "job.lock"
-    assert last_holder(lock) == ("", False)
-    for job in ("12345", "9"):
-        with holding(lock, job):
-            assert last_holder(lock) == (job, True)
-        assert last_holder(lock) == (job, False)
-
-
 # --- The fence ---------------------------------------------------------------------------------------------
 
 

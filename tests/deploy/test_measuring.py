@@ -1,5 +1,6 @@
 """Means of nodes join to the mean over all their test ratings."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hushrec.data.holdings.node_files import Catalogue, NodeFiles
 from hushrec.deploy.measuring import joined, shared_digest
 from hushrec.deploy.orders import Measured
 from hushrec.errors import HushrecError
+from hushrec.registry import SYSTEMS
 from hushrec.runs.record import read_run
 from hushrec.runtime.packets import about, decode_packet
 
@@ -78,6 +80,19 @@ def test_nodes_tell_means_over_all_they_have(tmp_path: Path) -> None:
     assert sum(one.num_train for one in said) == len(some_split().train)
     assert joined(said) == metrics
     assert {"MAE", "RMSE"} <= set(metrics)
+
+
+def test_facts_are_not_computed_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node with a model of its own tells metrics; facts may cost much, and would not be sent."""
+
+    def facts(_private: Any, _config: Any) -> dict[str, float]:
+        raise AssertionError("computed")
+
+    fedrec = SYSTEMS["fedrec"]
+    told = replace(fedrec, result=replace(fedrec.result, facts=facts))
+    monkeypatch.setattr("hushrec.deploy.site.system_named", lambda _name: told)
+    said, _, _ = measured(tmp_path)
+    assert all(one.metrics and not one.facts for one in said)
 
 
 def test_a_federation_without_test_ratings_has_a_model_and_no_metrics(tmp_path: Path) -> None:

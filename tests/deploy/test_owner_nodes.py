@@ -32,11 +32,12 @@ from federation import (
     split_for,
 )
 
+from hushrec.cli.deploy import Consent, OwnFiles
 from hushrec.cli.deploy import node as deploy_node
 from hushrec.data import Interactions
 from hushrec.data.holdings import OWNERS, SOLE_OWNER
-from hushrec.data.holdings.node_files import Catalogue, NodeFiles, read_own
-from hushrec.data.holdings.owners import owners_of, read_held_items, rows_of_owners
+from hushrec.data.holdings.node_files import Catalogue, NodeFiles, read_held_items, read_own
+from hushrec.data.holdings.owners import owners_of, rows_of_owners
 from hushrec.deploy.orders import Enrolled
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
@@ -413,7 +414,7 @@ def test_the_users_side_counts_visitors_and_goes_by_time(tmp_path: Path) -> None
 
 
 def enrolled(*owners: str, has_users: bool = False) -> Enrolled:
-    return Enrolled(len(owners) + has_users, None, 1, list(owners), has_users)
+    return Enrolled(len(owners) + has_users, None, 1, list(owners))
 
 
 def test_numbers_go_by_name_over_all_nodes() -> None:
@@ -433,6 +434,10 @@ def test_numbers_go_by_name_over_all_nodes() -> None:
             {"x": enrolled("a"), "y": enrolled(has_users=True), "z": enrolled(has_users=True)},
             "events are on y, z; start one node, and only one, with --data",
         ),
+        (
+            {"x": enrolled("a"), "y": Enrolled(2, None, 1)},
+            "events are on y; start one node, and only one, with --data",
+        ),
         ({"y": enrolled(has_users=True)}, "no node holds items; start one with hushrec deploy node --owned"),
     ],
 )
@@ -450,13 +455,14 @@ def test_what_a_node_says_of_its_owners_must_make_sense() -> None:
     assert enrolled("a", "b").has_sense()
     assert not enrolled("b", "a").has_sense()
     assert not enrolled("a", "a").has_sense()
-    assert not Enrolled(3, None, 1, ["a"], True).has_sense()
+    assert enrolled("a", has_users=True).has_sense()
+    assert not Enrolled(1, None, 1, ["a", "b"]).has_sense()
 
 
 def test_a_node_of_owners_takes_no_part_in_other_systems(federation: Federation) -> None:
     report = federation.order("fedrec").drive()
     assert report.status == "failed"
-    assert "refused: this node holds items of owners, no ratings; it cannot take part in fedrec" in report.reason
+    assert "refused: this node holds no ratings; it cannot take part in fedrec" in report.reason
 
 
 def test_a_node_without_ratings_says_so() -> None:
@@ -477,7 +483,7 @@ def test_a_node_without_ratings_says_so() -> None:
 )
 def test_a_node_has_one_thing(tmp_path: Path, options: dict[str, Path], reason: str) -> None:
     with pytest.raises(HushrecError, match=reason):
-        deploy_node(tmp_path, **options)
+        deploy_node(tmp_path, OwnFiles(**options), Consent())
 
 
 @pytest.mark.slow

@@ -26,7 +26,8 @@ from federation import (
     some_split,
 )
 
-from hushrec.deploy.enrolment import numbers_digest
+from hushrec.data.holdings.node_files import NodeFiles
+from hushrec.deploy.enrolment import NodeSettings, numbers_digest
 from hushrec.deploy.identity import KeyCard, key_card
 from hushrec.deploy.orders import Assignment, Hosts, Invitation
 from hushrec.deploy.site import open_site
@@ -324,13 +325,10 @@ def test_a_node_does_only_what_its_owner_agreed_to(federation: Federation, what:
 
 
 def test_systems_that_show_ratings_are_not_allowed_by_default(tmp_path: Path, federation: Federation) -> None:
-    from hushrec.deploy.enrolment import NodeSettings
-
-    assert NodeSettings("x").systems == sorted(
-        set(SYSTEMS) - {"pmf", "neumf", "ngcf", "lightgcn", "neucf", "saros"}
-    )
-    assert not NodeSettings("x").accepts_shared_seed
-    federation.settle("node-2", systems=NodeSettings("x").systems)
+    usual = NodeSettings(NodeFiles("x"))
+    assert usual.systems == sorted(set(SYSTEMS) - {"pmf", "neumf", "ngcf", "lightgcn", "neucf", "saros"})
+    assert not usual.accepts_shared_seed
+    federation.settle("node-2", systems=usual.systems)
     try:
         assert "does not take part in pmf" in refused(federation, "node-2", enrolment(federation.order("pmf")))
     finally:
@@ -364,6 +362,20 @@ def test_an_impossible_invitation_is_refused(federation: Federation, values: dic
     ordered = federation.order(SYSTEM)
     refused(federation, "node-2", enrolment(ordered, **values))
     assert not ordered.node_folder("node-2").exists()
+
+
+def test_why_a_system_cannot_be_loaded_stays_on_the_node(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package of the owner's may name its folders and modules."""
+
+    def broken(name: str) -> Any:
+        raise HushrecError(f"{name} cannot be loaded: no module at /home/clinic-of-dr-x")
+
+    packet = enrolment(federation.order(SYSTEM))
+    monkeypatch.setattr("hushrec.deploy.site.system_named", broken)
+    assert refused(federation, "node-2", packet) == "cannot; its own log (private/node.log) says why"
+    assert "clinic-of-dr-x" in federation.log("node-2")[-1]["reason"]
 
 
 def test_an_invitation_with_an_unknown_catalogue_names_no_item(federation: Federation) -> None:

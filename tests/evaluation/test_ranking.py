@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hushrec.evaluation
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.evaluation import evaluated_users, ranking_metrics, ranking_per_user
 
 
@@ -200,7 +200,7 @@ def test_refuses(train: ListRows, test: ListRows, options: dict, message: str) -
 
 
 def test_refuses_scores_that_are_not_numbers() -> None:
-    with pytest.raises(HushrecError, match="not a number"):
+    with pytest.raises(DivergedError, match="not a number"):
         ranking_metrics(lambda users: np.full((1, 3), np.nan), rows_of([[]]), rows_of([[1]]))
 
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.evaluation import rating_metrics
 
 
@@ -33,5 +33,6 @@ def test_float32_input_is_summed_in_float64() -> None:
     ],
 )
 def test_refuses(predicted: list[float], actual: list[float], message: str) -> None:
-    with pytest.raises(HushrecError, match=message):
+    with pytest.raises(HushrecError, match=message) as refused:
         rating_metrics(predicted, actual)
+    assert isinstance(refused.value, DivergedError) == ("prediction number" in message)

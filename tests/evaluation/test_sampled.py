@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.evaluation import evaluated_users, ranking_per_user, sampled_metrics, sampled_per_user
 from hushrec.evaluation.sampled import drawn_negatives
 
@@ -217,7 +217,7 @@ def test_what_cannot_be_measured_is_refused() -> None:
         sampled_metrics(score, train, test, Draws(0), block_size=0)
     with pytest.raises(HushrecError, match=r"shape \(2, 1\) for 2 users; .* 2 or more"):
         sampled_metrics(lambda users: np.zeros((len(users), 1)), train, test, Draws(0))
-    with pytest.raises(HushrecError, match=r"a score is not a number"):
+    with pytest.raises(DivergedError, match=r"a score is not a number"):
         sampled_metrics(lambda users: np.full((len(users), 2), np.nan), train, test, Draws(0))
     with pytest.raises(HushrecError, match=r"user 0 has item 0 in train and in test"):
         sampled_metrics(score, train, rows_of([[0], []]), Draws(0))

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.evaluation import top_k
 
 
@@ -75,5 +75,6 @@ def test_equals_sorting(seed: int, num_levels: int, k: int) -> None:
 )
 def test_refuses(scores: np.ndarray, k: int, exclude: tuple[list[int], list[int]] | None, message: str) -> None:
     rows = None if exclude is None else (np.array(exclude[0], np.int64), np.array(exclude[1], np.int32))
-    with pytest.raises(HushrecError, match=message):
+    with pytest.raises(HushrecError, match=message) as refused:
         top_k(scores, k, rows)
+    assert isinstance(refused.value, DivergedError) == ("not a number" in message)

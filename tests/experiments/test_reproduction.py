@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 import hushrec
+from hushrec.audit.attacks import top_guess
+from hushrec.audit.scoreboard import Truth
 from hushrec.data import Interactions
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_time import CIPHER, STEPS
+from hushrec.experiments.probes import PROBES
 from hushrec.experiments.published import Claim, Row, Table, table_named
 from hushrec.experiments.reproduction import (
     Cell,
@@ -19,12 +22,14 @@ from hushrec.experiments.reproduction import (
     reproduce_row,
     verdicts,
 )
+from hushrec.protocol import Role
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import FoldProgress, run
 from hushrec.runs.record import read_run
 from hushrec.runs.run_settings import RunSettings, settings_for, splits_of
+from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job
+from hushrec.runtime.training import Job, job_for, run_job
 from hushrec.settings import build
 from hushrec.systems.ptf_fedrec.system import RELEASED
 from systems.runs import short
@@ -240,6 +245,25 @@ def test_the_attack_is_that_of_the_last_round(data: Interactions) -> None:
     assert len(curve) == 3
     assert done.cell("top guess F1").ours == curve[-1]
     assert 0 < min(curve) <= max(curve) <= 1
+
+
+def test_the_probe_of_top_guess_is_the_attack_on_the_uploads_of_a_round(data: Interactions) -> None:
+    """0, if nobody sent one."""
+    system = SYSTEMS["ptf-fedrec"]
+    job = job_for(system, system.configure(short("ptf-fedrec", num_rounds=2, defense="none", num_told=0)), 0, data)
+    probe, found = PROBES["top guess F1"], list[tuple[float, float]]()
+
+    def look(progress: Progress) -> None:
+        guesses = top_guess.guess_positives(progress.transcript.seen_by(Role.SERVER))
+        scores = top_guess.judge(guesses, Truth(job.train)).scores
+        assert probe(job, progress) == {"top guess F1": float(scores.mean())}
+        found.append(float(scores.mean()))
+        progress.transcript.recorded.clear()
+        assert probe(job, progress) == {"top guess F1": 0.0}
+
+    run_job(job, RuntimeOptions(1, keep_payloads=True), on_round=look)
+    assert len(found) == 2
+    assert min(found) > 0
 
 
 def test_changes_of_order_by_hand() -> None:

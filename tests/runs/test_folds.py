@@ -11,7 +11,7 @@ import pytest
 
 import hushrec
 from hushrec.data import Interactions, k_folds
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.experiments.published import published_for
 from hushrec.protocol import result_arrays
@@ -20,7 +20,7 @@ from hushrec.report import findings
 from hushrec.runs.folds import FoldProgress, load_fold, run
 from hushrec.runs.record import Run, SplitKind, alone_in, read_run, write_run
 from hushrec.runs.run_settings import RunSettings, splits_for, splits_of
-from hushrec.runtime.checkpoint import save_train
+from hushrec.runtime.checkpoint import Progress, read_arrays, save_train, write_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, prepared
 from hushrec.settings import to_dict
@@ -304,10 +304,13 @@ def test_other_training_rows_of_the_same_data_are_refused(data: Interactions, tm
     other = next(k_folds(data, 5, 1)).train
     save_train(tmp_path / "run" / "fold-1" / "train.npz", other, SYSTEMS["fedrec"])
     write_run(tmp_path / "run", replace(read_run(tmp_path / "run"), folds=[]))
-    with pytest.raises(
-        HushrecError, match="was trained on other rows or owners of synthetic; choose another --out"
-    ):
-        go(data, folder=tmp_path / "run", resume=True)
+    before = snapshot(tmp_path)
+    for options in ({}, {"keeps_checkpoint": False}):
+        with pytest.raises(
+            HushrecError, match="was trained on other rows or owners of synthetic; choose another --out"
+        ):
+            looked_at(data, tmp_path / "run", **options)
+    assert snapshot(tmp_path) == before
 
 
 # --- Folders -----------------------------------------------------------------------------------------------
@@ -489,6 +492,70 @@ def test_an_interrupted_run_goes_on_with_the_same_curve(data: Interactions, tmp_
     assert done.provenance.started == kept.provenance.started
 
 
+# --- What is looked at inside a run ------------------------------------------------------------------------
+
+
+def looked_at(data: Interactions, folder: Path | None = None, **options: Any) -> Run:
+    system = SYSTEMS["fedrec"]
+    return run(system, system.configure(short("fedrec")), data, RunSettings(), ONE_THREAD, folder, True, **options)
+
+
+def test_a_probe_sees_the_messages_of_a_round_and_what_it_finds_is_told(data: Interactions) -> None:
+    """The last value is a metric; a value of every round is a curve."""
+    rounds: list[set[int]] = []
+
+    def probe(_job: Job, progress: Progress) -> dict[str, float]:
+        rounds.append({sent.round_number for sent in progress.transcript.recorded})
+        now = float(progress.round_number)
+        return {"each": now} | ({"once": now} if now == 2 else {})
+
+    done, plain = looked_at(data, probe=probe).folds[0], looked_at(data).folds[0]
+    assert rounds == [{1}, {2}, {3}, {4}]
+    assert done.metrics == plain.metrics | {"each": 4.0, "once": 2.0}
+    assert done.curve == plain.curve | {"each": [1.0, 2.0, 3.0, 4.0]}
+    assert done.model_sha256 == plain.model_sha256
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [({}, 3), ({"keeps_checkpoint": False}, 1), ({"probe": lambda _job, progress: {"now": 1.0}}, 1)],
+)
+def test_what_no_checkpoint_has_makes_a_fold_begin_again(
+    options: dict[str, Any], first: int, data: Interactions, tmp_path: Path
+) -> None:
+    def stop(now: FoldProgress) -> None:
+        if now.round_number == 3:
+            raise StopError
+
+    told: list[int] = []
+    with pytest.raises(StopError):
+        looked_at(data, tmp_path, watch=stop, **options)
+    looked_at(data, tmp_path, watch=lambda now: told.append(now.round_number), **options)
+    assert told == list(range(first, 5))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (HushrecError("the disk is full; make room"), "the disk is full; make room"),
+        (
+            DivergedError("a loss is not finite"),
+            "round 1: a loss is not finite; the training diverges: use .* below .*",
+        ),
+    ],
+)
+def test_only_what_diverges_is_said_to_when_a_round_is_measured(
+    error: HushrecError, told: str, data: Interactions
+) -> None:
+    def fail(_state: Any, _rows: Any) -> float:
+        raise error
+
+    system = SYSTEMS["fedrec"]
+    failing = replace(system, result=replace(system.result, losses={"loss": fail}))
+    with pytest.raises(type(error), match=rf"\A{told}\Z"):
+        run(failing, system.configure(short("fedrec")), data, RunSettings(), ONE_THREAD)
+
+
 # --- Using a kept fold -------------------------------------------------------------------------------------
 
 
@@ -534,6 +601,17 @@ def test_a_fold_without_its_files_is_refused(data: Interactions, tmp_path: Path)
         load_fold(tmp_path / "run")
     (tmp_path / "run" / "fold-1" / "train.npz").unlink()
     with pytest.raises(HushrecError, match=r"train\.npz is missing"):
+        load_fold(tmp_path / "run")
+
+
+def test_a_node_whose_vectors_are_of_another_run_is_refused(data: Interactions, tmp_path: Path) -> None:
+    """One row is not repeated for all clients."""
+    write_run(tmp_path / "run", replace(go(data, tmp_path / "run"), party="node"))
+    path = tmp_path / "run" / "fold-1" / "state.npz"
+    arrays = read_arrays(path)
+    load_fold(tmp_path / "run")
+    write_arrays(path, arrays | {"private.user_factors": arrays["private.user_factors"][:1]})
+    with pytest.raises(HushrecError, match=r"state\.npz is not of this run; copy the folder again"):
         load_fold(tmp_path / "run")
 
 

@@ -90,8 +90,15 @@ def test_a_file_that_became_shorter_is_refused(tmp_path: Path) -> None:
         next_of(lines)
     with pytest.raises(HushrecError, match="the same file"):
         list(followed(path, Place(2, 8), True, never, is_event))
-    with pytest.raises(HushrecError, match="cannot be read"):
+    with pytest.raises(HushrecError, match=r"cannot be read .*; give another file, or -"):
         list(followed(tmp_path / "none", Place(), True, never, is_event))
+
+
+def test_what_began_in_a_pipe_goes_on_in_one(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    path.write_bytes(b"one\ntwo\n")
+    with pytest.raises(HushrecError, match=r"send the others so, too, .*: tail -n \+2 \S+ \| \.\.\.$"):
+        list(followed(path, Place(1, 0), True, never, is_event))
 
 
 def test_standard_input_gives_what_waits_and_ends() -> None:

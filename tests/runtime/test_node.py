@@ -11,7 +11,7 @@ from hushrec import settings
 from hushrec.data.interactions import UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, PublicError
 from hushrec.privacy.sealing import SealError, new_private_key, public_key_of
 from hushrec.protocol import Cohort, Message, Transcript, kept_arrays
 from hushrec.registry import SYSTEMS
@@ -108,7 +108,7 @@ def test_a_node_answers_as_the_handler_in_one_process() -> None:
         assert frame.round_number == 1
         expected = handled(numbers)
         assert_same(frame.message, expected.gradients)
-        [mail] = make_node(1)._open(letters, 1, Stopwatch()).values()
+        [mail] = make_node(1)._open(letters, 1, (Noise,), Stopwatch()).values()
         noise = SYSTEM.inboxes[Noise](make_node(1).private, CONFIG)
         noise.add(np.full(len(numbers), 4, np.int32), expected.noise)
         np.testing.assert_array_equal(mail.totals, noise.totals)
@@ -135,7 +135,9 @@ def test_an_ask_can_come_again() -> None:
     assert_same(first.message, second.message)
     np.testing.assert_array_equal(asked.private.user_factors, after)
     assert bytes(first_letters[0][1]) != bytes(second_letters[0][1])
-    opened = [make_node(1)._open(letters, 1, Stopwatch())[Noise] for letters in (first_letters, second_letters)]
+    opened = [
+        make_node(1)._open(letters, 1, (Noise,), Stopwatch())[Noise] for letters in (first_letters, second_letters)
+    ]
     np.testing.assert_array_equal(opened[0].totals, opened[1].totals)
 
 
@@ -221,6 +223,44 @@ def test_bad_mail_is_refused_before_anybody_trains() -> None:
         asked.answer(collect([4], letters=letters, round_number=2))
     for name, array in kept_arrays(asked.private).items():
         np.testing.assert_array_equal(array, before[name])
+
+
+def test_mail_that_the_handler_does_not_read_is_not_opened() -> None:
+    """A server may attach letters to any ask; one process gives a handler only what it reads."""
+    letters = served(make_node(0), ask([0, 2, 7]))[1]
+    asked = make_node(1)
+    before = asked.private.user_factors.copy()
+    with pytest.raises(SealError, match="unknown type"):
+        asked.answer(ask([4], denoiser=-1, letters=letters))
+    np.testing.assert_array_equal(asked.private.user_factors, before)
+    served(asked, collect([4], letters=letters))
+
+
+class Unhappy:
+    """An inbox that does not take what comes, and quotes it."""
+
+    def __init__(self, error: HushrecError) -> None:
+        self._error = error
+
+    def add(self, _numbers: Any, _message: Message) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (HushrecError("the rating 4.75 of film-003 is odd"), "letter 1: cannot be used"),
+        (PublicError("rows of 3 numbers, not 4"), "letter 1: rows of 3 numbers, not 4"),
+    ],
+)
+def test_what_an_inbox_says_of_a_letter_is_told_only_if_it_is_public(error: HushrecError, told: str) -> None:
+    letters = served(make_node(0), ask([0, 2, 7]))[1]
+    asked = make_node(1)
+    asked.system = replace(SYSTEM, inboxes={Noise: lambda _private, _config: Unhappy(error)})
+    with pytest.raises(BadLetter) as refused:
+        asked.answer(collect([4], letters=letters))
+    assert str(refused.value) == told
+    assert isinstance(refused.value, PublicError)
 
 
 def test_a_relay_packet_is_passed_on_unread() -> None:

@@ -21,6 +21,11 @@ class Config:
     learning_rate: float = 0.5
 
 
+@dataclass(frozen=True)
+class WithoutRate:
+    num_rounds: int = 4
+
+
 CONFIG = Config()
 
 
@@ -74,6 +79,11 @@ def test_divergence_is_told_with_round_and_remedy() -> None:
 def test_a_rate_of_zero_stands_for_the_usual_one_and_has_no_number_to_tell() -> None:
     told = str(diverged(replace(CONFIG, learning_rate=0.0), 2, "the model is not finite"))
     assert told.endswith("use a smaller --learning-rate")
+
+
+def test_without_a_rate_there_is_no_advice() -> None:
+    told = str(diverged(WithoutRate(), 2, "the model is not finite"))
+    assert told == "round 2: the model is not finite; the training diverges"
 
 
 def test_other_errors_of_a_round_or_of_who_serves_it_pass() -> None:

@@ -30,25 +30,8 @@ DATA = "synthetic:users=80,items=50,ratings=1500"
 NUM_ROUNDS = 8
 
 # Few clients per round and few denoisers: what a client did last, and when, must survive too.
-SETTINGS: dict[str, dict[str, Any]] = {
-    "pmf": {},
-    "fedrec": {"rho": 2, "predict_after": 3, "local_steps": 3, "participation": 0.4},
-    "fedrec++": {"rho": 2, "predict_after": 3, "local_steps": 3, "participation": 0.4, "denoisers": 4},
-    "sdcf": {"participation": 0.4},
-    "sdcf-denoised": {"participation": 0.4, "denoisers": 4},
-    "ptf-fedrec": {**SMALL["ptf-fedrec"], "participation": 0.4, "memory": "accumulate"},
-    "fcf": {"participation": 0.4, "clients_per_step": 10},
-    "fedmf": {"participation": 0.4, "encryption": "none"},
-    "metamf": {**SMALL["metamf"], "participation": 0.4},
-    "neumf": SMALL["neumf"],
-    "ngcf": SMALL["ngcf"],
-    "lightgcn": SMALL["lightgcn"],
-    "fedcore": SMALL["fedcore"],
-    "neucf": SMALL["neucf"],
-    "average": {},
-    "drift": SMALL["drift"],
-    "saros": SMALL["saros"],
-}
+FEW = {"participation": 0.4, "denoisers": 4, "memory": "accumulate", "predict_after": 3, "clients_per_step": 10}
+SETTINGS: dict[str, dict[str, Any]] = {name: {**SMALL[name], **settings_of(name, FEW)} for name in SYSTEMS}
 NAMES = list(SYSTEMS)
 EXPLICIT = [name for name in NAMES if SYSTEMS[name].feedback is feedback.EXPLICIT]
 

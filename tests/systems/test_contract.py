@@ -10,8 +10,9 @@ import pytest
 import hushrec.systems
 from hushrec.data import synthetic
 from hushrec.data.holdings import USERS
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, HushrecError, MissingExtraError
 from hushrec.evaluation.feedback import EXPLICIT, IMPLICIT
+from hushrec.privacy.homomorphic import imported
 from hushrec.protocol import kept_arrays
 from hushrec.registry import SYSTEMS, system_named
 from hushrec.runs.folds import run as run_experiment
@@ -55,6 +56,30 @@ def test_unknown_system_is_an_error_that_lists_the_known() -> None:
     with pytest.raises(HushrecError, match=r"no system 'fedrek'; choose from pmf, fedrec, fedrec\+\+"):
         system_named("fedrek")
     assert system_named("fedrec++") is SYSTEMS["fedrec++"]
+
+
+# --- The contract itself -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", [{}, {"rho": 1}])
+@pytest.mark.parametrize("error", [MissingExtraError("it is not there"), HushrecError("pip install it")])
+def test_a_variant_without_its_extra_is_skipped_and_no_other_error_is(
+    variant: dict[str, Any], error: HushrecError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: Any, **_values: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(SystemContract, "_job", fail)
+    is_skipped = isinstance(error, MissingExtraError) and bool(variant)
+    with pytest.raises(pytest.skip.Exception if is_skipped else HushrecError, match=str(error)):
+        SystemContract()._run(values=variant)
+
+
+def test_a_missing_extra_is_an_error_of_its_own() -> None:
+    with pytest.raises(
+        MissingExtraError, match=r"\AFun needs toys; install it with: pip install 'hushrec\[fun\]'\Z"
+    ):
+        imported("no_such_module", "Fun", "toys", "fun")
 
 
 # --- Who is lost -------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from hushrec.audit.scoreboard import Own, is_sent
 from hushrec.errors import HushrecError
-from hushrec.protocol import Message, Ragged, Role, View
+from hushrec.protocol import Message, Role, View
 
 ASKER, HOME = 0, 1  # the partner that visitors come to, and the one that knows them
 NOBODY = "no visitor was asked about whom the other partner knows"
@@ -21,35 +21,34 @@ class Answers(NamedTuple):
     scores: NDArray[np.float32] | None  # None: only the places of the best items came
 
 
-def tells(message_type: type[Message], said_by: str, column: str) -> bool:
-    """Whether it goes from partner to partner, with this column of rows, and says in another whose they are."""
-    is_said = said_by in {kind.name for kind in message_type.kinds() if kind.layout == "each"}
-    return is_said and is_sent(message_type, Role.PARTNER, Role.PARTNER, column)
+def names_sender(message_type: type[Message], sender: str, column: str) -> bool:
+    """Whether it goes from partner to partner, with this column of rows, and its field `sender` says whose."""
+    is_named = sender in {kind.name for kind in message_type.kinds() if kind.layout == "each"}
+    return is_named and is_sent(message_type, Role.PARTNER, Role.PARTNER, column)
 
 
 def is_answer(message_type: type[Message]) -> bool:
     """Whether a partner returns scores of visitors with it."""
-    return tells(message_type, "home", "scores")
+    return names_sender(message_type, "home", "scores")
 
 
 def answers_to(view: View, own: Own) -> Answers:
     """What HOME answered to ASKER, whose view it is."""
-    found = told(view, "home", HOME, "scores", ASKER)
+    found = rows_sent(view, "home", HOME, "scores", ASKER)
     if found is None:
         raise HushrecError(NOBODY)
     places, num_items = np.flatnonzero(own.holds["helpers"] == HOME), len(own.holds["item_factors"])
     return Answers(places, None if own.settings["top_k"] else found.reshape(len(places), num_items))
 
 
-def told(view: View, said_by: str, number: int, column: str, to: int) -> NDArray[Any] | None:
+def rows_sent(view: View, sender: str, number: int, column: str, to: int) -> NDArray[Any] | None:
     """The rows of a column that one partner sent to another; None, if there are none."""
     for one in view:
-        if one.addressees is not None and tells(type(one.message), said_by, column):
-            is_it = (getattr(one.message, said_by) == number) & (one.addressees == to)
-            for place in np.flatnonzero(is_it).tolist():
-                rows: Ragged = getattr(one.message.part(place, place + 1), column)
-                if len(rows.values):
-                    return rows.values
+        if one.addressees is not None and names_sender(type(one.message), sender, column):
+            is_it = (getattr(one.message, sender) == number) & (one.addressees == to)
+            rows = one.message.column(column)
+            for place in np.flatnonzero(is_it & (rows.lengths > 0)).tolist():
+                return rows.part(place, place + 1).values
     return None
 
 

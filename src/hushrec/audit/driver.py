@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hushrec.audit.attacks import attacks_on
+from hushrec.audit.attacks import ATTACKS, attacks_on
 from hushrec.audit.scoreboard import Arrays, Attack, Finding, Own, Score, Truth
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
@@ -35,7 +35,8 @@ def audit(
 ) -> Audited:
     """Train, and have attacks look at each round: those given, or all that apply.
 
-    `on_look` gets the mean scores of a round, while its messages are still there.
+    `on_look` gets the mean scores of a round, while its messages are still there. An attack that is not ours may
+    fail in any way: that is noted, and the others go on.
     """
     chosen = attacks_on(job.system) if attacks is None else attacks
     scores, onlooker = [Score(attack) for attack in chosen], Onlooker(job)
@@ -48,6 +49,10 @@ def audit(
                 score.add(score.attack.judge(guess, onlooker.truth()))
             except HushrecError as error:
                 score.fail(str(error))
+            except Exception as error:
+                if ATTACKS.is_built_in(score.attack.name):
+                    raise
+                score.fail(" ".join(f"{type(error).__name__}: {error}".split()))
         now = {f"{score.attack.name} {score.attack.measure}": score.rounds[-1] for score in scores}
         on_look(progress, {name: mean for name, mean in now.items() if mean is not None})
         progress.transcript.recorded.clear()
@@ -72,7 +77,7 @@ class Onlooker:
         self._now: dict[object, Any] = {}
 
     def begin(self, progress: Progress) -> None:
-        """A round has ended."""
+        """Start on the messages of a new round."""
         self._progress = progress
         for of_last_round in (self._views, self._held, self._now):
             of_last_round.clear()
@@ -105,7 +110,7 @@ class Onlooker:
         is_driving = any(seat.role in DRIVING for seat in attack.seats)
         holds: Arrays = {}
         if attack.own:
-            assert first.number is not None, f"{attack.name}: say which party's data it needs"
+            assert first.number is not None  # an attack without it cannot be made
             known = self._holds(first.number)
             if missing := set(attack.own) - known.keys():
                 raise HushrecError(f"the attacker has no {', '.join(sorted(missing))} in this system")

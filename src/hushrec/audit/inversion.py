@@ -117,7 +117,7 @@ def units(rows: Floats) -> Floats:
 
 
 def cosines(one: NDArray[np.floating], other: NDArray[np.floating]) -> Floats:
-    """Of rows with each other; 0 where one is zero."""
+    """Cosine of each pair of rows; 0 if either is zero."""
     left, right = one.astype(np.float64), other.astype(np.float64)
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     found: Floats = np.divide(np.sum(left * right, axis=1), norms, out=np.zeros(len(left)), where=norms > 0)

@@ -76,7 +76,7 @@ def _slices(view: View, message_types: set[type[Message]]) -> _Slices:
             continue
         for place, (writer, to) in enumerate(zip(one.writers().tolist(), one.addressees.tolist(), strict=True)):
             message = one.message.part(place, place + 1)
-            columns = [getattr(message, kind.name).values for kind in message.kinds()]
+            columns = [message.column(kind.name).values for kind in message.kinds()]
             if writer == ATTACKER:
                 mail.sent.append(columns)
                 addressees.add(to)

@@ -74,7 +74,7 @@ def _rows(
     owners = np.concatenate([np.repeat(one.numbers.astype(np.int64), one.message.lengths) for one in batches])
     of_batch = np.repeat(np.arange(len(batches)), [one.message.num_rows for one in batches])
     order = np.argsort(owners, kind="stable")
-    values = [np.concatenate([getattr(one.message, name).values for one in batches])[order] for name in columns]
+    values = [np.concatenate([one.message.column(name).values for one in batches])[order] for name in columns]
     return owners[order], of_batch[order], values
 
 

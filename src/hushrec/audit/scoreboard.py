@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hushrec.data import Interactions
 from hushrec.draws import Draws
+from hushrec.errors import HushrecError
 from hushrec.evaluation import bootstrap_interval
 from hushrec.protocol import AnySystem, Message, Role, Seat, View
 
@@ -97,6 +98,16 @@ class Attack(Generic[Guess]):
     settings: tuple[str, ...] = ()  # of the run, without which it cannot start
     own: tuple[str, ...] = ()  # names of what it needs of the attacker's own data
 
+    def __post_init__(self) -> None:
+        if not self.seats:
+            raise HushrecError(f"the attack {self.name} has no seat; give it one, as in (Seat(Role.SERVER),)")
+        if self.own and self.seats[0].number is None:
+            raise HushrecError(f"the attack {self.name} needs data of its own; number its first seat")
+        try:
+            self.sentence.format(score=0.0, chance=0.0)
+        except (LookupError, ValueError):
+            raise HushrecError(f"the sentence of {self.name} may have {{score}} and {{chance}} only") from None
+
     @property
     def role(self) -> str:
         """Whose view it takes."""
@@ -150,7 +161,9 @@ class Score:
         self.rounds.append(float(outcome.scores.mean()) if len(outcome.victims) else None)
 
     def fail(self, fault: str) -> None:
-        """Note why a round told nothing."""
+        """Note why a round told nothing; where the last round counts alone, those before are forgotten."""
+        if self.attack.only_last:
+            self._totals = np.zeros((3, 0))
         self.rounds.append(None)
         self.fault = fault
 

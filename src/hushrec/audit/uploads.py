@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hushrec.audit.scoreboard import Outcome, is_sent
 from hushrec.data import Interactions
-from hushrec.protocol import Message, Ragged, Role, View
+from hushrec.protocol import Message, Role, View
 
 Pairs = NDArray[np.int64]
 
@@ -42,16 +42,9 @@ def listed(view: View, with_scores: bool = False) -> Listed:
     if not uploads:
         return Listed(np.empty(0, np.int64), np.empty(0, np.float32))
     who = np.concatenate([np.repeat(one.numbers.astype(np.int64), one.message.lengths) for one in uploads])
-    items = np.concatenate([_column(one.message, "items").values for one in uploads])
-    scores = (
-        [_column(one.message, "scores").values for one in uploads] if with_scores else [np.empty(0, np.float32)]
-    )
-    return Listed(paired(who, items), np.concatenate(scores))
-
-
-def _column(message: Message, name: str) -> Ragged:
-    column: Ragged = getattr(message, name)
-    return column
+    items = np.concatenate([one.message.column("items").values for one in uploads])
+    scores = [one.message.column("scores").values for one in uploads] if with_scores else []
+    return Listed(paired(who, items), np.concatenate(scores or [np.empty(0, np.float32)]))
 
 
 class Answered(NamedTuple):
@@ -82,18 +75,18 @@ def answered(view: View, request_column: str, upload_type: type[Message]) -> Ite
 
 
 def paired(clients: NDArray[np.integer], items: NDArray[np.integer]) -> Pairs:
-    """Pairs of clients and items."""
+    """Encode (client, item) as one number."""
     pairs: Pairs = clients.astype(np.int64) * _STRIDE + items
     return pairs
 
 
 def clients_of(pairs: Pairs) -> NDArray[np.int64]:
-    """Whose pairs they are."""
+    """The client of each pair."""
     return pairs // _STRIDE
 
 
 def items_of(pairs: Pairs) -> NDArray[np.int64]:
-    """Which items are in them."""
+    """The item of each pair."""
     return pairs % _STRIDE
 
 

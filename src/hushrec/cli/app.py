@@ -43,7 +43,7 @@ app.command("report", epilog="Example: hushrec report runs/one runs/two --out re
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run `hushrec` with the words of the command line."""
     exits_cleanly(lambda: app(standalone_mode=False))
 
 
@@ -52,27 +52,27 @@ def exits_cleanly(command: Callable[[], int | None]) -> None:
     try:
         exit_code = command() or 0
     except HushrecError as error:
-        exit_code = _told(str(error))
+        exit_code = _fail_with(str(error))
     except _TYPER_ERROR as error:
-        exit_code = _told(_in_one_line(error))
+        exit_code = _fail_with(_in_one_line(error))
     except KeyboardInterrupt:
         exit_code = _INTERRUPTED
     except BrokenPipeError:
         exit_code = 141
     if exit_code == _INTERRUPTED:
-        _told("interrupted; a run with --out goes on with --resume")
+        _fail_with("interrupted; a run with --out goes on with --resume")
     sys.exit(exit_code)
 
 
 def _in_one_line(error: Exception) -> str:
-    """What Typer would say in a box."""
+    """The message that Typer would print in a box of several lines."""
     text = " ".join(error.format_message().split()) if hasattr(error, "format_message") else str(error)
     context = getattr(error, "ctx", None)
     return f"{text.rstrip('.')}; see {context.command_path if context else 'hushrec'} --help" if text else ""
 
 
-def _told(text: str) -> int:
-    """Say it, if there is something to say, and return the exit code of bad input."""
+def _fail_with(text: str) -> int:
+    """Print the error, unless it is empty, and return the exit code of bad input."""
     if text:
         notes().print(f"hushrec: {text}", style="red", soft_wrap=True)
     return 2

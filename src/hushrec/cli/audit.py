@@ -5,7 +5,7 @@ round; no round is kept longer than the attacks look at it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -28,6 +28,7 @@ from hushrec.cli.options import (
     Split,
     TestShare,
     Threads,
+    parse_numbers,
     runtime_options,
 )
 from hushrec.errors import HushrecError
@@ -45,6 +46,7 @@ from hushrec.runs.record import read_run
 from hushrec.runs.run_settings import settings_for, splits_for
 from hushrec.runtime.checkpoint import Progress, model_digest
 from hushrec.runtime.training import Job
+from hushrec.systems.drift import system as drift
 from hushrec.systems.drift.live_folder import is_live
 
 _FOLDER = "RUN"
@@ -60,7 +62,7 @@ class AuditOptions:
     test_share: TestShare = 0.2
     owners: Owners = ""
     thetas: Annotated[
-        str | None, typer.Option(help="For drift: compare these, as in 1,2,5,20, after one epoch each.")
+        str | None, typer.Option(help="Compare these thresholds of drift, as in 1,2,5,20, after one epoch each.")
     ] = None
     threads: Threads = None
     as_json: AsJson = False
@@ -91,7 +93,7 @@ class _SystemOrFolder(_PerSystem):  # type: ignore[misc, valid-type]
     """A group whose unknown commands are folders of runs."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        is_system = not args or args[0].startswith("-") or args[0] in self.commands
+        is_system = not args or args[0].startswith("-") or self.get_command(ctx, args[0]) is not None
         return super().resolve_command(ctx, args if is_system else [_FOLDER, *args])
 
 
@@ -105,17 +107,14 @@ app.callback()(lambda: None)  # else Typer takes its one registered command for 
 
 
 def parse_thetas(text: str | None, system: AnySystem) -> tuple[int, ...]:
-    """The thresholds of `1,2,5`."""
+    """The thresholds to compare, of `1,2,5`; only DRIFT and what has its settings can be compared so."""
     if text is None:
         return ()
-    if "theta" not in {entry.name for entry in fields(system.config)}:
+    if not (drift.has_drift_rounds(system) and issubclass(system.config, drift.Config)):
         raise HushrecError(f"--thetas {text}: {system.name} has no threshold; leave it out")
-    try:
-        thetas = tuple(int(theta) for theta in text.split(","))
-    except ValueError:
-        thetas = (0,)
+    thetas = parse_numbers(text, "--thetas", "1,2,5,20")
     if min(thetas) < 1:
-        raise HushrecError(f"--thetas {text!r} is not a list of thresholds; write --thetas 1,2,5,20")
+        raise HushrecError(f"--thetas {text}: a threshold is at least 1; write --thetas 1,2,5,20")
     return thetas
 
 

@@ -6,10 +6,8 @@ written once, and come to the verb as one value.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
-from itertools import chain
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -55,7 +53,7 @@ _LIST = tuple[int, ...]  # typed as 48,24,12
 
 
 def _option(name: str, kind: Any, default: object, help: str) -> inspect.Parameter:
-    """The parameter of a setting."""
+    """A setting as a parameter for Typer: its flags, its type as it is typed, its default, its help."""
     if kind in (_LIST, _LIST | None):
         kind = str if kind == _LIST else str | None
         default = ",".join(str(number) for number in default) if isinstance(default, tuple) else default
@@ -120,26 +118,6 @@ def _is_typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
-class _Commands(Mapping[str, Any]):
-    """Commands by name, some of them made when they are asked for."""
-
-    def __init__(self, late: Mapping[str, Any], make: Callable[[str], Any], registered: Mapping[str, Any]) -> None:
-        self._late, self._make, self._registered = late, make, registered
-
-    def __getitem__(self, name: str) -> Any:
-        return self._make(name) if name in self._late else self._registered[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._late or name in self._registered
-
-    def __iter__(self) -> Iterator[str]:
-        usable = (name for name, _ in self._late.items())  # a registry's items are those that can be loaded
-        return chain(usable, self._registered)
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
-
-
 def made_when_needed(things: Mapping[str, Any], make: Callable[[str], typer.Typer]) -> type[TyperGroup]:
     """A group with a command for each of these, made when it is asked for, and with those that are registered.
 
@@ -147,12 +125,21 @@ def made_when_needed(things: Mapping[str, Any], make: Callable[[str], typer.Type
     """
 
     class Group(TyperGroup):
-        """As any other group, but for its commands."""
+        """A group whose commands need not be made to be listed."""
 
-        def __init__(self, *, commands: Any, **others: Any) -> None:
-            super().__init__(**others)
-            made = cache(lambda name: typer.main.get_command(make(name)))
-            self.commands: Any = _Commands(things, made, commands)
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name in things and self.commands.get(cmd_name) is None:
+                self.commands[cmd_name] = typer.main.get_command(make(cmd_name))
+            return super().get_command(ctx, cmd_name)
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            usable = [name for name, _ in things.items()]  # a registry's items are those that can be loaded
+            return usable + [name for name in self.commands if name not in things]
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            names: dict[str, Any] = dict.fromkeys(things)  # so that Typer can suggest what may have been meant
+            self.commands = {**names, **self.commands}
+            return super().resolve_command(ctx, args)
 
     return Group
 

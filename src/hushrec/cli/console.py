@@ -26,12 +26,12 @@ def results() -> Console:
 
 
 def notes() -> Console:
-    """Standard error."""
+    """The console for what is no result: standard error."""
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def note(text: str) -> None:
-    """One line on standard error."""
+    """Say one line on standard error."""
     notes().print(text, style="dim", soft_wrap=True)
 
 
@@ -91,7 +91,11 @@ def _line(task: Task) -> str:
 
 
 def announce_compilation() -> None:
-    """Say that the first run takes longer, if no kernel is compiled yet."""
+    """Say that the first run takes longer, if no kernel is compiled yet but those that read data."""
     folder = Path(str(chacha_block.stats.cache_path)).parent
-    if not any(folder.rglob("*.nbi")):
+    rooms = {
+        path.parent.parent.name if path.parent.name == "__pycache__" else path.parent.name.partition("_")[0]
+        for path in folder.rglob("*.nbi")
+    }
+    if not rooms - {"data"}:
         note("compiling the kernels; this takes half a minute once, then they are cached")

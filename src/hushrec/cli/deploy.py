@@ -2,6 +2,7 @@
 
 import signal
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -11,10 +12,11 @@ import typer
 from rich.table import Table
 
 from hushrec.cli import deploy_run
-from hushrec.cli.commands import made_when_needed
+from hushrec.cli.commands import joined, made_when_needed
 from hushrec.cli.console import note, results
 from hushrec.cli.options import AsJson, ColumnNames, WhatOfDuplicates, parse_columns
 from hushrec.data.holdings import described
+from hushrec.data.holdings.node_files import NodeFiles
 from hushrec.deploy.driver import read_report
 from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.engines import EngineName
@@ -69,71 +71,89 @@ def server(folder: Annotated[Path, typer.Argument(help="The folder that deploy i
     _keep(server_process(folder, federation.engine, note))
 
 
-@app.command("node", epilog="Example: hushrec deploy node fed --name node-1 --data ratings.csv")
-def node(
-    folder: Annotated[Path, typer.Argument(help="The node's kit, or the folder that it is in.")],
+@dataclass(frozen=True, kw_only=True)
+class OwnFiles:
+    """What a node has, by the paths of its files."""
+
     data: Annotated[
         Path | None, typer.Option(help="This node's ratings, or the users' events. They do not leave the machine.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Which kit, if the folder holds several.")] = None,
-    test: Annotated[Path | None, typer.Option(help="Ratings to measure on; the server is told means.")] = None,
-    numbers: Annotated[Path | None, typer.Option(help="Agreed numbers of clients: user, tab, number.")] = None,
+    ] = None
+    test: Annotated[Path | None, typer.Option(help="Ratings to measure on; the server is told means.")] = None
+    numbers: Annotated[Path | None, typer.Option(help="Agreed numbers of clients: user, tab, number.")] = None
     visitors: Annotated[
         Path | None, typer.Option(help="Of a partner: users to be served who have no rating here, one per line.")
-    ] = None,
+    ] = None
     items: Annotated[
         Path | None,
         typer.Option(help="Of a partner: its own items, lines of item, tab, title; default: the rated."),
-    ] = None,
+    ] = None
     owned: Annotated[
         Path | None, typer.Option(help="Of owners, in place of --data: what they hold, lines of item, tab, owner.")
-    ] = None,
-    columns: ColumnNames = None,
-    duplicates: WhatOfDuplicates = "error",
+    ] = None
+    columns: ColumnNames = None
+    duplicates: WhatOfDuplicates = "error"
+
+    def node_files(self) -> NodeFiles:
+        """The same, found from any folder."""
+        if (self.data is None) == (self.owned is None):
+            raise HushrecError(
+                "say what this node has: --data with ratings or events, or --owned with items of owners"
+            )
+        if self.owned is not None and (self.test or self.numbers or self.visitors or self.items):
+            raise HushrecError(
+                "--owned goes without --test, --numbers, --visitors and --items: owners have no ratings"
+            )
+        paths = {name: str(path.resolve()) for name, path in vars(self).items() if isinstance(path, Path)}
+        return NodeFiles(**paths, columns=parse_columns(self.columns), duplicates=self.duplicates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consent:
+    """What a node takes part in."""
+
     allow: Annotated[
         list[str] | None, typer.Option(help="Systems to take part in; default: those that keep ratings here.")
-    ] = None,
+    ] = None
     require: Annotated[
         list[str] | None, typer.Option(help="Take part only with this setting, as in --require rho=3.")
-    ] = None,
+    ] = None
     accept_shared_seed: Annotated[
         bool, typer.Option("--accept-shared-seed", help="Let the server know this node's draws. For tests only.")
-    ] = False,
-    max_packet_mb: Annotated[int, typer.Option(help="Refuse larger packets.")] = 2048,
+    ] = False
+    max_packet_mb: Annotated[int, typer.Option(help="Refuse larger packets.")] = 2048
+
+    def settings(self, files: NodeFiles) -> NodeSettings:
+        """The settings of a node with these files."""
+        for system in self.allow or []:
+            if system not in SYSTEMS:
+                raise HushrecError(f"--allow {system}: no such system; choose from {', '.join(SYSTEMS)}")
+        settings = NodeSettings(
+            files,
+            required=dict(_named_value(text) for text in self.require or []),
+            accepts_shared_seed=self.accept_shared_seed,
+            max_packet_bytes=self.max_packet_mb << 20,
+        )
+        return replace(settings, systems=list(self.allow)) if self.allow else settings
+
+
+def node(
+    folder: Annotated[Path, typer.Argument(help="The node's kit, or the folder that it is in.")],
+    own: OwnFiles,
+    consent: Consent,
+    name: Annotated[str | None, typer.Option(help="Which kit, if the folder holds several.")] = None,
 ) -> None:
     """Run a node in the foreground until Ctrl-C."""
-    if (data is None) == (owned is None):
-        raise HushrecError(
-            "say what this node has: --data with ratings or events, or --owned with items of owners"
-        )
-    if owned is not None and (test or numbers or visitors or items):
-        raise HushrecError(
-            "--owned goes without --test, --numbers, --visitors and --items: owners have no ratings"
-        )
+    files = own.node_files()
     kit = find_kit(folder, name)
-    card = read_kit(kit)
-    for system in allow or []:
-        if system not in SYSTEMS:
-            raise HushrecError(f"--allow {system}: no such system; choose from {', '.join(SYSTEMS)}")
-    settings = NodeSettings(
-        data=str(data.resolve()) if data else None,
-        columns=parse_columns(columns),
-        duplicates=duplicates,
-        numbers=str(numbers.resolve()) if numbers else None,
-        test=str(test.resolve()) if test else None,
-        visitors=str(visitors.resolve()) if visitors else None,
-        items=str(items.resolve()) if items else None,
-        owned=str(owned.resolve()) if owned else None,
-        required=dict(_named_value(text) for text in require or []),
-        accepts_shared_seed=accept_shared_seed,
-        max_packet_bytes=max_packet_mb << 20,
-        **({"systems": list(allow)} if allow else {}),
-    )
-    has = described(settings.files, card.name)
+    card, settings = read_kit(kit), consent.settings(files)
+    has = described(files, card.name)
     write_settings(kit, settings)
     note(f"{card.name}: {has}, which stay here; Ctrl-C ends it")
     note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")
     _keep(node_process(kit, card.name, card.engine, note))
+
+
+app.command("node", epilog="Example: hushrec deploy node fed --name node-1 --data ratings.csv")(joined(node))
 
 
 def _named_value(text: str) -> tuple[str, str]:

@@ -26,7 +26,6 @@ from hushrec.cli.options import (
     parse_rating_range,
 )
 from hushrec.cli.run import print_run
-from hushrec.data import Deal
 from hushrec.data.holdings.node_files import Catalogue, read_catalogue
 from hushrec.deploy.driver import Report, read_report
 from hushrec.deploy.engine_choice import engine_named
@@ -149,12 +148,12 @@ def _supervised(
             watch(FoldProgress(1, 1, report.round_number, report.num_rounds, {}, report.sent_bytes))
 
         Supervisor(
-            run, nodes, lambda: driver.session(folder, _CONNECT_SECONDS), terms, _told(run), on_report
+            run, nodes, lambda: driver.session(folder, _CONNECT_SECONDS), terms, _log_to(run), on_report
         ).run()
     return run
 
 
-def _told(run: Path) -> Callable[[str], None]:
+def _log_to(run: Path) -> Callable[[str], None]:
     """Events go to standard error and to the run's log."""
 
     def tell(text: str) -> None:
@@ -204,12 +203,10 @@ def deploy_here(
     """Deal a dataset to nodes on this machine, and run a system over loopback with all that belongs to it."""
     chosen = system_named(system)
     config = to_dict(chosen.configure(values))
-    if nodes < chosen.holders.least_nodes:
-        raise HushrecError(f"--nodes must be at least {chosen.holders.least_nodes}")
+    deal = chosen.holders.deal_for(nodes)
     if out is not None and out.exists():
         raise HushrecError(f"{out} exists; choose a new folder for --out")
     data = source.load()
-    deal = Deal(num_partners=nodes) if chosen.holders.usual_split == "partners" else None
     settings = settings_for(
         chosen, seed, at=parse_lengths(at), relevant_from=relevant_from, deal=deal, owners=owners, data=data
     )

@@ -16,7 +16,8 @@ import typer
 from hushrec.cli.console import announce_compilation, note
 from hushrec.cli.options import RunOptions, Source, runtime_options
 from hushrec.data import owned
-from hushrec.data.holdings.owners import owners_of, read_held_items
+from hushrec.data.holdings.node_files import read_held_items
+from hushrec.data.holdings.owners import owners_of
 from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem, result_arrays
 from hushrec.report.numbers import format_count
@@ -164,7 +165,7 @@ class _Stop:
         self._is_asked = True
 
     def is_asked(self) -> bool:
-        """Whether to stop."""
+        """Whether the run is to end: a signal came, or nobody reads any more."""
         return self._is_asked or self.has_no_reader
 
 
@@ -183,7 +184,7 @@ class _Feed:
         self._started = self._noted = time.monotonic()
 
     def take(self, lines: Iterator[Lines]) -> None:
-        """All lines, until the end or until it is asked to stop."""
+        """Take in all lines, until the end or until it is asked to stop."""
         for found in lines:
             for place, line in found:
                 self._take_line(place, line)
@@ -227,7 +228,7 @@ class _Feed:
             note("more lines that are left out are only counted")
 
     def _learn(self, num_events: int) -> None:
-        """From the first events that wait; in steps, between which it can be stopped and kept."""
+        """Learn from the first events that wait, in steps, between which it can be stopped and kept."""
         step = max(min(self._keep_every, _MOST_AT_ONCE) // self._window, 1) * self._window
         for first in range(0, num_events, step):
             if self._stop.is_asked():

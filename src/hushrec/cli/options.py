@@ -23,16 +23,19 @@ Fold = Annotated[int | None, typer.Option(help="Which fold's model; default: the
 Split = Annotated[
     SplitKind | None,
     typer.Option(
-        help="How test ratings are chosen; default: folds, random if implicit, latest for drift, "
-        "partners for fedcore."
+        help="How test ratings are chosen; default: folds; random if implicit, latest if signed, partners where "
+        "the parties are partners."
     ),
 ]
 TestShare = Annotated[float, typer.Option(help="For the splits random and latest.")]
 Owners = Annotated[
-    str, typer.Option(help="For drift: genre, a number, or a file of items and owners; default: genre or 5.")
+    str,
+    typer.Option(
+        help="Where owners hold the items: genre, a number, or a file of items and owners; default: genre or 5."
+    ),
 ]
 Lengths = Annotated[
-    str | None, typer.Option(help="Lengths of ranked lists; default: 10, 20 if implicit, 1,5,10,20 for drift.")
+    str | None, typer.Option(help="Lengths of ranked lists; default: 10, 20 if implicit, 1,5,10,20 if signed.")
 ]
 RelevantFrom = Annotated[
     float | None, typer.Option(help="Ratings that count as relevant; default: the upper quarter.")
@@ -49,7 +52,7 @@ RatingRange = Annotated[
 
 
 def parse_columns(text: str | None) -> Columns | None:
-    """The columns of `user=..,item=..`."""
+    """Which column is which, of `user=NAME,item=NAME`; None: by the usual names."""
     if text is None:
         return None
     named: dict[str, str] = {}
@@ -73,16 +76,16 @@ def parse_rating_range(text: str | None) -> tuple[float, float] | None:
     return low, high
 
 
-def parse_numbers(text: str, flag: str) -> tuple[int, ...]:
-    """The numbers of `5,10,20`."""
+def parse_numbers(text: str, flag: str, example: str = "5,10,20") -> tuple[int, ...]:
+    """The whole numbers of `5,10,20`; an error names the flag and shows the example."""
     try:
         return tuple(int(number) for number in text.split(","))
     except ValueError:
-        raise HushrecError(f"{flag} {text!r} is not a list of whole numbers; write {flag} 5,10,20") from None
+        raise HushrecError(f"{flag} {text!r} is not a list of whole numbers; write {flag} {example}") from None
 
 
 def parse_lengths(text: str | None) -> tuple[int, ...] | None:
-    """The lengths of ranked lists."""
+    """The lengths of ranked lists that were typed; None: the usual ones."""
     return None if text is None else parse_numbers(text, "--at")
 
 
@@ -137,7 +140,9 @@ class RunOptions:
     owners: Owners = ""
     passed_over: Annotated[
         int,
-        typer.Option(help="For drift, if the data has positives only: draw so many others before each.", min=0),
+        typer.Option(
+            help="For signed feedback from data of positives only: draw so many others before each.", min=0
+        ),
     ] = 0
     at: Lengths = None
     relevant_from: RelevantFrom = None

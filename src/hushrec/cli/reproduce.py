@@ -115,9 +115,11 @@ def _reproduced(
     system, interactions = system_named(row.system), load(row.data, notify=note)
     seed, folds = seed_and_folds
     settings = settings_for(
-        system, seed, folds if system.feedback.usual_split == "folds" else 1, row.split, deal=row.deal,
-        owners=row.owners, passed_over=row.passed_over, data=interactions,
+        system, seed, split=row.split, deal=row.deal, owners=row.owners, passed_over=row.passed_over,
+        data=interactions,
     )  # fmt: skip
+    if settings.most_folds > 1:
+        settings = replace(settings, num_folds=folds)
     name = " ".join(part for part in (row.data, row.label, preset) if part)
     folder = out / table.name / re.sub(r"[^a-z0-9.+]+", "-", name.lower()) if out else None
     num_rounds = table.num_rounds or system.configure(row.settings(interactions.num_users)).num_rounds

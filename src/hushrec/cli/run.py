@@ -20,6 +20,7 @@ from hushrec.report.numbers import format_bytes, format_given, format_metric, fo
 from hushrec.report.tables import shown_metrics
 from hushrec.runs.folds import run
 from hushrec.runs.record import Run
+from hushrec.systems.drift.system import has_drift_rounds
 
 
 def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -> None:
@@ -42,12 +43,12 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
 
 
 def run_online(system: AnySystem, values: dict[str, Any], options: LiveOptions) -> None:
-    """Run a system that learns from a stream, on data or live."""
+    """Run a system that can learn live: from data, or from events as they come."""
     (run_live if options.live else run_system)(system, values, options)
 
 
 def _verb(system: AnySystem) -> Callable[..., None]:
-    return partial(run_online if system.about.is_online else run_system, system)
+    return partial(run_online if has_drift_rounds(system) else run_system, system)
 
 
 app = typer.Typer(

@@ -4,13 +4,22 @@ Goes in: files and names of datasets. May read and write files, and fetch a data
 """
 
 from hushrec.data.catalogue import CATALOGUE, load
-from hushrec.data.dealing import Deal, copies
+from hushrec.data.dealing import copies
 from hushrec.data.holdings.owners import OwnerRows, Owners, owned
 from hushrec.data.holdings.partners import PartnerRows, Partners, alone, join
 from hushrec.data.interactions import Holding, Interactions, UserRows
 from hushrec.data.passed_over import with_passed_over
 from hushrec.data.readers import Columns, read
-from hushrec.data.splits import Measure, Split, SplitKind, k_folds, latest_share, leave_one_out, random_share
+from hushrec.data.splits import (
+    Deal,
+    Measure,
+    Split,
+    SplitKind,
+    k_folds,
+    latest_share,
+    leave_one_out,
+    random_share,
+)
 from hushrec.data.stream import stream_order
 from hushrec.data.synthetic import synthetic
 

@@ -12,34 +12,12 @@ from numpy.typing import NDArray
 
 from hushrec.data.holdings.partners import Partners, named, ratings_of, starts
 from hushrec.data.interactions import Interactions
-from hushrec.data.splits import Measure, Split
+from hushrec.data.splits import Deal, Measure, Split
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 
 NUM_COPIES = 5
-_MOST_PARTNERS = 26
 _EVERYBODY = -1
-
-
-@dataclass(frozen=True)
-class Deal:
-    """How a dataset is dealt to partners."""
-
-    num_partners: int = 2
-    common_users: float = 0.5  # the share of the users that all partners have; the others have one each
-    common_items: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.num_partners <= _MOST_PARTNERS:
-            raise HushrecError(f"--partners {self.num_partners}: choose 2 to {_MOST_PARTNERS}")
-        for name, share in (("users", self.common_users), ("items", self.common_items)):
-            if not 0 <= share <= 1:
-                raise HushrecError(f"--common-{name} {share:g} is no share; choose 0 to 1")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the partners: a, b, and so on."""
-        return tuple(chr(ord("a") + number) for number in range(self.num_partners))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Interactions: who rated what, as columns of numbers that remember the original ids."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,9 @@ from hushrec.data.row_order import canonical_order, count_starts, is_canonical
 from hushrec.errors import HushrecError
 
 Ids = npt.NDArray[np.int64] | npt.NDArray[np.str_]
+Numbers = npt.NDArray[np.int32]  # of users, items or parties
+Arrays = dict[str, npt.NDArray[Any]]  # by name, as in a file
+RatingRange = tuple[float, float] | None  # the lowest and the highest; None: there are no ratings
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from hushrec.errors import HushrecError
 
 # One constant per purpose keeps draws of one seed apart.
 _K_FOLDS, _RANDOM_SHARE, _LEAVE_ONE_OUT = 1, 2, 3
+_MOST_PARTNERS = 26
 
 
 SplitKind = Literal["folds", "random", "latest", "leave-one-out", "partners", "pooled"]
@@ -30,6 +31,27 @@ class Split:
     test: Interactions
     fold: int
     groups: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)  # test rows measured by themselves
+
+
+@dataclass(frozen=True)
+class Deal:
+    """How a dataset is dealt to partners."""
+
+    num_partners: int = 2
+    common_users: float = 0.5  # the share of the users that all partners have; the others have one each
+    common_items: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.num_partners <= _MOST_PARTNERS:
+            raise HushrecError(f"--partners {self.num_partners}: choose 2 to {_MOST_PARTNERS}")
+        for name, share in (("users", self.common_users), ("items", self.common_items)):
+            if not 0 <= share <= 1:
+                raise HushrecError(f"--common-{name} {share:g} is no share; choose 0 to 1")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the partners: a, b, and so on."""
+        return tuple(chr(ord("a") + number) for number in range(self.num_partners))
 
 
 def k_folds(data: Interactions, num_folds: int = 5, seed: int = 0) -> Iterator[Split]:

@@ -246,7 +246,7 @@ class _ServerRun:
         self.report("done")
 
     def _model_sha256(self, progress: Progress, measured: list[Measured]) -> str:
-        """Of what the server ends with; if that is encrypted, of what is in it, as nodes tell."""
+        """Digest of the server's model, or, if that is encrypted, the digest that most nodes report."""
         told = shared_digest(measured) if has_alike_arrays(type(progress.state)) else ""
         return told or digest(result_arrays(progress.state))
 

@@ -1,7 +1,7 @@
 """Which engine carries the packets, by its name."""
 
 from hushrec.deploy.engines import Engine, EngineName
-from hushrec.errors import HushrecError
+from hushrec.errors import MissingExtraError
 
 _EXTRAS: dict[EngineName, str] = {"nvflare": "deploy", "flower": "flower"}
 
@@ -17,7 +17,7 @@ def engine_named(name: EngineName) -> Engine:
 
         return NVFlareEngine()
     except ImportError as error:
-        raise HushrecError(
+        raise MissingExtraError(
             f"the engine {name} is not installed ({error.name} is missing); "
             f"use: pip install 'hushrec[{_EXTRAS[name]}]'"
         ) from None

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hushrec.data import Columns
 from hushrec.data.holdings.node_files import NodeFiles
 from hushrec.errors import HushrecError
 from hushrec.files import write_private_file
@@ -30,35 +29,16 @@ def _guarded_systems() -> list[str]:
 class NodeSettings:
     """What the owner of a node decided. Kept on the node; the server never sees or sets it."""
 
-    data: str | None = None  # path of the ratings; None on a node of owners
-    columns: Columns | None = None
-    duplicates: str = "error"
-    numbers: str | None = None  # path of agreed numbers of clients
-    test: str | None = None  # path of ratings to measure on
+    files: NodeFiles
     systems: list[str] = field(default_factory=_guarded_systems)
     required: dict[str, str] = field(default_factory=dict)  # settings without which the node does not take part
     accepts_shared_seed: bool = False
     max_packet_bytes: int = MAX_PACKET_BYTES
-    visitors: str | None = None  # of a partner: path of users whom it wants to serve, but who have no rating here
-    items: str | None = None  # of a partner: path of its own catalogue; without it: the rated items
-    owned: str | None = None  # of owners: path of the items that they hold
-
-    @property
-    def files(self) -> NodeFiles:
-        """Where the node's data is."""
-        return NodeFiles(
-            data=self.data, columns=self.columns, duplicates=self.duplicates, numbers=self.numbers,
-            test=self.test, visitors=self.visitors, items=self.items, owned=self.owned,
-        )  # fmt: skip
 
     @classmethod
     def for_everything(cls, files: NodeFiles) -> "NodeSettings":
         """A node with these files that takes part in every system and lets the server know its draws."""
-        return cls(
-            data=files.data, columns=files.columns, duplicates=files.duplicates, numbers=files.numbers,
-            test=files.test, visitors=files.visitors, items=files.items, owned=files.owned,
-            systems=list(SYSTEMS), accepts_shared_seed=True,
-        )  # fmt: skip
+        return cls(files, systems=list(SYSTEMS), accepts_shared_seed=True)
 
 
 def write_settings(kit: Path, settings: NodeSettings) -> None:
@@ -70,7 +50,9 @@ def read_settings(kit: Path) -> NodeSettings:
     """What the owner decided."""
     path = kit / "private" / "node.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=NodeSettings)
+        kept = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        # Older settings name the files beside the rest.
+        return msgspec.convert({"files": kept, **kept}, NodeSettings)
     except FileNotFoundError:
         raise HushrecError(f"{kit} has no settings; start the node with: hushrec deploy node") from None
     except msgspec.MsgspecError as error:

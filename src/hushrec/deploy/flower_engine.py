@@ -23,7 +23,7 @@ from typing import Any
 
 from hushrec.deploy.certificates import issue, new_authority
 from hushrec.deploy.engines import EngineName, JobState
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, MissingExtraError
 from hushrec.files import last_holder, write_private_file
 
 LOOPBACK = {"localhost", "127.0.0.1"}
@@ -105,9 +105,8 @@ class FlowerSession:
         """Names of the nodes whose heartbeats arrive."""
         from flwr.proto.control_pb2 import ListNodesRequest
 
-        return {
-            info.name for info in self._do("ListNodes", ListNodesRequest()).nodes_info if info.status == "online"
-        }
+        nodes = self._ask_server("ListNodes", ListNodesRequest()).nodes_info
+        return {info.name for info in nodes if info.status == "online"}
 
     def submit(self, job: bytes, nodes: Sequence[str]) -> str:
         """Start a job that is configuration only."""
@@ -121,7 +120,7 @@ class FlowerSession:
             fab=Fab(hash_str=sha256(bundle).hexdigest(), content=bundle),
             override_config=user_config_to_proto(config),
         )
-        return str(self._do("StartRun", request).run_id)
+        return str(self._ask_server("StartRun", request).run_id)
 
     def state(self, job_id: str) -> JobState:
         """What the server has noted of the job; it does not notice when a job's process is killed."""
@@ -135,7 +134,7 @@ class FlowerSession:
     def _noted(self, job_id: str) -> JobState:
         from flwr.proto.control_pb2 import ListRunsRequest
 
-        runs = self._do("ListRuns", ListRunsRequest(limit=KNOWN_JOBS)).run_dict
+        runs = self._ask_server("ListRuns", ListRunsRequest(limit=KNOWN_JOBS)).run_dict
         if int(job_id) not in runs:
             return JobState.FAILED  # the server was started anew, and the job is gone
         status = runs[int(job_id)].status
@@ -146,7 +145,7 @@ class FlowerSession:
         from flwr.proto.control_pb2 import StopRunRequest
 
         with contextlib.suppress(HushrecError):  # it may have ended already
-            self._do("StopRun", StopRunRequest(run_id=int(job_id)))
+            self._ask_server("StopRun", StopRunRequest(run_id=int(job_id)))
         deadline = time.monotonic() + self._timeout_seconds
         while last_holder(self._lock) == (job_id, True):
             if time.monotonic() > deadline:
@@ -158,7 +157,7 @@ class FlowerSession:
         if self._client is not None:
             self._client.close()
 
-    def _do(self, method: str, request: Any) -> Any:
+    def _ask_server(self, method: str, request: Any) -> Any:
         import httpx
 
         deadline = time.monotonic() + self._timeout_seconds
@@ -229,7 +228,7 @@ def _command(role: str, folder: Path) -> list[str]:
 
 def _require_flower() -> None:
     if find_spec("flwr") is None:
-        raise HushrecError(
+        raise MissingExtraError(
             "Flower is not installed here; pip install 'hushrec[flower]' in an environment of its own"
         )
 

@@ -23,7 +23,7 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
 from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, pull_and_inflate_object_from_tree
 
 from hushrec.deploy.driver import drive
-from hushrec.files import holding
+from hushrec.files import locked_as
 from hushrec.runtime.transport import Delivery
 
 PART_BYTES = 4 * 2**20
@@ -48,7 +48,7 @@ def run_job(grid: Grid, context: Context) -> None:
     folder = Path(os.environ["HUSHREC_PROJECT"])
     job, nodes = base64.b64decode(context.run_config["job"]), json.loads(context.run_config["nodes"])
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    with holding(folder / "server" / "job.lock", str(context.run_id)):
+    with locked_as(folder / "server" / "job.lock", str(context.run_id)):
         try:
             drive(FlowerTransport(grid), nodes, folder, job)
         except Exception:

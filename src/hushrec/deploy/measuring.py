@@ -35,16 +35,15 @@ def measure(
 ) -> Measured:
     """Make the node's folder one that `hushrec recommend` takes, and measure if there are test ratings."""
     train = replace(train, rating_range=invitation.rating_range)
-    facts = dict(system.result.facts(private, config))
     if system.result.party is None:
-        return Measured(facts=facts)
+        return Measured(facts=dict(system.result.facts(private, config)))
     kept = without_deal(planned_run(system, config, train, settings_for(system, at=order.at)))
     shown = shown_to_parties(config)  # of what is secret, a node has but the defaults
     fold = _own_fold(config.num_rounds, len(train))
     write_run(folder, replace(kept, config=shown, party="node", folds=[fold]))
     alike = alike_arrays(private)
     model_sha256 = digest(alike) if alike else ""
-    if settings.test is None:
+    if settings.files.test is None:
         return Measured(model_sha256=model_sha256)
     test = system.holders.read_test(settings.files, train, invitation.catalogue, invitation.rating_range)
     scorer = system.result.party(private, config, invitation.rating_range)
@@ -88,7 +87,7 @@ def joined(parts: Sequence[Measured]) -> dict[str, float]:
 
 
 def summed_facts(parts: Sequence[Measured]) -> dict[str, float]:
-    """What is told with a run, over all nodes."""
+    """Sum of each fact over all nodes."""
     names = dict.fromkeys(name for part in parts for name in part.facts)
     return {name: sum(part.facts.get(name, 0.0) for part in parts) for name in names}
 

@@ -87,7 +87,7 @@ class NVFlareSession:
 
     def connected(self) -> set[str]:
         """Names of the nodes whose heartbeats arrive."""
-        return {client.name for client in self._do(lambda session: session.get_system_info().client_info)}
+        return {client.name for client in self._ask_server(lambda session: session.get_system_info().client_info)}
 
     def submit(self, job: bytes, nodes: Sequence[str]) -> str:
         """Send a job that is configuration only."""
@@ -95,15 +95,15 @@ class NVFlareSession:
             folder = Path(parent) / PROJECT
             write_job(folder, job, nodes)
             token = secrets.token_hex(16)  # a job that is sent again after a lost connection is not run twice
-            return str(self._do(lambda session: session.submit_job(str(folder), submit_token=token)))
+            return str(self._ask_server(lambda session: session.submit_job(str(folder), submit_token=token)))
 
     def state(self, job_id: str) -> JobState:
         """What the server knows of the job."""
-        meta = self._do(lambda session: session.get_job_meta(job_id))
+        meta = self._ask_server(lambda session: session.get_job_meta(job_id))
         state = job_state(meta["status"])
         if meta["status"] in ("DISPATCHED", "RUNNING"):
             # A server that was killed does not note, when it is back, that its jobs went with it.
-            system = self._do(lambda session: session.get_system_info())
+            system = self._ask_server(lambda session: session.get_system_info())
             is_running = job_id in {job.job_id for job in system.job_info}
             if not is_running and _begin(meta) < system.server_info.start_time:
                 return JobState.FAILED
@@ -118,7 +118,7 @@ class NVFlareSession:
                     f"job {job_id} did not end within {self._timeout_seconds:g} s; restart the server"
                 )
             with contextlib.suppress(HushrecError):  # it may have ended meanwhile
-                self._do(lambda session: session.abort_job(job_id))
+                self._ask_server(lambda session: session.abort_job(job_id))
             time.sleep(0.2)
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class NVFlareSession:
         with contextlib.suppress(Exception):
             self._session.close()
 
-    def _do(self, command: Callable[[Any], Result]) -> Result:
+    def _ask_server(self, command: Callable[[Any], Result]) -> Result:
         """Run a command; when the connection was lost, log in again and run it once more."""
         try:
             return command(self._session)

@@ -81,7 +81,7 @@ class Invitation(msgspec.Struct, frozen=True):
 class Enrolled(msgspec.Struct, frozen=True):
     """From a node. Reveals: how many clients it has, and roughly how much they can send in a round.
 
-    Of owners and partners: their names. Of the users' side: that it is there.
+    Of parties that have names: those.
     """
 
     num_clients: Annotated[int, msgspec.Meta(ge=1, le=10**8)]
@@ -90,13 +90,12 @@ class Enrolled(msgspec.Struct, frozen=True):
         int, msgspec.Meta(ge=1, lt=2**31)
     ]  # no letter of its clients is longer; coarsely rounded
     names: list[str] = []  # ascending
-    has_users: bool = False
 
     def has_sense(self) -> bool:
-        """Whether each party has a number of its own, if they have numbers, or a name of its own."""
-        if self.names or self.has_users:
-            return self.names == sorted(set(self.names)) and len(self.names) + self.has_users == self.num_clients
-        return self.numbers is None or len(set(self.numbers)) == len(self.numbers) == self.num_clients
+        """Whether each party has a number of its own, if they have numbers, and each name is of another one."""
+        has_names = self.names == sorted(set(self.names)) and len(self.names) <= self.num_clients
+        has_numbers = self.numbers is None or len(set(self.numbers)) == len(self.numbers) == self.num_clients
+        return has_names and has_numbers
 
 
 class Assignment(msgspec.Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 A kit's folder has `startup/` (certificates, from `deploy init`) and `private/` (readable by its user only): the
 settings that `deploy node` wrote, the mail key, the secret seed, and per run the private vectors and the ratings
-that were trained on; of owners, the interactions that they have not learned from (`owners.sqlite`). State is on
-disk before a reply leaves, so a node can die at any moment and answer again.
+that were trained on, or what the system's own store keeps. State is on disk before a reply leaves, so a node can
+die at any moment and answer again.
 """
 
 import json
@@ -199,9 +199,9 @@ class _NodeRun:
         num_parties = system.holders.num_parties(train)
         agreed = read_arrays(self._folder / "numbers.npz").get("agreed")
         private = self._private(np.arange(num_parties, dtype=np.int32))
-        names, has_users = system.holders.names(train)
         room = letter_bytes(system, private, self.config)
-        return Enrolled(num_parties, None if agreed is None else agreed.tolist(), room, names, has_users)
+        known = None if agreed is None else agreed.tolist()
+        return Enrolled(num_parties, known, room, system.holders.names(train))
 
     def assign(self, run_id: bytes, assignment: Assignment) -> Any:
         """Keep the clients' numbers; the card that proves whose mail key this is."""
@@ -294,9 +294,10 @@ def _check_consent(settings: NodeSettings, invitation: Invitation) -> None:
     """A node takes part in what its owner agreed to, and in nothing else."""
     if invitation.system not in settings.systems:
         raise Refused(f"this node does not take part in {invitation.system}; its owner can allow it with --allow")
+    holders = system_named(invitation.system).holders
     try:
-        system_named(invitation.system).holders.check_files(settings.files, invitation.system)
-    except HushrecError as error:
+        holders.check_files(settings.files, invitation.system)
+    except PublicError as error:
         raise Refused(str(error)) from None
     for name, value in settings.required.items():
         if str(invitation.config.get(name)) != value:

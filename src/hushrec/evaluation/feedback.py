@@ -20,7 +20,7 @@ Lengths = tuple[int, ...]  # of ranked lists
 
 
 class Feedback(ABC):
-    """One kind of feedback."""
+    """One kind of feedback: what a row of the data means."""
 
     name: ClassVar[str]
     usual_split: ClassVar[SplitKind]
@@ -71,7 +71,7 @@ class Feedback(ABC):
 
 
 class _Explicit(Feedback):
-    """Ratings."""
+    """Rows are ratings."""
 
     name = "explicit"
     usual_split: ClassVar[SplitKind] = "folds"
@@ -79,7 +79,7 @@ class _Explicit(Feedback):
     needs_ratings = True
 
     def prepare(self, data: Interactions, wanted_by: str) -> Interactions:
-        """As they are."""
+        """The ratings, unchanged."""
         if data.ratings is None:
             raise HushrecError(
                 f"{wanted_by} needs ratings, {data.name} has none; choose data with explicit ratings"
@@ -87,16 +87,16 @@ class _Explicit(Feedback):
         return data
 
     def check_measurable(self, _test: Interactions) -> None:
-        """Every rating can be predicted."""
+        """Refuse nothing: every rating can be predicted."""
 
     def curve_names(self, _lengths: Lengths) -> tuple[str, ...]:
-        """Errors of predictions."""
+        """MAE and RMSE."""
         return ("MAE", "RMSE")
 
     def curve(
         self, scorer: Scorer, _train: Interactions, test: Interactions, _lengths: Lengths
     ) -> dict[str, float]:
-        """Errors of predictions."""
+        """MAE and RMSE of predicted ratings."""
         return rating_quality(scorer, test)
 
     def evaluate(
@@ -107,7 +107,7 @@ class _Explicit(Feedback):
         lengths: Lengths,
         relevant_from: float | None = None,
     ) -> dict[str, float]:
-        """Errors of predictions, and metrics of rankings."""
+        """MAE and RMSE of predicted ratings, and metrics of rankings."""
         metrics = rating_quality(scorer, test) if test.ratings is not None else {}
         return metrics | super().evaluate(scorer, train, test, lengths, relevant_from)
 
@@ -120,20 +120,20 @@ class _Implicit(Feedback):
     usual_lengths = (20,)
 
     def prepare(self, data: Interactions, _wanted_by: str) -> Interactions:
-        """Without ratings."""
+        """Drop the ratings."""
         return data.as_implicit()
 
     def curve_names(self, lengths: Lengths) -> tuple[str, ...]:
-        """Of the longest lists."""
+        """Recall and NDCG of the longest list."""
         return (f"Recall@{max(lengths)}", f"NDCG@{max(lengths)}")
 
     def curve(self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths) -> dict[str, float]:
-        """Of the longest lists."""
+        """Recall and NDCG of the longest list."""
         return _ranked(scorer.score, train, test, (max(lengths),), self.curve_names(lengths))
 
 
 class _Signed(Feedback):
-    """Ratings say good or bad."""
+    """Rows say good or bad."""
 
     name = "signed"
     usual_split: ClassVar[SplitKind] = "latest"
@@ -145,7 +145,7 @@ class _Signed(Feedback):
         return data.as_signed()
 
     def check_trainable(self, train: Interactions, wanted_by: str) -> None:
-        """Both good and bad are needed."""
+        """Refuse data with only good or only bad rows."""
         if train.ratings is not None and len(np.unique(train.ratings)) == 1:
             raise HushrecError(
                 f"{train.name} does not tell what users liked from what they did not, and {wanted_by} needs both; "
@@ -153,15 +153,15 @@ class _Signed(Feedback):
             )
 
     def curve_names(self, lengths: Lengths) -> tuple[str, ...]:
-        """Of all lengths, the longest first."""
+        """MAP and NDCG for each length, longest first."""
         return tuple(f"{name}@{length}" for name in ("MAP", "NDCG") for length in sorted(lengths, reverse=True))
 
     def curve(self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths) -> dict[str, float]:
-        """Of all lengths."""
+        """MAP and NDCG for each length, longest first."""
         return _ranked(scorer.score, train, test, lengths, self.curve_names(lengths))
 
     def is_shown(self, metric: str) -> bool:
-        """MAP and NDCG, as DRIFT's report has them."""
+        """Only MAP and NDCG."""
         return metric.startswith(("MAP@", "NDCG@"))
 
 
@@ -169,7 +169,7 @@ EXPLICIT, IMPLICIT, SIGNED = _Explicit(), _Implicit(), _Signed()
 
 
 def rating_quality(scorer: Scorer, test: Interactions) -> dict[str, float]:
-    """MAE and RMSE."""
+    """MAE and RMSE of predicted test ratings."""
     assert test.ratings is not None
     return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 
 
 def rating_metrics(predicted: ArrayLike, actual: ArrayLike) -> dict[str, float]:
@@ -23,12 +23,9 @@ def rating_metrics(predicted: ArrayLike, actual: ArrayLike) -> dict[str, float]:
         )
     if ratings.size == 0:
         raise HushrecError("there are no ratings to compare with; give a test set that is not empty")
-    for values, name in ((predictions, "prediction"), (ratings, "rating")):
+    for values, name, kind in ((ratings, "rating", HushrecError), (predictions, "prediction", DivergedError)):
         if not np.isfinite(values).all():
             first = int(np.argmin(np.isfinite(values)))
-            raise HushrecError(
-                f"{name} number {first} is {values.flat[first]}; give finite numbers only "
-                "(a smaller learning_rate helps where training diverged)"
-            )
+            raise kind(f"{name} number {first} is {values.flat[first]}; give finite numbers only")
     errors = predictions - ratings
     return {"MAE": float(np.abs(errors).mean()), "RMSE": float(np.sqrt(np.square(errors).mean()))}

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws, uniform_rows
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 from hushrec.evaluation.ranking import Rows, ScoreUsers, check_split, evaluated_users, scores_of, take_rows
 from hushrec.evaluation.top_k import NO_ITEM, top_k
 
@@ -112,7 +112,7 @@ def _ranks(
     own = np.take_along_axis(scores, wanted[:, None].astype(np.int64), axis=1)
     others = np.take_along_axis(scores, np.where(is_drawn, negatives, wanted[:, None]).astype(np.int64), axis=1)
     if np.isnan(own).any() or np.isnan(others).any():
-        raise HushrecError("a score is not a number; check the model (did training diverge?)")
+        raise DivergedError("a score is not a number; check the model (did training diverge?)")
     is_ahead = (others > own) | ((others == own) & (negatives < wanted[:, None]))
     ranks: NDArray[np.int64] = 1 + np.count_nonzero(is_ahead & is_drawn, axis=1)
     return ranks

@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Numbers = NDArray[np.int32]
+from hushrec.data.interactions import Numbers
 
 
 class Scorer(Protocol):

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError
+from hushrec.errors import DivergedError, HushrecError
 
 NO_ITEM = -1
 
@@ -46,7 +46,7 @@ def top_k(
         best,
     )
     if nan_row >= 0:
-        raise HushrecError(
+        raise DivergedError(
             f"row {nan_row} has a score that is not a number; check the model (did training diverge?)"
         )
     return items, best

@@ -1,13 +1,12 @@
-"""Measurements inside a run that look at more than its quality: at what parties hold after some rounds."""
+"""Measurements inside a run that look at more than its quality: at what parties hold or send after some rounds."""
 
-from collections.abc import Callable
-
+from hushrec.audit.attacks import ATTACKS
+from hushrec.audit.driver import Onlooker
 from hushrec.draws import Draws
 from hushrec.experiments.fedcore_tables import identified, similarity
+from hushrec.runs.folds import Probe
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.training import Job
-
-Probe = Callable[[Job, Progress], dict[str, float]]
 
 _IDENTIFIED_AFTER = (1, 5, 20, 49)
 _ATTACKED_AFTER = 20
@@ -38,7 +37,16 @@ def _similarity(privatizer: str) -> Probe:
     return look
 
 
+def _top_guess(job: Job, progress: Progress) -> dict[str, float]:
+    """The mean score of the attack on the uploads of a round; 0 if nobody sent one."""
+    attack, onlooker = ATTACKS["top guess"], Onlooker(job)
+    onlooker.begin(progress)
+    scores = attack.judge(onlooker.guess(attack), onlooker.truth()).scores
+    return {"top guess F1": float(scores.mean()) if len(scores) else 0.0}
+
+
 PROBES: dict[str, Probe] = {
+    "top guess F1": _top_guess,
     "identification": _identification,
     **{f"similarity {name}": _similarity(name) for name in ("none", "average", "dp", "dp+average")},
 }

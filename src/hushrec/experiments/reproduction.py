@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hushrec.audit.attacks.top_guess import top_guess_f1
 from hushrec.data import Interactions
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_time import CIPHER, Clock, preprocessing_seconds, timed, warm_up, with_seconds
-from hushrec.experiments.probes import all_of
+from hushrec.experiments.probes import PROBES, all_of
 from hushrec.experiments.published import METRIC_DECIMALS, Claim, Row, Table, is_met
 from hushrec.registry import system_named
 from hushrec.runs.folds import FoldProgress, Watch, run
@@ -84,7 +83,7 @@ def reproduce_row(
     if table.num_rounds is not None:
         values = values | {"num_rounds": table.num_rounds}
     config = system.configure(values)
-    attacks = {"top guess F1": top_guess_f1} if "top guess F1" in table.metrics else {}
+    probes = [*row.probes, *(metric for metric in table.metrics if metric in PROBES)]
     if table.kind == "time":
         only = _timed_run(row.data, config, data, settings, folder, watch)
         return Reproduced(row, [_cell(table, row, metric, [only]) for metric in table.metrics], [only], preset)
@@ -98,8 +97,7 @@ def reproduce_row(
             folder.with_name(f"{folder.name}-seed-{settings.seed + place}") if folder and place else folder,
             True,
             _watch_seed(watch, place, table.num_seeds) if watch else None,
-            attacks,
-            all_of(row.probes) if row.probes else None,
+            all_of(probes) if probes else None,
         )
         for place in range(table.num_seeds)
     ]
@@ -124,7 +122,7 @@ def _timed_run(
     warm_up(config)
     preprocessing, clock = preprocessing_seconds(name, config, settings), Clock()
     options = RuntimeOptions(threads=1)
-    done = run(timed(clock), config, data, settings, options, folder, True, watch, probe=all_of([]))
+    done = run(timed(clock), config, data, settings, options, folder, True, watch, keeps_checkpoint=False)
     if clock.seconds:  # else it was run before
         done = with_seconds(done, clock, preprocessing, config.plan.form)
         if folder:

@@ -214,11 +214,11 @@ class Head(Protocol):
         ...
 
     def logits(self, users: Vectors, items: Vectors) -> Vectors:
-        """Of each user with each item, by their outputs: (users, items)."""
+        """Logits of each user with each item, from their outputs: (users, items)."""
         ...
 
     def pair_logits(self, users: Vectors, items: Vectors) -> Vectors:
-        """Of pairs, by their outputs."""
+        """Logits of pairs, from the outputs of user and item, row by row."""
         ...
 
 
@@ -226,15 +226,15 @@ class ProductHead:
     """The inner product of outputs, summed over layers."""
 
     def add_gradients(self, encoder: Encoder, batch: Batch, scale: float) -> None:
-        """In one pass over the batch."""
+        """Add the gradients of both outputs, in one pass over the batch."""
         add_product_gradients(encoder.outputs, *batch, scale, encoder.gradients)
 
     def logits(self, users: Vectors, items: Vectors) -> Vectors:
-        """One matrix product."""
+        """Inner products of each user with each item."""
         return users @ items.T
 
     def pair_logits(self, users: Vectors, items: Vectors) -> Vectors:
-        """Row by row."""
+        """Inner products of pairs."""
         logits: Vectors = np.einsum("pf,pf->p", users, items)
         return logits
 
@@ -269,7 +269,7 @@ class DenseHead:
         add_rows(batch.items, np.ascontiguousarray(slopes[:, num_factors:]), encoder.gradients[0])
 
     def _inputs(self, users: Vectors, items: Vectors) -> list[Vectors]:
-        """Of each layer."""
+        """What goes into each layer, from the first to the last."""
         inputs = [np.concatenate([users, items], axis=1)]
         for weight, bias in self._layers[:-1]:
             hidden = affine(inputs[-1], weight, bias)
@@ -277,7 +277,7 @@ class DenseHead:
         return inputs
 
     def pair_logits(self, users: Vectors, items: Vectors) -> Vectors:
-        """Row by row."""
+        """The last layer's output for pairs."""
         return affine(self._inputs(users, items)[-1], *self._layers[-1])[:, 0]
 
     def logits(self, users: Vectors, items: Vectors) -> Vectors:

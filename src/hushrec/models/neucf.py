@@ -31,7 +31,7 @@ SQUARE, SLOPE, OFFSET = np.float32(0.125), np.float32(0.125), np.float32(0.125)
 
 
 def num_weights(num_factors: int) -> int:
-    """Length of `layers`."""
+    """How many numbers the flat array `layers` has."""
     return (2 * num_factors + 3) * num_factors
 
 
@@ -46,7 +46,7 @@ class LayerViews(NamedTuple):
 
 
 def views(layers: Layers, num_factors: int) -> LayerViews:
-    """What `layers` is made of."""
+    """The parts of the flat array `layers`, as views."""
     rows = layers.reshape(-1, num_factors)
     bias, product_output, hidden_output = rows[2 * num_factors :]
     return LayerViews(
@@ -98,7 +98,7 @@ def initial_vectors(purpose: str, numbers: Numbers, num_factors: int, num_rows: 
 
 
 class Gradients(NamedTuple):
-    """Of the mean squared error of a batch; a row per rating, also where users or items repeat."""
+    """Gradients of a batch's mean squared error; a row per rating, also where users or items repeat."""
 
     user_rows: Vectors
     item_rows: Vectors

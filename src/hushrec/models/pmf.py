@@ -170,11 +170,8 @@ def _times(width, matrix, row, scratch):
 
 
 @numba.njit(nogil=True, cache=True)
-def _train(width, rated, rows, user_factors, previous, item_factors, listing, step, out):
-    starts, items, ratings = rated
-    learning_rate, regularization, local_steps, learns_virtual, is_sequential = step
-    gradients, _, noise_items, noise = out
-    listed_starts, listed_items, rated_place = listing
+def _room(width, starts, rows):
+    """Arrays to work in, with room for the client that has the most ratings."""
     longest = 0
     for client in range(rows.size):
         longest = max(longest, starts[rows[client] + 1] - starts[rows[client]])
@@ -182,6 +179,16 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
     mine = np.empty((longest, len(width)), np.float32)
     gram = np.empty((len(width), len(width)), np.float32)
     scratch = np.empty((1, len(width)), np.float32)
+    return errors, mine, gram, scratch
+
+
+@numba.njit(nogil=True, cache=True)
+def _train(width, rated, rows, user_factors, previous, item_factors, listing, step, out):
+    starts, items, ratings = rated
+    learning_rate, regularization, local_steps, learns_virtual, is_sequential = step
+    gradients, _, noise_items, noise = out
+    listed_starts, listed_items, rated_place = listing
+    errors, mine, gram, scratch = _room(width, starts, rows)
     num_noise = np.uint64(0)
     one = np.float32(1.0)
     for client in range(rows.size):

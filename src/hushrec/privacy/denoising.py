@@ -207,12 +207,12 @@ class Sums(Protocol):
 
     @property
     def items(self) -> Ragged:
-        """Which items."""
+        """Which items were summed up, a slice per denoiser."""
         ...
 
     @property
     def sums(self) -> Ragged:
-        """Their sums."""
+        """The sum of each listed item, in fixed point."""
         ...
 
     @property
@@ -228,7 +228,7 @@ class DenoiserTotal:
     total: ExactSum
 
     def fork(self) -> "DenoiserTotal":
-        """An empty one."""
+        """An empty one of the same shape."""
         return DenoiserTotal(self.total.fork())
 
     def add(self, _numbers: Numbers, message: Sums) -> None:

@@ -23,7 +23,7 @@ class DenseGradients(Protocol):
 
     @property
     def gradients(self) -> Ragged:
-        """The rows."""
+        """A row per item of the catalogue, party after party."""
         ...
 
 

@@ -24,12 +24,12 @@ class Gradients(Protocol):
 
     @property
     def items(self) -> Ragged:
-        """Which items."""
+        """Which items have a row, a slice per party."""
         ...
 
     @property
     def gradients(self) -> Ragged:
-        """Their rows."""
+        """The row of each listed item."""
         ...
 
 

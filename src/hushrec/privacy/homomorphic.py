@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Key
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, MissingExtraError
 from hushrec.privacy.seal_bytes import Bytes as Bytes
 from hushrec.privacy.seal_bytes import bytes_of, padded, value_from
 from hushrec.protocol import Numbers, Ragged
@@ -115,7 +115,8 @@ def imported(module: str, what: str, package: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise HushrecError(f"{what} needs {package}; install it with: pip install 'hushrec[{extra}]'") from None
+        told = f"{what} needs {package}; install it with: pip install 'hushrec[{extra}]'"
+        raise MissingExtraError(told) from None
 
 
 # --- BFV -------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from hushrec.privacy.filling import Listing, RatedItems
 
 
 class Response(NamedTuple):
-    """The chances of both stages."""
+    """Chances of the two stages: to flip an item's permanent bit, then to list the item in a round."""
 
     flip: float  # f
     if_set: float  # q

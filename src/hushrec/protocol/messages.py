@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-Numbers = NDArray[np.int32]
+from hushrec.data.interactions import Numbers as Numbers
+from hushrec.errors import HushrecError
+
 NO_ONE: Numbers = np.empty(0, np.int32)
 
 
@@ -64,7 +66,7 @@ class Ragged:
         return Ragged(starts - starts[0], self.values[starts[0] : starts[-1]])
 
     def not_ascending(self) -> NDArray[np.bool_]:
-        """Whether each row is not above the one before it in its slice: as where one repeats."""
+        """Whether each row is at or below the one before it in its slice, as a repeat is."""
         is_wrong = np.zeros(len(self.values), np.bool_)
         is_wrong[1:] = self.values[1:] <= self.values[:-1]
         is_wrong[self.starts[:-1][self.lengths > 0]] = False
@@ -123,6 +125,13 @@ class Message:
         """The fields in order."""
         return _kinds(cls)  # type: ignore[arg-type]  # mypy takes a class for its instances here
 
+    def column(self, name: str) -> Ragged:
+        """A ragged field by its name, for those who know a message by its columns alone."""
+        column = getattr(self, name, None)
+        if not isinstance(column, Ragged):
+            raise HushrecError(f"{type(self).__name__} has no ragged field {name}; see its kinds()")
+        return column
+
     def part(self, first: int, last: int) -> Self:
         """The batch for parties first..last-1 only."""
         return self._of_parties(lambda column: column[first:last], lambda slices: slices.part(first, last))
@@ -139,7 +148,7 @@ class Message:
             if kind.layout == "each":
                 changes[kind.name] = from_each(getattr(self, kind.name))
             elif kind.layout == "ragged":
-                changes[kind.name] = from_ragged(getattr(self, kind.name))
+                changes[kind.name] = from_ragged(self.column(kind.name))
         return replace(self, **changes) if changes else self
 
     @classmethod
@@ -163,8 +172,7 @@ class Message:
         """Rows of each party in the ragged fields; empty if there are none."""
         for kind in self.kinds():
             if kind.layout == "ragged":
-                slices: Ragged = getattr(self, kind.name)
-                return slices.lengths
+                return self.column(kind.name).lengths
         return np.empty(0, np.int64)
 
     def missing_bytes(self, num_parties: int) -> int:
@@ -179,7 +187,7 @@ class Message:
         """How many rows the ragged fields of the batch hold."""
         for kind in self.kinds():
             if kind.layout == "ragged":
-                return len(getattr(self, kind.name).values)
+                return len(self.column(kind.name).values)
         return 0
 
 

@@ -89,7 +89,7 @@ def draw_participants(
     if share >= 1:
         return np.arange(num_parties, dtype=np.int32)
     generator = draws.generator("participants", round_number)
-    least = 2 if len(one_of) else 1  # such a one needs another to hide behind
+    least = 2 if len(one_of) else 1  # a denoiser alone would have nobody to hide among
     chosen = generator.choice(num_parties, min(num_parties, max(least, round(share * num_parties))), replace=False)
     if len(one_of) and not np.isin(chosen, one_of).any():
         chosen[0] = generator.choice(one_of)

@@ -12,7 +12,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Arrays = dict[str, NDArray[Any]]
+from hushrec.data.interactions import Arrays as Arrays
+from hushrec.errors import HushrecError
+
 State = TypeVar("State")
 
 
@@ -61,7 +63,8 @@ def _marks(kind: type) -> tuple[Mark, ...]:
 @cache
 def _marks_of(kind: Any) -> tuple[Mark, ...]:
     columns = [entry for entry in fields(kind) if "kept" in entry.metadata] if is_dataclass(kind) else []
-    arrays = {name: value for name, value in vars(kind).items() if isinstance(value, packed)}
+    members = {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items()}
+    arrays = {name: value for name, value in members.items() if isinstance(value, packed)}
     return (
         *(Mark(entry.name, *entry.metadata["kept"]) for entry in columns),
         *(Mark(name, array.is_result, False, array) for name, array in arrays.items()),
@@ -96,7 +99,10 @@ def restore(state: object, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Put kept arrays back where they were. The state itself stays: others look at its arrays."""
     for mark in _marks(type(state)):
         if mark.packed is None:
-            getattr(state, mark.name)[:] = arrays[mark.name]
+            own, array = getattr(state, mark.name), arrays[mark.name]
+            if array.shape != own.shape:  # else NumPy might repeat rows
+                raise ValueError(f"{mark.name} has another shape")
+            own[:] = array
         else:
             mark.packed.unpack(state, arrays[mark.name])
 
@@ -105,6 +111,11 @@ def restored(state: State, arrays: Mapping[str, NDArray[Any]]) -> State:
     """A frozen state with its kept arrays as they were; a result may have grown, but has the same width."""
     marks = _marks(type(state))
     for mark in marks:
+        if mark.packed is not None:
+            where = f"{type(state).__name__}.{mark.name}"
+            raise HushrecError(
+                f"{where} cannot be packed: the driving side's state is frozen; make it a kept() field"
+            )
         if mark.is_result and not _fits(arrays[mark.name], getattr(state, mark.name)):
             raise ValueError(f"{mark.name} has another shape")
     return replace(state, **{mark.name: arrays[mark.name] for mark in marks})  # type: ignore[type-var]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data.holdings import Holders
+from hushrec.data.interactions import RatingRange as RatingRange
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation.feedback import Feedback
@@ -26,7 +27,6 @@ ConfigIn = TypeVar("ConfigIn", contravariant=True)
 RowsIn = TypeVar("RowsIn", contravariant=True)
 ServerIn = TypeVar("ServerIn", contravariant=True)
 PrivateIn = TypeVar("PrivateIn", contravariant=True)
-RatingRange = tuple[float, float] | None
 
 
 # --- What it is ------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ class About:
     paper: Paper
     class_name: str  # of its estimator: hushrec.FedRec
     hands_over_data: bool = False  # whether the driving side gets the parties' data itself
-    is_online: bool = False  # whether it learns from a stream of events, also live
+    is_online: bool = False  # whether it learns from a stream, so that reports show it epoch by epoch
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # named sets of settings
     small: Mapping[str, Any] = field(default_factory=dict)  # settings that reach every branch in a few rounds
     variants: tuple[Mapping[str, Any], ...] = ()  # settings beside those, with which other messages are sent
@@ -69,9 +69,8 @@ OpenInbox = Callable[[Private, Config], Fold]
 class Handler(Generic[ConfigIn, PrivateIn]):
     """Who answers a type of request, and the mail that it reads when it does."""
 
-    answer: Callable[
-        [Cohort[PrivateIn], Any, ConfigIn, Draws], Reply
-    ]  # the request is of the type it is listed for
+    # The request is of the type that it is listed for.
+    answer: Callable[[Cohort[PrivateIn], Any, ConfigIn, Draws], Reply]
     reads: tuple[type[Message], ...] = ()
 
 
@@ -97,16 +96,18 @@ class Result(Generic[ConfigIn, RowsIn, ServerIn, PrivateIn]):
     whole: Callable[[ServerIn, PrivateIn, ConfigIn, RatingRange], Scorer]
     server: Callable[[ServerIn, ConfigIn, RatingRange], Scorer] | None = None
     party: Callable[[PrivateIn, ConfigIn, RatingRange], Scorer] | None = None
-    also: Mapping[str, Callable[[ServerIn, PrivateIn, ConfigIn], Scorer]] = field(
-        default_factory=dict
-    )  # measured, too
-    facts: Callable[[PrivateIn, ConfigIn], Mapping[str, float]] = _no_facts  # told at the end
-    losses: Mapping[str, Callable[[ServerIn, RowsIn], float]] = field(
-        default_factory=dict
-    )  # of training and test rows
-    measured_every: Callable[[ConfigIn], int] = _every_round  # rounds
-    num_users: Callable[[ServerIn], int] | None = None  # whom the driving side knows; None: parties are users
-    holds: Callable[[PrivateIn, ConfigIn, int], Mapping[str, NDArray[Any]]] | None = None  # what a party has
+    # Other models that are measured, by name.
+    also: Mapping[str, Callable[[ServerIn, PrivateIn, ConfigIn], Scorer]] = field(default_factory=dict)
+    # Told at the end of a run.
+    facts: Callable[[PrivateIn, ConfigIn], Mapping[str, float]] = _no_facts
+    # Measured with every point of a learning curve, on training and on test rows.
+    losses: Mapping[str, Callable[[ServerIn, RowsIn], float]] = field(default_factory=dict)
+    # After how many rounds the next point of a learning curve is measured.
+    measured_every: Callable[[ConfigIn], int] = _every_round
+    # How many users the driving side knows; None: the parties are the users.
+    num_users: Callable[[ServerIn], int] | None = None
+    # What a party has, by its number: for attackers among the parties, and for scoring attacks.
+    holds: Callable[[PrivateIn, ConfigIn, int], Mapping[str, NDArray[Any]]] | None = None
 
 
 def of_server(model: Callable[[Server, Config, RatingRange], Scorer]) -> Result[Config, Any, Server, Any]:
@@ -147,7 +148,7 @@ class Store(Protocol[PrivateIn]):
 OpenStore = Callable[[Path, Private, bool], Store[Private] | None]
 
 
-# --- All of it -------------------------------------------------------------------------------------------
+# --- The system ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

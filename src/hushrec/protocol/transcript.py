@@ -77,7 +77,7 @@ class Transcript:
             self.tallies[key] = tally if known is None else known + tally
 
     def total(self, *message_types: type[Message]) -> Tally:
-        """All that was sent of these types."""
+        """Totals over these types."""
         tallies = (tally for (_, kind), tally in self.tallies.items() if kind in message_types)
         return sum(tallies, Tally())
 
@@ -111,7 +111,7 @@ def _seen(sent: Recorded, seats: list[Seat]) -> Recorded | None:
 
 
 def _exchanged(sent: Recorded, seats: list[Seat]) -> Recorded | None:
-    """Of what goes between the driving side and parties: all to the former, to a party its own slice."""
+    """The driving side sees the whole exchange; a party sees its own slice."""
     kind = type(sent.message)
     own = [seat for seat in seats if seat.role in (kind.sender, kind.receiver)]
     if not own:
@@ -124,7 +124,7 @@ def _exchanged(sent: Recorded, seats: list[Seat]) -> Recorded | None:
 
 
 def _mailed(sent: Recorded, addressees: Numbers, seats: list[Seat]) -> Recorded | None:
-    """Of mail: what they wrote, and what is addressed to them."""
+    """Mail that these seats wrote or received."""
     kind, writers = type(sent.message), sent.writers()
     is_written, is_received = np.zeros((2, len(addressees)), np.bool_)
     for seat in seats:

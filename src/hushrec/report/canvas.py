@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +55,9 @@ def style() -> Iterator[None]:
     try:
         import matplotlib
     except ImportError:
-        raise HushrecError("figures need matplotlib; install it with: pip install 'hushrec[report]'") from None
+        raise MissingExtraError(
+            "figures need matplotlib; install it with: pip install 'hushrec[report]'"
+        ) from None
     with matplotlib.rc_context(_STYLE):
         yield
 

@@ -49,7 +49,7 @@ def _files(module: str) -> tuple[Path, ...]:
 
 
 def _shown(path: Path) -> str:
-    """A path within the package."""
+    """A path as the report prints it: from the part of the package on."""
     *_, room, folder, name = path.parts
     return f"{room}/{folder}/{name}" if room == "systems" else f"{folder}/{name}"
 

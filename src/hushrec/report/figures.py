@@ -80,7 +80,7 @@ def learning_curves(runs: Sequence[Run], metric: str) -> "Figure":
 
 
 def _limits(curves: Sequence[Curve]) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Of the vertical axis: for all rounds, and for the last third."""
+    """Limits of the vertical axis: for all rounds, and for the last third."""
     later = [value for curve in curves for part in (curve.low, curve.high) for value in part[len(part) * 2 // 3 :]]
     every = [value for curve in curves for part in (curve.low, curve.high) for value in part]
     return _padded(every), _padded(later)
@@ -271,7 +271,7 @@ def _finish_bars(figure: "Figure", axes: "Axes", longest: float, each: str) -> N
 
 @dataclass(frozen=True)
 class Dot:
-    """One run of the picture."""
+    """One run in the figure of accuracy against bytes."""
 
     label: str
     colour: str

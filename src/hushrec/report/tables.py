@@ -87,7 +87,7 @@ class MetricCell:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the published mean."""
+        """Our mean minus the published one."""
         return None if self.published is None else self.mean - self.published
 
     @property
@@ -99,7 +99,7 @@ class MetricCell:
 
     @property
     def text(self) -> str:
-        """Mean and deviation."""
+        """Mean and deviation as they are printed."""
         return format_spread(self.mean, self.std)
 
 
@@ -136,10 +136,11 @@ def metric_names(runs: Iterable[Run]) -> list[str]:
 
 
 def per_party(runs: Iterable[Run]) -> str:
-    """What bytes are divided by: one owner or many learn from the same stream, so theirs are told all together."""
-    names = {run.party_name for run in runs}
-    if names == {"owner"}:
+    """What bytes are divided by, in words: rounds, and parties too unless they are counted together."""
+    runs = list(runs)
+    if runs and all(are_counted_together(run) for run in runs):
         return "per round, all together"
+    names = {run.party_name for run in runs}
     return f"per {names.pop() if len(names) == 1 else 'party'} and round"
 
 
@@ -193,7 +194,7 @@ class TrafficRow:
 
     @property
     def way(self) -> str:
-        """From whom to whom."""
+        """Sender and receiver, as in `client → server`."""
         return f"{self.sender} → {self.receiver}"
 
     @property
@@ -227,7 +228,7 @@ def traffic_rows(run: Run) -> list[TrafficRow]:
 
 def are_counted_together(run: Run) -> bool:
     """Whether bytes are told of all parties together, as these differ too much."""
-    return system_named(run.system).holders.differ_in_size
+    return system_named(run.system).holders.traffic_per is None
 
 
 def _client_rounds(run: Run, fold: FoldResult) -> int:

@@ -5,7 +5,7 @@ A run's folder holds `run.json`, which `Run` describes, and per fold `fold-N/sta
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Interactions, Split
-from hushrec.errors import HushrecError
-from hushrec.protocol import AnySystem, Recorded, Role, Transcript, restore, result_arrays
+from hushrec.errors import DivergedError, HushrecError
+from hushrec.protocol import AnySystem, restore, result_arrays
 from hushrec.registry import system_named
 from hushrec.runs.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
 from hushrec.runs.record import FoldResult, Provenance, Run, alone_in, open_run, read_run, write_run
@@ -56,8 +56,7 @@ class FoldProgress:
 
 
 Watch = Callable[[FoldProgress], None]
-Probe = Callable[[Job, Progress], dict[str, float]]  # what it measures after a round
-RoundAttack = Callable[[list[Recorded], Interactions], float]  # what the server saw in a round, and the truth
+Probe = Callable[[Job, Progress], dict[str, float]]  # what it measures after a round, while its messages are there
 
 
 def run(
@@ -69,13 +68,13 @@ def run(
     folder: Path | None = None,
     resume: bool = False,
     watch: Watch | None = None,
-    attacks: Mapping[str, RoundAttack] | None = None,
     probe: Probe | None = None,
+    keeps_checkpoint: bool = True,
 ) -> Run:
     """Run the folds; with a folder, keep them there and go on where an interrupted run stopped.
 
-    Attacks see what the server saw in each round: all scores are in the curve, the last is among the metrics. So
-    is what a probe measures.
+    The last of what a probe measures is among the metrics; what it measures after every round is a curve. Without
+    `keeps_checkpoint` an interrupted fold begins again; so it does with a probe, whose values no checkpoint has.
     """
     splits = splits_for(system, data, settings)
     first = next(splits)
@@ -87,7 +86,10 @@ def run(
         for split in islice(chain([first], splits), len(current.folds), None):
             fold_folder = folder / f"fold-{split.fold}" if folder else None
             job = Job(system, config, settings.seed, split.train)
-            result = _run_fold(job, split, current, options, fold_folder, watch, attacks or {}, probe)
+            system.feedback.check_measurable(split.test)
+            if fold_folder:
+                _open_fold(fold_folder, job, keeps_checkpoint and probe is None)
+            result = _run_fold(job, split, current, options, fold_folder, watch, probe)
             current = replace(current, folds=[*current.folds, result])
             if folder:
                 write_run(folder, current)
@@ -107,8 +109,8 @@ def planned_run(
         _provenance(data, settings),
         party=holders.word,
         num_parties=holders.how_many(held),
-        names=tuple(holders.names(held)[0]),
-        holding=tuple(holders.told(replace(data, holding=held.holding))),
+        names=tuple(holders.names(held)),
+        holding=tuple(holders.lines_for_people(replace(data, holding=held.holding))),
     )
     return Run(
         system.name, data.name, settings.seed, to_dict(config), made,
@@ -123,28 +125,22 @@ def _run_fold(
     options: RuntimeOptions,
     folder: Path | None,
     watch: Watch | None,
-    attacks: Mapping[str, RoundAttack],
     probe: Probe | None,
 ) -> FoldResult:
-    job.system.feedback.check_measurable(split.test)
-    if folder and (folder / "train.npz").exists():
-        _check_same_train(folder, job)
-    elif folder:
-        save_train(folder / "train.npz", split.train, job.system)
     num_rounds, measured_every = job.config.num_rounds, job.system.result.measured_every(job.config)
     measure = round_metrics(job, split.test, plan.at)
-    names = (*curve_names(job.system, plan.at), *attacks)
-    probed: dict[str, float] = {}
+    probed: dict[str, list[float]] = {}
     metrics: dict[str, float] = {}
 
     def on_round(progress: Progress) -> None:
         if probe is not None:
-            probed.update(probe(job, progress))
+            for name, value in probe(job, progress).items():
+                probed.setdefault(name, []).append(value)
+            progress.transcript.recorded.clear()
         if progress.round_number % measured_every == 0:
             try:
                 metrics.update(measure(progress))
-                metrics.update(_attacked(attacks, progress.transcript, split.train))
-            except HushrecError as error:
+            except DivergedError as error:
                 raise diverged(job.config, progress.round_number, str(error)) from None
             row = np.array([list(metrics.values())])
             progress.curve = row if progress.curve is None else np.concatenate([progress.curve, row])
@@ -153,21 +149,22 @@ def _run_fold(
             told = {name: value for name, value in metrics.items() if np.isfinite(value)}
             watch(FoldProgress(split.fold, plan.num_folds, progress.round_number, num_rounds, told, sent))
 
-    options = replace(options, keep_payloads=options.keep_payloads or bool(attacks))
-    if probe is not None and folder:  # what it found is not in checkpoints: an interrupted fold begins again
-        (folder / "state.npz").unlink(missing_ok=True)
+    options = replace(options, keep_payloads=options.keep_payloads or probe is not None)
     progress = run_job(job, options, folder / "state.npz" if folder else None, on_round)
-    result = _fold_result(split.fold, job, progress, split.test, plan, names, tuple(attacks))
-    return replace(result, metrics=result.metrics | group_metrics(job, progress, split) | probed)
+    result = _fold_result(split.fold, job, progress, split.test, plan)
+    found = group_metrics(job, progress, split) | {name: values[-1] for name, values in probed.items()}
+    curves = {name: values for name, values in probed.items() if len(values) == num_rounds > 1}
+    return replace(result, metrics=result.metrics | found, curve=result.curve | curves)
 
 
-def _attacked(attacks: Mapping[str, RoundAttack], transcript: Transcript, train: Interactions) -> dict[str, float]:
-    """What attacks make of the last round; its messages are forgotten after them."""
-    if not attacks:
-        return {}
-    seen = transcript.seen_by(Role.SERVER)
-    transcript.recorded.clear()
-    return {name: attack(seen, train) for name, attack in attacks.items()}
+def _open_fold(folder: Path, job: Job, goes_on: bool) -> None:
+    """Keep what is trained on, or check that it is as before; forget the checkpoint unless the fold goes on."""
+    if (folder / "train.npz").exists():
+        _check_same_train(folder, job)
+    else:
+        save_train(folder / "train.npz", job.train, job.system)
+    if not goes_on:
+        (folder / "state.npz").unlink(missing_ok=True)
 
 
 def _check_same_train(folder: Path, job: Job) -> None:
@@ -194,14 +191,10 @@ def _fold_result(
     progress: Progress,
     test: Interactions | None,
     plan: Run,
-    names: tuple[str, ...] = (),
-    attacks: tuple[str, ...] = (),
 ) -> FoldResult:
-    """`names`: of the columns of the learning curve."""
-    train = job.train
+    train, names = job.train, curve_names(job.system, plan.at)
     metrics = {} if test is None else final_metrics(job, progress, test, plan)
     curve = {} if progress.curve is None else dict(zip(names, progress.curve.T, strict=True))
-    metrics |= {name: float(curve[name][-1]) for name in attacks}
     private = result_arrays(progress.private)
     return FoldResult.of(
         fold,
@@ -270,7 +263,11 @@ def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -
     job = Job(system, system.configure(kept.config), kept.seed, train, kept.party)
     start = job.start()
     if kept.party == "node":
-        restore(start.private, from_file("private", read_arrays(place / "state.npz")))
+        arrays = from_file("private", read_arrays(place / "state.npz"))
+        try:
+            restore(start.private, arrays)
+        except (KeyError, ValueError, IndexError):
+            raise HushrecError(f"{place / 'state.npz'} is not of this run; copy the folder again") from None
         return job, start
     party = "node" if side == "client" else kept.party
     return replace(job, party=party), load_progress(place / "state.npz", system, start)

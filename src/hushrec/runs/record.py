@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from hushrec.data import Deal, Measure, SplitKind
-from hushrec.data.holdings.owners import told_of_owners
+from hushrec.data.holdings import from_older
 from hushrec.errors import HushrecError
 from hushrec.files import locked, write_private_file
 from hushrec.protocol import AnySystem, result_arrays
@@ -252,15 +252,7 @@ def read_run(folder: Path) -> Run:
 
 
 def _with_parties(kept: Any) -> Any:
-    """Older runs name the number of their partners or owners, not what a party is and who holds what."""
-    made = kept.get("provenance", {}) if isinstance(kept, dict) else {}
-    for party in ("partner", "owner"):
-        if made.get(f"num_{party}s"):
-            made |= {"party": party, "num_parties": made[f"num_{party}s"]}
-    if owners := made.get("owners"):
-        names, without = owners["names"], owners["num_items_without"]
-        made |= {
-            "names": names,
-            "holding": told_of_owners(names, without, owners["owners_per_item"], owners["owners_per_interaction"]),
-        }
+    """Older runs say in other words who the parties are and what they hold."""
+    if isinstance(kept, dict) and "provenance" in kept:
+        kept["provenance"] |= from_older(kept["provenance"])
     return kept

@@ -41,13 +41,19 @@ class RunSettings:
     sampled: int = 0  # negatives that one test item is ranked among, as well; see `hushrec.evaluation.sampled`
 
     def __post_init__(self) -> None:
-        most = NUM_FOLDS if self.split == "folds" or self.is_dealt else 1
-        if not 1 <= self.num_folds <= most:
-            raise HushrecError(f"--folds {self.num_folds} with --split {self.split}: choose 1 to {most}")
+        if not 1 <= self.num_folds <= self.most_folds:
+            raise HushrecError(
+                f"--folds {self.num_folds} with --split {self.split}: choose 1 to {self.most_folds}"
+            )
         if not self.at or min(self.at) < 1 or len(set(self.at)) < len(self.at):
             raise HushrecError("--at takes different list lengths of at least 1, as in --at 5,10,20")
         if self.sampled and self.split != "leave-one-out":
             raise HushrecError(f"--sampled {self.sampled} needs one test item per user: add --split leave-one-out")
+
+    @property
+    def most_folds(self) -> int:
+        """How many folds there are with this split."""
+        return NUM_FOLDS if self.split == "folds" or self.is_dealt else 1
 
     @property
     def is_dealt(self) -> bool:

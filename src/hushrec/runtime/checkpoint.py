@@ -60,7 +60,7 @@ def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def model_digest(state: Any, private: Any) -> str:
-    """Of the model after the last round, decrypted if the driving side has ciphertexts, which never repeat."""
+    """Digest of the final model; of its decrypted form where the driving side holds ciphertexts."""
     return digest(alike_arrays(private) or result_arrays(state))
 
 

@@ -54,8 +54,8 @@ def followed(
                 raise HushrecError(f"{path} is shorter than what was read of it before; give the same file")
             if start.num_lines and not start.num_bytes:
                 raise HushrecError(
-                    f"{start.num_lines:,} lines came through a pipe before; send the others so, too: "
-                    f"tail -n +{start.num_lines + 1} {path} | hushrec run ... --live -"
+                    f"{start.num_lines:,} lines came through a pipe before; send the others so, too, "
+                    f"with - in place of the file: tail -n +{start.num_lines + 1} {path} | ..."
                 )
             file.seek(start.num_bytes)
 
@@ -70,7 +70,7 @@ def followed(
 
             yield from _lines(more, start, is_stopped, is_whole)
     except OSError as error:
-        raise HushrecError(f"{path} cannot be read ({error.strerror}); give --live a file, or -") from None
+        raise HushrecError(f"{path} cannot be read ({error.strerror}); give another file, or -") from None
 
 
 def _lines(

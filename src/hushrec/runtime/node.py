@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, PublicError
 from hushrec.protocol import AnySystem, Cohort, Fold, Message, Numbers
 from hushrec.runtime.in_process import cohort_bounds
 from hushrec.runtime.packets import Buffer, Contents, Kind, Mail, Packet, contents_of
@@ -69,8 +69,8 @@ class Node:
             if request.round_number != round_number:
                 raise WireError("a frame of another round than its packet")
             rows = self._order[numbers_within(request.numbers, self.numbers)]
-        inboxes = self._open(letters, round_number, watch)
         handler = self.system.handlers[type(request.message)]
+        inboxes = self._open(letters, round_number, handler.reads, watch)
         frames: list[Buffer] = []
         sent: list[tuple[Mail, bytes]] = []
         for first, last in cohort_bounds(self._reply_bytes[rows]):
@@ -87,11 +87,15 @@ class Node:
         return packet.reply(contents, (*frames, *(letter for _, letter in sent)))
 
     def _open(
-        self, letters: list[tuple[Mail, Buffer]], round_number: int, watch: Stopwatch
+        self,
+        letters: list[tuple[Mail, Buffer]],
+        round_number: int,
+        mail_types: tuple[type[Message], ...],
+        watch: Stopwatch,
     ) -> dict[type[Message], Fold]:
         inboxes: dict[type[Message], Fold] = {}
         with watch.at("seal"):
-            for place, frame in self.post.read(letters, round_number, tuple(self.system.inboxes)):
+            for place, frame in self.post.read(letters, round_number, mail_types):
                 numbers_within(np.unique(frame.numbers), self.numbers)
                 kind = type(frame.message)
                 if kind not in inboxes:
@@ -99,5 +103,7 @@ class Node:
                 try:
                     inboxes[kind].add(frame.numbers, frame.message)
                 except HushrecError as error:
-                    raise BadLetter(place, str(error)) from None
+                    # Other words may quote the letter, which the server must not read.
+                    reason = str(error) if isinstance(error, PublicError) else "cannot be used"
+                    raise BadLetter(place, reason) from None
         return inboxes

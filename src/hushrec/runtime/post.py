@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError
+from hushrec.errors import PublicError
 from hushrec.privacy.sealing import Binding, SealError, open_sealed, pad, peel, seal, unpad, wrap
 from hushrec.protocol import Message, Numbers, Sealed
 from hushrec.runtime.packets import Buffer, Mail
@@ -27,8 +27,8 @@ class Host:
     numbers: Numbers  # of its clients, ascending
 
 
-class BadLetter(HushrecError):
-    """A letter that cannot be used, by its place in the packet."""
+class BadLetter(PublicError):
+    """A letter that cannot be used, by its place in the packet. Its reason is told to the server."""
 
     def __init__(self, place: int, reason: str) -> None:
         super().__init__(f"letter {place + 1}: {reason}")

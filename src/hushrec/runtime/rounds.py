@@ -72,4 +72,5 @@ def diverged(config: Any, round_number: int, symptom: str) -> DivergedError:
         f"a --{name.replace('_', '-')} below {rate:g}" if rate else f"a smaller --{name.replace('_', '-')}"
         for name, rate in rates.items()
     ]
-    return DivergedError(f"round {round_number}: {symptom}; the training diverges: use {' or '.join(remedies)}")
+    advice = f": use {' or '.join(remedies)}" if remedies else ""
+    return DivergedError(f"round {round_number}: {symptom}; the training diverges{advice}")

@@ -50,7 +50,7 @@ class Problem(Exception):
 
 
 def fault() -> Problem:
-    """What is told of a bug; the gate's log says where it is."""
+    """The reply to a caller after an internal error."""
     return Problem(500, "this is a fault of the server; its log says where")
 
 

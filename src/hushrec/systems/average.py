@@ -112,7 +112,7 @@ def client_add_up(cohort: Cohort[UserRows], _request: AddUp, _config: Config, _d
 
 @dataclass(frozen=True)
 class MeanModel:
-    """One number for all."""
+    """Predicts the mean rating, whoever the user and whatever the item."""
 
     mean: float
     num_items: int
@@ -131,13 +131,13 @@ class MeanModel:
 
 
 def model(state: ServerState, _config: Config, _rating_range: RatingRange) -> MeanModel:
-    """The mean."""
+    """A scorer made of the server's sum and count."""
     total, count = state.totals
     return MeanModel(float(total / count) if count else 0.0, int(state.num_items))
 
 
 def upload_bytes(rows: UserRows, _config: Config) -> NDArray[np.int64]:
-    """Two numbers of each client."""
+    """Size of each client's upload: its sum and its count."""
     return np.full(len(rows.starts) - 1, 16)
 
 

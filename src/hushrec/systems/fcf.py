@@ -93,7 +93,7 @@ class Config:
 
     @property
     def weights(self) -> Weights:
-        """What the loss weighs with."""
+        """How the loss weighs positives, and the vectors' norms."""
         return Weights(self.confidence, self.regularization)
 
 

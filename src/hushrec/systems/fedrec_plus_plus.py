@@ -93,7 +93,7 @@ class DenoisedConfig(Protocol):
 
     @property
     def denoisers(self) -> int:
-        """How many (eta)."""
+        """How many denoising clients there are (eta)."""
         ...
 
     @property

@@ -94,7 +94,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
 
 
 def model(state: ServerState, config: Config, rating_range: RatingRange) -> NeuCFModel:
-    """Vectors and layers."""
+    """A scorer made of the server's vectors and layers."""
     return NeuCFModel(state.user_vectors, state.item_vectors, state.layers, config.activation, rating_range)
 
 

@@ -117,7 +117,7 @@ class ServerState:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Users and items."""
+        """How many users and items there are."""
         return len(self.starts) - 1, int(self.num_items)
 
     @property
@@ -126,7 +126,7 @@ class ServerState:
         return Learned(self.parameters, self.means, self.squares, self.num_steps)
 
     def positives(self) -> Pairs:
-        """All that was handed over."""
+        """All (user, item) pairs that were handed over, labelled 1."""
         users = np.repeat(np.arange(self.sizes[0], dtype=np.int32), np.diff(self.starts))
         return Pairs(users, self.items, np.ones(len(users), np.float32))
 
@@ -204,18 +204,18 @@ def with_negatives(state: ServerState, num_negatives: int, generator: np.random.
 
 
 def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: Centralised, _draws: Draws) -> Reply:
-    """Send all items."""
+    """Send the server all items of each client."""
     held = Ragged(cohort.private.starts, cohort.private.items)
     return Reply(Interactions(held.take(cohort.rows)))
 
 
 def model(state: ServerState, config: Centralised, _rating_range: RatingRange) -> NetworkScorer:
-    """The server's network."""
+    """A scorer made of the server's network."""
     return server_model.scorer(state.learned, config.model_settings(), state.sizes, state.positives())
 
 
 def upload_bytes(rows: UserRows, _config: Centralised) -> NDArray[np.int64]:
-    """Of each client."""
+    """Size of each client's upload: all its items."""
     return 4 * np.diff(rows.starts)
 
 

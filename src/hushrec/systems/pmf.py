@@ -65,7 +65,7 @@ class Config:
         check_bounds(self)
 
     def learning_rate_in(self, round_number: int) -> float:
-        """Gamma of a round."""
+        """The learning rate of a round (gamma)."""
         return self.learning_rate * self.decay ** (round_number - 1)
 
 
@@ -165,7 +165,7 @@ def take_over(num_clients: int, num_items: int) -> Round[Taken]:
 
 
 def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: object, _draws: Draws) -> Reply:
-    """Send all ratings."""
+    """Send the server all ratings of each client."""
     held = cohort.private
     assert held.ratings is not None, "explicit feedback only"
     lengths = held.starts[cohort.rows + 1] - held.starts[cohort.rows]
@@ -180,7 +180,7 @@ def upload_bytes(rows: UserRows, _config: object) -> NDArray[np.int64]:
 
 
 def model(state: ServerState, config: Config, rating_range: RatingRange) -> FactorModel:
-    """U and V."""
+    """A scorer made of U and V."""
     rates = np.array([config.learning_rate_in(number) for number in range(1, config.num_rounds + 1)])
     return FactorModel(state.user_factors, state.item_factors, rating_range, rates, config.regularization)
 

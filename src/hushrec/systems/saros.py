@@ -41,7 +41,7 @@ class Config:
 
     @property
     def num_rounds(self) -> int:
-        """Stretches of the stream."""
+        """How many stretches of the stream are learned from, over all epochs."""
         return self.epochs * self.parts
 
     @property

@@ -81,7 +81,7 @@ class Config:
         check_bounds(self)
 
     def learning_rate_in(self, round_number: int) -> float:
-        """Gamma of a round."""
+        """The learning rate of a round (gamma)."""
         return self.learning_rate * self.decay ** (round_number - 1)
 
     def step(self, round_number: int, draws: Draws) -> LangevinStep:

@@ -1,7 +1,7 @@
 """Small runs of a system: in this process, and on nodes behind packets. All that is sent is kept."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushrec.data import Split
-from hushrec.draws import Draws, Key
+from hushrec.draws import Draws
 from hushrec.privacy.sealing import new_private_key, public_key_of
 from hushrec.protocol import AnySystem, Arrays, Message, Numbers, Recorded, Scorer, Transcript, result_arrays
 from hushrec.runtime.in_process import InProcess, Losses, RuntimeOptions
@@ -20,18 +20,6 @@ from hushrec.runtime.post import Host, Post
 from hushrec.runtime.training import Job, prepared
 from hushrec.runtime.transport import Delivery
 from hushrec.runtime.wire import encode
-
-
-@dataclass(frozen=True)
-class WatchedDraws(Draws):
-    """Draws that remember what was drawn."""
-
-    purposes: set[str] = field(default_factory=set, compare=False)
-
-    def key(self, purpose: str) -> Key:
-        """As without a watch."""
-        self.purposes.add(purpose)
-        return super().key(purpose)
 
 
 @dataclass(frozen=True)
@@ -52,7 +40,7 @@ class Finished:
 
     @property
     def results(self) -> Arrays:
-        """All that was learned, by all."""
+        """The results of all parties together."""
         return result_arrays(self.states[-1]) | result_arrays(self.private)
 
     def sent(self, message_type: type[Message], round_number: int | None = None) -> list[Recorded]:
@@ -133,7 +121,6 @@ class _Presence(NamedTuple):
     num_clients: int
     numbers: list[int] | None
     names: list[str]
-    has_users: bool
 
 
 class _Hub:
@@ -159,7 +146,7 @@ def finish_on_nodes(job: Job, folder: Path) -> tuple[Any, dict[str, Node], Trans
         name: _Presence(
             holders.num_parties(own.train),
             None if own.numbers is None else own.numbers.tolist(),
-            *holders.names(own.train),
+            holders.names(own.train),
         )
         for name, own in held.items()
     }

@@ -78,3 +78,20 @@ def test_without_a_start_in_the_clear_nothing_is_told(owning: Callable[..., Trut
 
 def test_it_reads_blocks_with_their_places_only() -> None:
     assert [sends_blocks(kind) for kind in (Steps, Stored, Bare)] == [True, False, False]
+
+
+def test_a_message_is_known_by_its_columns_alone() -> None:
+    """What else a message can tell of itself was not sent."""
+
+    @dataclass(frozen=True)
+    class Other(Message):
+        sender, receiver = Role.SERVER, Role.CLIENT
+        blocks: np.ndarray = shared(np.uint8, 2)
+
+        @property
+        def num_additions(self) -> np.ndarray:
+            return np.zeros(len(self.blocks))
+
+    first = stored(LAYOUT)
+    sent = count(None, [first._replace(message=Other(first.message.blocks)), steps({0: [1]})])
+    assert sent.layout is None

@@ -16,7 +16,8 @@ from hushrec.protocol import AnySystem, Handler, Message, Role
 from hushrec.registry import SYSTEMS
 from hushrec.systems.ptf_fedrec.client_slots import own_slots
 from hushrec.systems.ptf_fedrec.clients import LocalModel
-from hushrec.systems.ptf_fedrec.system import RELEASED, Config, Predictions, ServerState, Told
+from hushrec.systems.ptf_fedrec.messages import Predictions, Told
+from hushrec.systems.ptf_fedrec.system import RELEASED, Config, ServerState
 from hushrec.testing.board import checkerboard
 from systems.runs import SMALL, Finished, Ratings, assert_same, losing, run, some_ratings
 

@@ -1,10 +1,13 @@
 """Attacks, one file each. An attack is one line here; those of other packages come in by entry points."""
 
+import logging
 from typing import Any
 
 from hushrec.audit.scoreboard import Attack
 from hushrec.plugins import Registry
 from hushrec.protocol import AnySystem
+
+_log = logging.getLogger("hushrec")
 
 ATTACKS: Registry[Attack[Any]] = Registry(
     "attack",
@@ -36,5 +39,14 @@ ATTACKS: Registry[Attack[Any]] = Registry(
 
 
 def attacks_on(system: AnySystem) -> list[Attack[Any]]:
-    """The attacks that can use what is sent in a system."""
-    return [attack for attack in ATTACKS.values() if attack.applies_to(system)]
+    """The attacks that can use what is sent in a system; one of others that cannot say so is left out."""
+    found = []
+    for name, attack in ATTACKS.items():
+        try:
+            if attack.applies_to(system):
+                found.append(attack)
+        except Exception as error:
+            if ATTACKS.is_built_in(name):
+                raise
+            _log.warning("the attack %s is left out (%r); update or remove its package", name, error)
+    return found

@@ -40,16 +40,17 @@ def is_dense(message_type: type[Message]) -> bool:
 def guess_positives(view: View) -> Guesses:
     """The items whose rows do not fit; of a client that uploads several times, all that it told."""
     kinds = {type(one.message) for one in view if is_dense(type(one.message))}
-    told = [_told(one) for kind in kinds for one in answered(view, "item_factors", kind)]
-    if not told:
+    guessed = [_guess_batch(one) for kind in kinds for one in answered(view, "item_factors", kind)]
+    if not guessed:
         return Guesses(np.empty(0, np.int64), np.empty(0, np.int64))
-    clients, pairs = (np.unique(np.concatenate(column)) for column in zip(*told, strict=True))
+    clients, pairs = (np.unique(np.concatenate(column)) for column in zip(*guessed, strict=True))
     return Guesses(clients, pairs)
 
 
-def _told(one: Answered) -> tuple[NDArray[np.int64], Pairs]:
+def _guess_batch(one: Answered) -> tuple[NDArray[np.int64], Pairs]:
     """Clients of a batch and the pairs guessed."""
-    vectors, gradients = one.request.item_factors, one.upload.gradients  # type: ignore[attr-defined]
+    vectors: NDArray[np.float32] = one.request.item_factors  # type: ignore[attr-defined]
+    gradients = one.upload.column("gradients")
     if (gradients.lengths != len(vectors)).any() or gradients.values.shape[1:] != vectors.shape[1:]:
         raise HushrecError("an upload has not one gradient for each item vector that was sent; leave it out")
     rows = gradients.values.reshape(len(one.clients), *vectors.shape).astype(np.float64)

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 class Sizes(NamedTuple):
-    """Of a recommender."""
+    """Sizes of a recommender."""
 
     num_items: int
     num_factors: int
@@ -61,7 +61,7 @@ def guess_positives(before: Guesses | None, view: View) -> Guesses:
     clients, pairs, sizes = [before.clients], [before.pairs], before.sizes
     for kind in kinds:
         for numbers, request, upload in answered(view, "recommender", kind):
-            sent, came = request.recommender, upload.gradient  # type: ignore[attr-defined]
+            sent, came = request.column("recommender"), upload.column("gradient")
             if (came.lengths != sent.lengths).any() or (sent.lengths != sent.lengths[0]).any():
                 raise HushrecError("an upload has not one number for each that was sent; leave it out")
             rows, gradients = (

@@ -10,7 +10,7 @@ protects the key when they are returned; without it, which the partner has as we
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.answers import ASKER, HOME, NOBODY, NOT_PRODUCTS, numbers_of, tells, told
+from hushrec.audit.answers import ASKER, HOME, NOBODY, NOT_PRODUCTS, names_sender, numbers_of, rows_sent
 from hushrec.audit.recovery import Solved, is_close, solve_products
 from hushrec.audit.scoreboard import Attack, Outcome, Own, Truth
 from hushrec.errors import HushrecError
@@ -19,14 +19,15 @@ from hushrec.protocol import Message, Role, Seat, View
 
 def is_visit(message_type: type[Message]) -> bool:
     """Whether a partner asks another about visitors with it."""
-    return tells(message_type, "asker", "names")
+    return names_sender(message_type, "asker", "names")
 
 
 def extract(view: View, own: Own) -> Solved:
     """The asking partner's item vectors."""
     if len(own.holds["layers"]):
         raise HushrecError(NOT_PRODUCTS)
-    names, known = told(view, "asker", ASKER, "names", HOME), told(view, "home", HOME, "places", ASKER)
+    names = rows_sent(view, "asker", ASKER, "names", HOME)
+    known = rows_sent(view, "home", HOME, "places", ASKER)
     if names is None or known is None:
         raise HushrecError(NOBODY)
     visitors, scores = numbers_of(names[known], own.holds["user_names"]), own.holds[f"decrypted_{ASKER}"]

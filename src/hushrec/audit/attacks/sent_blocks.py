@@ -50,13 +50,14 @@ def count(before: Sent | None, view: View) -> Sent:
 
 
 def _pairs(one: Recorded) -> Pairs:
-    return paired(np.repeat(one.numbers, one.message.lengths), one.message.places.values)  # type: ignore[attr-defined]
+    return paired(np.repeat(one.numbers, one.message.lengths), one.message.column("places").values)
 
 
 def _layout(view: View) -> Layout | None:
     """From what the server sent while nothing was added to it; None if it did not."""
     for _, _, message, _ in view:
-        is_request = type(message).sender == Role.SERVER and hasattr(message, "num_additions")
+        columns = {kind.name for kind in message.kinds()}
+        is_request = type(message).sender == Role.SERVER and {"blocks", "num_additions"} <= columns
         if is_request and not message.num_additions.any():  # type: ignore[attr-defined]
             return layout_of(message.blocks)  # type: ignore[attr-defined]
     return None

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from hushrec.audit.scoreboard import Attack, Outcome, Truth
 from hushrec.audit.uploads import Pairs, clients_of, is_own, listed, lists
-from hushrec.data import Interactions
 from hushrec.protocol import Role, Seat, View
 
 POSITIVE_SHARE = 0.2
@@ -58,12 +57,6 @@ def judge(guesses: Guesses, truth: Truth) -> Outcome:
     share = num_shown_positives / np.maximum(num_shown, 1)
     both = np.maximum(num_guesses + num_positives, 1)
     return Outcome.of_victims(guesses.clients, 2 * num_hits / both, 2 * num_guesses * share / both)
-
-
-def top_guess_f1(view: View, train: Interactions) -> float:
-    """Mean F1 over the clients that uploaded in a round; 0 if none did."""
-    scores = judge(guess_positives(view), Truth(train)).scores
-    return float(scores.mean()) if len(scores) else 0.0
 
 
 ATTACK = Attack(

@@ -4,7 +4,7 @@ It sees how many messages each owner gets, their one size, the flags that are ou
 first eight of a message for the tuple (user, item), which they are if nothing is encrypted.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +32,14 @@ def is_interaction(message_type: type[Message]) -> bool:
 
 def read_messages(view: View) -> Read:
     """All messages from users to owners."""
-    batches: list[Any] = [one for one in view if is_interaction(type(one.message))]
+    batches = [(to, message) for _, _, message, to in view if to is not None and is_interaction(type(message))]
     if not batches:
         none = np.empty(0, np.int64)
         return Read(none, np.empty((0, 0), np.bool_), none, none)
-    owners = np.concatenate([np.repeat(one.addressees, one.message.lengths) for one in batches]).astype(np.int64)
+    owners = np.concatenate([np.repeat(to, message.lengths) for to, message in batches]).astype(np.int64)
     order = np.argsort(owners, kind="stable")
-    flags = np.concatenate([one.message.flags.values for one in batches])[order]
-    contents = np.concatenate([one.message.contents.values for one in batches])[order, :_TUPLE_BYTES]
+    flags = np.concatenate([message.column("flags").values for _, message in batches])[order]
+    contents = np.concatenate([message.column("contents").values for _, message in batches])[order, :_TUPLE_BYTES]
     users, items = np.ascontiguousarray(contents).view("<u4").astype(np.int64).T
     return Read(owners[order], flags.astype(np.bool_), users, items)
 

@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data.holdings.node_files import Catalogue, NodeData, NodeFiles, catalogue_of
-from hushrec.data.interactions import Interactions
-from hushrec.data.splits import Split, SplitKind
-from hushrec.errors import HushrecError
+from hushrec.data.interactions import Arrays, Interactions, RatingRange
+from hushrec.data.splits import Deal, Split, SplitKind
+from hushrec.errors import HushrecError, PublicError
 
-Arrays = dict[str, NDArray[Any]]
 Rows = TypeVar("Rows", covariant=True)
-RatingRange = tuple[float, float] | None
 
 
 class Presence(Protocol):
@@ -36,25 +34,17 @@ class Presence(Protocol):
 
     @property
     def names(self) -> list[str]:
-        """Their names, if they have any."""
-        ...
-
-    @property
-    def has_users(self) -> bool:
-        """Whether one of them stands for all users."""
+        """Their names, if they have any; some may have none."""
         ...
 
 
 class Holders(ABC, Generic[Rows]):
-    """One kind of parties."""
+    """One kind of party: who holds which rows."""
 
     word: ClassVar[str]  # what one of them is called
     knows_all_items: ClassVar[bool] = True  # whether they share one catalogue of items
     hides_writers: ClassVar[bool] = False  # whether nobody is to know who writes to whom
     usual_split: ClassVar[SplitKind | None] = None  # None: the one of the feedback
-    least_nodes: ClassVar[int] = 1
-    differ_in_size: ClassVar[bool] = False  # whether a mean over them would say little
-    is_seen_whole: ClassVar[bool] = False  # whether a simulation predicts with what several of them have
 
     # --- Data in one place ---
 
@@ -83,12 +73,21 @@ class Holders(ABC, Generic[Rows]):
         """What they hold, party after party."""
 
     def how_many(self, data: Interactions) -> int:
-        """How many there are, as people count them."""
+        """The number of parties that a person would count (without the users' side)."""
         return self.num_parties(data)
 
-    def told(self, data: Interactions) -> list[str]:
-        """Lines for people about who holds what; none where it goes without saying."""
+    def lines_for_people(self, data: Interactions) -> list[str]:
+        """Lines that describe who holds what; none if there is nothing to say."""
         return []
+
+    @property
+    def traffic_per(self) -> str | None:
+        """Whose traffic tables tell, in a word: that of one party. None: that of all together."""
+        return self.word
+
+    def whose_model(self, is_on_node: bool) -> str:
+        """Whose model predicts where the driving side has none: on a node, or in a simulation of all parties."""
+        return f"the {self.word}'s own model; nothing was sent"
 
     def groups(self, train: Interactions, test: Interactions) -> dict[str, NDArray[np.bool_]]:
         """Test rows that a party measures by themselves, with their names."""
@@ -104,11 +103,21 @@ class Holders(ABC, Generic[Rows]):
         """Data from a run's folder, held as it was."""
         return data
 
+    def from_older(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        """What an older `run.json` says of these parties beside their number, by the names of today."""
+        return {}
+
     # --- On nodes ---
 
     def catalogue(self, data: Interactions) -> Catalogue:
         """The items of a dataset that all nodes are told of; none where each party's are its own."""
         return catalogue_of(data) if self.knows_all_items else Catalogue([], False)
+
+    def deal_for(self, num_nodes: int) -> Deal | None:
+        """How to deal data in one piece for so many nodes, before it is split; None: as any other run does."""
+        if num_nodes < 1:
+            raise HushrecError("--nodes must be at least 1")
+        return None
 
     def node_names(self, data: Interactions, num_nodes: int) -> list[str]:
         """Names for so many nodes; there may be one more, if a kind of party needs a node of its own."""
@@ -119,9 +128,9 @@ class Holders(ABC, Generic[Rows]):
         """Write every node's files, for a federation on one machine. Parties have the numbers of `hushrec run`."""
 
     def check_files(self, files: NodeFiles, wanted_by: str) -> None:
-        """Refuse a node whose files are for another kind of party. No word of this is private."""
-        if files.owned is not None:
-            raise HushrecError(f"this node holds items of owners, no ratings; it cannot take part in {wanted_by}")
+        """Refuse a node whose files are for another kind of party, in words that name nothing private."""
+        if files.data is None:
+            raise PublicError(f"this node holds no ratings; it cannot take part in {wanted_by}")
 
     @abstractmethod
     def read(self, files: NodeFiles, node: str, catalogue: Catalogue, rating_range: RatingRange) -> NodeData:
@@ -137,9 +146,9 @@ class Holders(ABC, Generic[Rows]):
     ) -> Interactions:
         """A node's test ratings, numbered as those that it trains on."""
 
-    def names(self, data: Interactions) -> tuple[list[str], bool]:
-        """Names of the parties on a node, if they have any, and whether one stands for all users."""
-        return [], False
+    def names(self, data: Interactions) -> list[str]:
+        """Names of the parties on a node, ascending, if they have any."""
+        return []
 
     @abstractmethod
     def number(self, nodes: Mapping[str, Presence]) -> dict[str, list[int]]:

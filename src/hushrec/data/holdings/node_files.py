@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -9,13 +10,10 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from hushrec.data.interactions import Ids, Interactions
+from hushrec.data.interactions import Ids, Interactions, Numbers, RatingRange
 from hushrec.data.readers import Columns, read
 from hushrec.data.splits import Split
 from hushrec.errors import HushrecError
-
-Numbers = NDArray[np.int32]
-RatingRange = tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -152,6 +150,37 @@ def read_numbers(path: Path, known: Ids) -> tuple[Ids, Numbers]:
     if len(given) < len(lines) or len(np.unique(user_ids)) < len(user_ids) or not np.isin(known, user_ids).all():
         raise HushrecError(f"{path} does not give one number to each user of the ratings")
     return user_ids, numbers
+
+
+class HeldItem(NamedTuple):
+    """A line of a file of who holds what."""
+
+    line: int
+    item: str
+    owner: str
+
+
+def read_held_items(path: Path, if_unreadable: str) -> list[HeldItem]:
+    """Lines of `item<TAB>owner`: who holds what. An item may have several owners, in a line each."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except OSError:
+        raise HushrecError(if_unreadable) from None
+    except UnicodeDecodeError:
+        raise HushrecError(f"{path} is not text in UTF-8; save it as that") from None
+    held = []
+    for number, line in enumerate(lines, start=1):
+        fields = [field.strip() for field in line.strip().split("\t")]
+        if fields == [""]:
+            continue
+        if len(fields) != 2 or not all(fields):
+            raise HushrecError(f"{path}, line {number}: expected an item and an owner with a tab between them")
+        if not fields[1].isprintable():
+            raise HushrecError(f"{path}, line {number}: the owner's name cannot be printed; write it with letters")
+        held.append(HeldItem(number, *fields))
+    if not held:
+        raise HushrecError(f"{path} names no item; write lines of item, tab, owner")
+    return held
 
 
 # --- Writing, for a federation on one machine --------------------------------------------------------------

@@ -3,24 +3,25 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data.holdings.holders import Arrays, Holders, Presence, RatingRange
+from hushrec.data.holdings.holders import Holders, Presence
 from hushrec.data.holdings.node_files import (
     Catalogue,
     NodeData,
     NodeFiles,
     as_in_catalogue,
     ids_of,
+    read_held_items,
     read_own,
     read_visitors,
     write_lines,
     write_ratings,
 )
-from hushrec.data.interactions import Holding, Interactions
+from hushrec.data.interactions import Arrays, Holding, Interactions, RatingRange
 from hushrec.data.row_order import count_starts
 from hushrec.data.splits import Split
 from hushrec.data.stream import stream_order
@@ -112,37 +113,6 @@ def _from_file(data: Interactions, path: Path) -> Dealt:
     return _numbered(held)
 
 
-class HeldItem(NamedTuple):
-    """A line of a file of who holds what."""
-
-    line: int
-    item: str
-    owner: str
-
-
-def read_held_items(path: Path, if_unreadable: str) -> list[HeldItem]:
-    """Lines of `item<TAB>owner`: who holds what. An item may have several owners, in a line each."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except OSError:
-        raise HushrecError(if_unreadable) from None
-    except UnicodeDecodeError:
-        raise HushrecError(f"{path} is not text in UTF-8; save it as that") from None
-    held = []
-    for number, line in enumerate(lines, start=1):
-        fields = [field.strip() for field in line.strip().split("\t")]
-        if fields == [""]:
-            continue
-        if len(fields) != 2 or not all(fields):
-            raise HushrecError(f"{path}, line {number}: expected an item and an owner with a tab between them")
-        if not fields[1].isprintable():
-            raise HushrecError(f"{path}, line {number}: the owner's name cannot be printed; write it with letters")
-        held.append(HeldItem(number, *fields))
-    if not held:
-        raise HushrecError(f"{path} names no item; write lines of item, tab, owner")
-    return held
-
-
 def _numbered(held: list[tuple[int, str]]) -> Dealt:
     names = sorted({name for _, name in held})
     number_of = {name: number for number, name in enumerate(names)}
@@ -174,7 +144,7 @@ def rows_of_owners(data: Interactions) -> OwnerRows:
     )  # fmt: skip
 
 
-def told_of_owners(names: Sequence[str], num_without: int, per_item: float, per_event: float) -> list[str]:
+def _lines_of(names: Sequence[str], num_without: int, per_item: float, per_event: float) -> list[str]:
     """Lines for people: who they are, how many items have none, how many own an item or the item of an event."""
     if len(names) < 2 and not num_without:
         return []
@@ -189,7 +159,6 @@ class HeldByOwners(Holders[OwnerRows]):
     """Organisations that hold items, and the users' side as the last party."""
 
     word = "owner"
-    differ_in_size = True
     _USERS_NODE: ClassVar[str] = "users"
 
     def held(self, data: Interactions) -> Interactions:
@@ -199,7 +168,7 @@ class HeldByOwners(Holders[OwnerRows]):
         return owned(data, str(min(5, data.num_items)) if data.genres is None else "genre", 0)
 
     def dealt(self, data: Interactions, how: str, seed: int, wanted_by: str) -> Interactions:
-        """As `owned` deals it."""
+        """Deal items to owners; see `owned`."""
         return owned(data, how, seed)
 
     def sample(self, data: Interactions, seed: int) -> Interactions:
@@ -219,14 +188,27 @@ class HeldByOwners(Holders[OwnerRows]):
         """The owners alone."""
         return len(owners_of(data).names)
 
-    def told(self, data: Interactions) -> list[str]:
+    def lines_for_people(self, data: Interactions) -> list[str]:
         """Who they are, and how many of them hold an item."""
         owners = owners_of(data)
         owners_of_item = np.diff(owners.starts)
         num_without = int((owners_of_item == 0).sum())
         per_item = len(owners.owners) / max(data.num_items - num_without, 1)
         per_event = float(owners_of_item[data.items].sum()) / max(len(data), 1)
-        return told_of_owners(owners.names, num_without, per_item, per_event)
+        return _lines_of(owners.names, num_without, per_item, per_event)
+
+    def from_older(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        """Names, and the lines of `lines_for_people`, from the numbers that they were made of."""
+        if not (owners := kept.get("owners")):
+            return {}
+        names, per_event = owners["names"], owners["owners_per_interaction"]
+        lines = _lines_of(names, owners["num_items_without"], owners["owners_per_item"], per_event)
+        return {"names": names, "holding": lines}
+
+    @property
+    def traffic_per(self) -> str | None:
+        """One owner or many learn from the same stream, so their traffic is told all together."""
+        return None
 
     def arrays(self, data: Interactions) -> Arrays:
         """Who holds which item, and the place of each row in the stream of all users' events."""
@@ -298,10 +280,9 @@ class HeldByOwners(Holders[OwnerRows]):
         """No node has both events to measure on and a model."""
         raise HushrecError("owners and users have no model to measure; leave --test out")
 
-    def names(self, data: Interactions) -> tuple[list[str], bool]:
-        """Owners have names."""
-        owners = owners_of(data)
-        return list(owners.names), owners.has_users
+    def names(self, data: Interactions) -> list[str]:
+        """Owners have names, the users' side has none."""
+        return list(owners_of(data).names)
 
     def number(self, nodes: Mapping[str, Presence]) -> dict[str, list[int]]:
         """Owners by name, over all nodes. The users' side comes last."""
@@ -313,15 +294,15 @@ class HeldByOwners(Holders[OwnerRows]):
                         f"the owner {owner!r} is on {node_of[owner]} and on {node}; use one node for it"
                     )
                 node_of[owner] = node
-        with_users = [node for node, said in nodes.items() if said.has_users]
+        num_unnamed = {node: said.num_clients - len(said.names) for node, said in nodes.items()}
         if not node_of:
             raise HushrecError("no node holds items; start one with hushrec deploy node --owned")
-        if len(with_users) != 1:
-            who = ", ".join(sorted(with_users)) or "no node"
+        if sum(num_unnamed.values()) != 1:
+            who = ", ".join(sorted(node for node, num in num_unnamed.items() if num)) or "no node"
             raise HushrecError(f"events are on {who}; start one node, and only one, with --data and all events")
         number_of = {owner: number for number, owner in enumerate(sorted(node_of))}
         return {
-            node: [number_of[owner] for owner in said.names] + ([len(number_of)] if said.has_users else [])
+            node: [number_of[owner] for owner in said.names] + ([len(number_of)] if num_unnamed[node] else [])
             for node, said in nodes.items()
         }
 
@@ -381,15 +362,15 @@ class HeldBySoleOwner(HeldByOwners):
         return data if is_of_one else owned(replace(data, holding=Holding()), "1", 0)
 
     def sample(self, data: Interactions, _seed: int) -> Interactions:
-        """The one owner."""
+        """All items belong to the one owner."""
         return self.held(data)
 
     def dealt(self, data: Interactions, how: str, seed: int, wanted_by: str) -> Interactions:
-        """There is nothing to deal."""
+        """Refuse: the only owner holds everything."""
         return Holders.dealt(self, data, how, seed, wanted_by)
 
     def number(self, nodes: Mapping[str, Presence]) -> dict[str, list[int]]:
-        """As of owners, of whom there is one."""
+        """As for several owners, but refuse more than one."""
         num_owners = sum(len(said.names) for said in nodes.values())
         if num_owners > 1:
             raise HushrecError(f"{num_owners} owners where one holds all items; name one in --owned")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data.checking import data_digest
-from hushrec.data.holdings.holders import Arrays, Holders, Presence, RatingRange, numbers_in_order
+from hushrec.data.holdings.holders import Holders, Presence, numbers_in_order
 from hushrec.data.holdings.node_files import (
     Catalogue,
     NodeData,
@@ -23,8 +23,8 @@ from hushrec.data.holdings.node_files import (
     write_both,
     write_lines,
 )
-from hushrec.data.interactions import Holding, Ids, Interactions
-from hushrec.data.splits import Split, SplitKind
+from hushrec.data.interactions import Arrays, Holding, Ids, Interactions, RatingRange
+from hushrec.data.splits import Deal, Split, SplitKind
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 
@@ -170,11 +170,9 @@ class HeldByPartners(Holders[PartnerRows]):
     word = "partner"
     knows_all_items = False
     usual_split: ClassVar[SplitKind | None] = "partners"
-    least_nodes = 2
-    is_seen_whole = True
 
     def held(self, data: Interactions) -> Interactions:
-        """As partners have it; nobody can say whose data in one piece would be."""
+        """Refuse data that no partner owns."""
         return replace(data, holding=_partners(data))
 
     def held_in_run(self, data: Interactions) -> Interactions:
@@ -203,9 +201,15 @@ class HeldByPartners(Holders[PartnerRows]):
         """The ratings of each partner."""
         return rows_of_partners(data)
 
-    def names(self, data: Interactions) -> tuple[list[str], bool]:
+    def names(self, data: Interactions) -> list[str]:
         """Partners are known by name."""
-        return list(_partners(data).names), False
+        return list(_partners(data).names)
+
+    def whose_model(self, is_on_node: bool) -> str:
+        """A simulation has what all partners have."""
+        if is_on_node:
+            return super().whose_model(is_on_node)
+        return "the partners' vectors, all of which this simulation has"
 
     def groups(self, train: Interactions, test: Interactions) -> dict[str, NDArray[np.bool_]]:
         """A partner's own users, and its visitors, under the names of a run in one process."""
@@ -227,6 +231,12 @@ class HeldByPartners(Holders[PartnerRows]):
         """With the partners that were kept."""
         names = tuple(str(name) for name in arrays["partner_names"])
         return replace(data, holding=Partners(names, arrays["partner_users"], arrays["partner_items"]))
+
+    def deal_for(self, num_nodes: int) -> Deal | None:
+        """A partner for each node."""
+        if num_nodes < 2:
+            raise HushrecError("--nodes must be at least 2")
+        return Deal(num_partners=num_nodes)
 
     def node_names(self, data: Interactions, num_nodes: int) -> list[str]:
         """Partners are nodes of their own names."""
@@ -261,7 +271,7 @@ class HeldByPartners(Holders[PartnerRows]):
         return NodeData(train, None)
 
     def described(self, files: NodeFiles, node: str) -> str | None:
-        """As of users; visitors and own items are looked at, too."""
+        """How many clients and ratings; also reads visitors and items, to find faults early."""
         if not files.visitors and not files.items:
             return None
         ratings = read_own(files, files.data, None)
@@ -278,7 +288,7 @@ class HeldByPartners(Holders[PartnerRows]):
         return replace(train, users=own.users, items=own.items, ratings=own.ratings, rating_range=rating_range)
 
     def number(self, nodes: Mapping[str, Presence]) -> dict[str, list[int]]:
-        """In the order of their names."""
+        """Partners are numbered by name."""
         return numbers_in_order(nodes)
 
     def known(self, data: Interactions, num_parties: int) -> Interactions:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hushrec.data.holdings.holders import Holders, Presence, RatingRange, numbers_in_order
+from hushrec.data.holdings.holders import Holders, Presence, numbers_in_order
 from hushrec.data.holdings.node_files import (
     Catalogue,
     NodeData,
@@ -17,7 +17,7 @@ from hushrec.data.holdings.node_files import (
     write_both,
     write_lines,
 )
-from hushrec.data.interactions import Holding, Interactions, UserRows
+from hushrec.data.interactions import Holding, Interactions, RatingRange, UserRows
 from hushrec.data.splits import Split
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
@@ -34,7 +34,7 @@ class HeldByUsers(Holders[UserRows]):
         return data if type(data.holding) is Holding else replace(data, holding=Holding())
 
     def sample(self, data: Interactions, _seed: int) -> Interactions:
-        """As it is."""
+        """Each user keeps its own rows."""
         return self.held(data)
 
     def num_parties(self, data: Interactions) -> int:
@@ -84,7 +84,7 @@ class HeldByUsers(Holders[UserRows]):
         return as_in_catalogue(read_own(files, files.test, rating_range), train.user_ids, catalogue)
 
     def number(self, nodes: Mapping[str, Presence]) -> dict[str, list[int]]:
-        """As agreed on, or in the order of the nodes."""
+        """Numbers that were agreed on, else 0, 1, 2, ... node after node."""
         return numbers_in_order(nodes)
 
 

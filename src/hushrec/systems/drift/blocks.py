@@ -43,7 +43,7 @@ class Entries(NamedTuple):
 
     @classmethod
     def room_for(cls, size: int) -> "Entries":
-        """Empty places."""
+        """Columns with room for so many interactions, all empty."""
         return cls(
             np.zeros(size, np.int64), np.zeros(size, np.int32), np.zeros(size, np.int32),
             np.zeros(size, np.bool_), np.zeros(size, np.int64), np.zeros(size, np.int64),
@@ -51,7 +51,7 @@ class Entries(NamedTuple):
         )  # fmt: skip
 
     def take(self, places: NDArray[np.integer] | NDArray[np.bool_] | slice) -> "Entries":
-        """Some of them, as a copy."""
+        """The interactions at these places, as a copy."""
         columns: tuple[NDArray[Any], ...] = self
         return Entries(*(column[places].copy() for column in columns))
 
@@ -79,7 +79,7 @@ class Groups(NamedTuple):
 
     @property
     def num_blocks(self) -> int:
-        """Of all groups."""
+        """Blocks in all groups together."""
         return len(self.user_rows)
 
 

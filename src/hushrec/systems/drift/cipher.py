@@ -29,7 +29,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Form:
-    """How interactions are packed."""
+    """How interactions are packed into messages; all parties agree on it."""
 
     batch: int = 1  # interactions in a message
     is_flag_inside: bool = False
@@ -37,12 +37,12 @@ class Form:
 
     @property
     def plain_bytes(self) -> int:
-        """Of what is encrypted."""
+        """Bytes of the plain text of a message."""
         return self.batch * (9 if self.is_flag_inside else 8)
 
     @property
     def message_bytes(self) -> int:
-        """Of the result."""
+        """Bytes of a message as it is sent."""
         return self.plain_bytes + (TAG_BYTES if self.is_encrypted else 0)
 
     def num_messages(self, num_interactions: int) -> int:
@@ -61,7 +61,7 @@ class Letters:
 
 @dataclass(frozen=True)
 class Opened:
-    """What an owner could read."""
+    """The interactions that an owner could read out of its messages."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]

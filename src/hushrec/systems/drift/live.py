@@ -75,7 +75,7 @@ class History:
     size: int = 0
 
     def add(self, users: Numbers, items: Numbers, is_positive: NDArray[np.bool_]) -> None:
-        """Append events."""
+        """Append events, one entry of each column per event."""
         last = self.size + len(users)
         for name, more in (("users", users), ("items", items), ("is_positive", is_positive)):
             column = getattr(self, name)
@@ -105,12 +105,12 @@ class Ids:
         return number
 
     def number_all(self, texts: Iterable[str]) -> Numbers:
-        """Their numbers."""
+        """The numbers of these texts, new ones for new texts."""
         return np.array([self.number(text) for text in texts], np.int32)
 
 
 def _digest(holdings: Mapping[str, Sequence[str]], titles: Mapping[str, str]) -> bytes:
-    """Of what is there before the first event, in whatever order it was given; empty if there is nothing."""
+    """A digest of what is there before the first event, whatever its order; empty if there is nothing."""
     if not holdings and not titles:
         return b""
     held = sorted((owner, sorted(set(items))) for owner, items in holdings.items())
@@ -153,7 +153,7 @@ class Live:
     def of(
         cls, system: AnySystem, config: Any, seed: int, data: Interactions, clock: Clock = _stands_still
     ) -> "Live":
-        """With the items, titles and owners of a dataset, without its events."""
+        """A live system with the items, titles and owners of a dataset, without its events."""
         data = prepared(system, data)
         rows, ids = rows_of_owners(data), [str(item) for item in data.item_ids.tolist()]
         titles = [""] * len(ids) if data.titles is None else data.titles.tolist()
@@ -229,7 +229,7 @@ class Live:
                 raise diverged(self.config, self.round_number, "the model is not finite")
 
     def _sum_tallies(self) -> None:
-        """One sum per type of message, so that it does not grow with rounds."""
+        """Keep one sum per type of message, so that the transcript does not grow with rounds."""
         tallies = self.transcript.tallies
         for number, kind in [key for key in tallies if key[0]]:
             self.transcript.count(0, kind, tallies.pop((number, kind)))
@@ -307,7 +307,7 @@ class Live:
     # --- What is kept ---
 
     def arrays(self) -> Arrays:
-        """All that is needed to go on."""
+        """All that is needed to go on, as arrays by name."""
         owners = self.members.owners
         users, items, is_positive = self.history.columns()
         arrays = in_file("server", kept_arrays(self.state)) | in_file("private", kept_arrays(self.members))

@@ -39,7 +39,7 @@ MOST = 1 << 26  # users or items
 
 @dataclass
 class Owner:
-    """One data owner."""
+    """One data owner: its items, its key, and the interactions that it was sent."""
 
     number: int
     held: Numbers
@@ -157,7 +157,7 @@ def _is_own(users, items, message_of, is_read, holds, counts):
 
 @dataclass
 class Gateway:
-    """The users' side."""
+    """The users' side: the events of all users, and what each user knows already."""
 
     number: int
     users: Numbers  # of the events, in the order of time

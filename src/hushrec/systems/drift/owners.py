@@ -26,7 +26,7 @@ from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 
 
 def slices(parts: list[NDArray[Any]], dtype: Any) -> Ragged:
-    """One slice per part."""
+    """The parts joined, one slice each."""
     starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
     return Ragged(starts, np.concatenate([np.empty((0, *parts[0].shape[1:]), dtype), *parts]))
 

@@ -24,9 +24,9 @@ class Plan(NamedTuple):
 
 
 class Planned(Protocol):
-    """A config that says how."""
+    """A config from which the plan can be read: DRIFT's, SAROS's."""
 
     @property
     def plan(self) -> Plan:
-        """All of it."""
+        """All settings that the protocol uses."""
         ...

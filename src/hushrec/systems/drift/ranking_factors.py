@@ -21,12 +21,12 @@ class RankingFactors:
     regularization: float
 
     def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
-        """Scores of pairs."""
+        """Scores of (user, item) pairs."""
         scores: NDArray[np.float32] = np.einsum("nf,nf->n", self.user_factors[users], self.item_factors[items])
         return scores
 
     def score(self, users: Numbers) -> NDArray[np.float32]:
-        """Scores of all items."""
+        """Scores of all items for each user: (users, items)."""
         scores: NDArray[np.float32] = self.user_factors[users] @ self.item_factors.T
         return scores
 

@@ -21,7 +21,7 @@ class Moves:
     gradients: NDArray[np.float32]
 
     def of(self, rows: NDArray[np.bool_]) -> "Moves":
-        """Some of the rows."""
+        """Only the rows where this is true."""
         return Moves(self.owners[rows], self.is_item[rows], self.numbers[rows], self.gradients[rows])
 
 
@@ -33,11 +33,11 @@ class Requests(Collect):
     num_items: int = 0
 
     def fork(self) -> "Requests":
-        """An empty one."""
+        """An empty one with the same limits."""
         return Requests(num_users=self.num_users, num_items=self.num_items)
 
     def add(self, numbers: Numbers, message: Wanted) -> None:
-        """Keep one batch."""
+        """Keep one batch, or refuse it if somebody or something is unknown."""
         sizes = np.where(message.is_item.values, self.num_items, self.num_users)
         if (message.numbers.values >= sizes).any():
             raise HushrecError("an owner wants the vector of a user or an item that there is not")
@@ -52,11 +52,11 @@ class ReturnedGradients(Collect):
     num_factors: int = 0
 
     def fork(self) -> "ReturnedGradients":
-        """An empty one."""
+        """An empty one with the same limits."""
         return ReturnedGradients(num_rows=self.num_rows, num_factors=self.num_factors)
 
     def add(self, numbers: Numbers, message: BlockGradients) -> None:
-        """Keep one batch."""
+        """Keep one batch, or refuse it if it has other rows than were sent."""
         is_right = message.gradients.values.shape[1] == self.num_factors
         if not is_right or not np.array_equal(message.gradients.lengths, self.num_rows[numbers]):
             raise HushrecError("gradients came that do not fit the vectors that were sent")

@@ -19,5 +19,5 @@ _NOTHING = nullcontext()
 
 
 def untimed(_step: Step, _owner: int = ORCHESTRATOR) -> AbstractContextManager[None]:
-    """The stopwatch that stands still."""
+    """A stopwatch that measures nothing."""
     return _NOTHING

@@ -46,6 +46,7 @@ from hushrec.privacy.exact_sum import ExactSum
 from hushrec.protocol import (
     About,
     Answer,
+    AnySystem,
     Ask,
     Collect,
     Handler,
@@ -116,7 +117,7 @@ class Config:
 
     @property
     def num_rounds(self) -> int:
-        """Stretches of the stream."""
+        """How many stretches of the stream are learned from, over all epochs."""
         return self.epochs * self.parts
 
     @property
@@ -154,7 +155,7 @@ def start(num_parties: int, num_items: int, config: Planned, draws: Draws) -> Or
 
 
 def _grown(state: OrchestratorState, num_users: int, num_items: int, draws: Draws) -> OrchestratorState:
-    """With vectors for newcomers; a vector depends on the number only, not on when it came."""
+    """The state with vectors for newcomers; a vector depends on the number only, not on when it came."""
     return replace(
         state,
         user_factors=_longer(state.user_factors, num_users, "user-vectors", draws),
@@ -294,7 +295,7 @@ def enrol(numbers: Numbers, rows: OwnerRows, _num_items: int, config: Planned, d
 
 
 def model(state: OrchestratorState, config: Planned, _rating_range: RatingRange) -> Scorer:
-    """The orchestrator's vectors."""
+    """A scorer made of the orchestrator's vectors."""
     return RankingFactors(state.user_factors, state.item_factors, config.plan.regularization)
 
 
@@ -304,7 +305,7 @@ def mean_loss(state: OrchestratorState, rows: OwnerRows) -> float:
 
 
 def num_users(state: OrchestratorState) -> int:
-    """Users that have a vector."""
+    """How many users have a vector."""
     return len(state.user_factors)
 
 
@@ -323,6 +324,11 @@ def facts(private: Members, _config: Planned) -> Mapping[str, float]:
     waiting = sum(owner.num_waiting for owner in private.owners)
     counts = {f"messages {name}": float(totals[place]) for name, place in COUNTS._asdict().items()}
     return {"interactions accepted": counts.pop("messages accepted"), **counts, "interactions waiting": waiting}
+
+
+def has_drift_rounds(system: AnySystem) -> bool:
+    """Whether a system is a form of DRIFT, as SAROS is: it has this round, and so its plan, state and members."""
+    return system.round is orchestrator_round
 
 
 PAPER = Paper(

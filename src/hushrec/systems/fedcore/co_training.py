@@ -109,7 +109,7 @@ class Sums:
 
     @classmethod
     def zeros(cls, num_vectors: int, num_factors: int) -> "Sums":
-        """Nothing added yet."""
+        """Sums of so many vectors, with nothing added yet."""
         counts = np.zeros((2, num_vectors), np.int32)
         return cls(
             np.zeros((num_vectors, num_factors), np.int64),

@@ -25,7 +25,7 @@ class Tokens(NamedTuple):
 
 
 class Names(NamedTuple):
-    """A partner's own ids."""
+    """The ids that a partner calls its users and items by."""
 
     users: NDArray[np.str_]
     items: NDArray[np.str_]
@@ -120,7 +120,7 @@ def _secret(partner: Partner, draws: Draws) -> bytes:
 
 
 def _start(purpose: str, partner: Partner, size: int, num_rows: int, terms: Agreement, draws: Draws) -> Rows:
-    """Vectors that nobody else has."""
+    """Start vectors of users or items that no other partner has."""
     return _drawn(purpose, np.arange(size, dtype=np.int32), num_rows, terms, draws, partner.number)
 
 

@@ -10,7 +10,7 @@ from hushrec.systems.fedcore.visitors import largest_difference
 
 
 def facts_of(private: Partnership, terms: Agreement, ledger: Ledger) -> Mapping[str, float]:
-    """Numbers by name."""
+    """Each fact by its name."""
     partners = private.partners
     facts: dict[str, float] = {
         "common users": max(int(np.count_nonzero(partner.common_users >= 0)) for partner in partners)

@@ -176,7 +176,7 @@ def _vectors(
 def _scores(
     cohort: Cohort[Partnership], partner: Partner, _row: int, others: list[int], terms: Agreement, _draws: Draws
 ) -> list[list[Message]]:
-    """Step 3: compute with them."""
+    """Step 3: compute the encrypted scores of the visitors whose vectors came."""
     keys = {int(m.home[0]): m.keys.values for m in mail_to(cohort, PublicKeys, partner.number)}
     vectors = {int(m.home[0]): m for m in mail_to(cohort, EncryptedVectors, partner.number)}
     number = np.array([partner.number], np.int32)
@@ -213,7 +213,7 @@ def _decrypted(
 def _taken(
     cohort: Cohort[Partnership], partner: Partner, _row: int, _others: list[int], terms: Agreement, _draws: Draws
 ) -> list[list[Message]]:
-    """Keep the scores."""
+    """Keep the scores of one's own visitors that came back."""
     for message in mail_to(cohort, Scores, partner.number):
         take_scores(partner, int(message.home[0]), message.scores.values, terms)
     return []

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
 
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, MissingExtraError
 
 DELTA = 1e-5
 # The grid of losses: this fine at least for the smallest epsilon, and this many points for the sum of all.
@@ -88,7 +88,7 @@ class Ledger:
 
 
 def said(ledger: Ledger, delta: float = DELTA) -> str:
-    """One sentence for people."""
+    """The whole ledger in one sentence, to print with a run."""
     if not ledger.count:
         return "nothing was released with noise"
     return (
@@ -121,6 +121,6 @@ def _dp_accounting() -> Any:
     try:
         return import_module("dp_accounting")
     except ImportError:
-        raise HushrecError(
+        raise MissingExtraError(
             "the privacy ledger needs dp-accounting; install it with: pip install 'hushrec[dp]'"
         ) from None

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, PublicError
 from hushrec.protocol import Answer, Cohort, Collect, Message, Numbers, Ragged
 from hushrec.systems.fedcore.partners import Partnership
 
@@ -28,7 +28,7 @@ class Inbox(Collect):
         """Keep one batch."""
         for kind in message.kinds():
             if kind.num_dims == 2 and (width := getattr(message, kind.name).values.shape[1]) != self.width:
-                raise HushrecError(
+                raise PublicError(
                     f"{kind.name} of {width} numbers in a row, not {self.width}; agree on the same settings"
                 )
         super().add(numbers, message)

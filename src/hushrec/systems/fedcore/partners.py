@@ -32,7 +32,7 @@ class Privatizer(NamedTuple):
 
 
 class Training(NamedTuple):
-    """How partners train."""
+    """The settings that partners train with in one round."""
 
     model: str  # pmf or neucf
     activation: neucf.Activation
@@ -43,7 +43,7 @@ class Training(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What else partners agree on."""
+    """What partners agree on for a whole run, training apart."""
 
     model: str  # pmf or neucf
     activation: neucf.Activation

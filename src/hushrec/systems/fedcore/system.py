@@ -140,17 +140,17 @@ class Config:
 
     @property
     def width(self) -> int:
-        """Numbers of a vector."""
+        """How many numbers a user's or an item's vector has."""
         return (self.num_factors or 20) if self.model == "pmf" else 2 * (self.num_factors or 16)
 
     @property
     def num_weights(self) -> int:
-        """Numbers of the layers."""
+        """How many numbers the layers have together; 0 without layers."""
         return 0 if self.model == "pmf" else neucf.num_weights(self.width // 2)
 
     @property
     def agreement(self) -> Agreement:
-        """What else partners agree on."""
+        """What partners agree on for a whole run, training apart."""
         return Agreement(
             self.model, self.activation, self.width, self.alignment, self.unaligned, self.prior_seed,
             self.num_asked, self.query_budget, self.top_k,
@@ -176,7 +176,7 @@ class Config:
 
 @dataclass(frozen=True)
 class ServerState:
-    """What the server knows."""
+    """What the server knows: who takes part, and a digest of each partner's model."""
 
     is_present: NDArray[np.bool_] = kept()
     num_steps: NDArray[np.int64] = kept()  # of a round
@@ -191,7 +191,7 @@ def start(num_partners: int, _num_items: int, _config: Config, _draws: Draws) ->
 
 
 def server_round(state: ServerState, round_number: int, config: Config, _draws: Draws) -> Round[ServerState]:
-    """One epoch."""
+    """One epoch, step after step; the first begins with the alignment."""
     partners = np.flatnonzero(state.is_present).astype(np.int32)
     if round_number == 1:
         partners, num_steps = yield from align_partners(partners, len(state.is_present), config.alignment)
@@ -218,7 +218,7 @@ def server_round(state: ServerState, round_number: int, config: Config, _draws: 
 
 
 def enrol(numbers: Numbers, rows: PartnerRows, _num_items: int, config: Config, _draws: Draws) -> Partnership:
-    """Partners with their ratings."""
+    """The partners before the first round, with their ratings."""
     if config.serves_visitors:
         imported("tenseal.sealapi", "encrypted inference (--inference none does without it)", "TenSEAL", "he")
     return Partnership.enrol(numbers, rows, config.width, config.num_weights, config.num_asked)
@@ -291,7 +291,7 @@ def _nothing(width: int) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
 
 
 def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Config, draws: Draws) -> Reply:
-    """Count the last step."""
+    """Count in what others released in the last step, and tell a digest of one's model."""
     num_steps, training = int(request.num_steps), config.training(cohort.round_number)
     for row in cohort.rows:
         partner = cohort.private.partners[row]

@@ -48,7 +48,7 @@ def initial_factors(
 
 
 def to_fixed(numbers: Factors) -> Fixed:
-    """Rounded to fixed point."""
+    """Floating point numbers, rounded to fixed point."""
     fixed: Fixed = np.rint(numbers * _UNIT).astype(np.int32)
     return fixed
 

@@ -21,12 +21,12 @@ class FixedRows(Protocol):
 
     @property
     def places(self) -> Ragged:
-        """Which rows."""
+        """Which row of the table each is added to."""
         ...
 
     @property
     def blocks(self) -> Ragged:
-        """Their bytes."""
+        """The rows themselves, as bytes."""
         ...
 
 
@@ -39,7 +39,7 @@ def _add_rows(totals, places, rows):
 
 @dataclass
 class FixedSum:
-    """Totals per row."""
+    """The fold that adds up rows in the clear: the stand-in for adding ciphertexts."""
 
     totals: NDArray[np.int64]
 

@@ -118,7 +118,7 @@ class Config:
 
     @property
     def training(self) -> Training:
-        """How clients train."""
+        """The settings that clients train with."""
         return Training(np.float32(self.learning_rate), np.float32(self.regularization), self.epochs)
 
 
@@ -269,7 +269,7 @@ def client_update(cohort: Cohort[KeyHolders], request: EncryptedFactors, config:
 
 
 def _encrypted(key: SecretKey, listing: Listing, steps: Fixed, config: Config, num_items: int) -> EncryptedSteps:
-    """Each client's steps in ciphertexts."""
+    """Each client's steps as ciphertexts: of all items, or of the blocks with its own only."""
     slots, places, blocks = key.adder.slots, [], []
     for first, last in zip(listing.starts[:-1], listing.starts[1:], strict=True):
         table = np.zeros((num_items, config.num_factors), np.int64)
@@ -299,7 +299,7 @@ def _stand_in(listing: Listing, steps: Fixed, config: Config, num_items: int) ->
 
 
 def client_settle(cohort: Cohort[KeyHolders], request: Settle, _config: Config, _draws: Draws) -> Reply:
-    """Keep the final V."""
+    """Decrypt the final V and keep it."""
     cohort.private.item_factors[:] = cohort.private.open(request.blocks, request.num_additions)
     return Reply(Settled())
 

@@ -96,7 +96,7 @@ class Config:
 
     @property
     def shape(self) -> Shape:
-        """Of the network."""
+        """Which layers the network has, and how wide they are."""
         return Shape(self.variant, self.num_factors, self.layers)
 
     @property
@@ -226,7 +226,7 @@ def client_layers(cohort: Cohort[NcfClients], _request: SendLayers, config: Conf
 
 
 def client_settle(cohort: Cohort[NcfClients], request: Settle, _config: Config, _draws: Draws) -> Reply:
-    """Keep the final model."""
+    """Keep the server's final model."""
     cohort.private.check_fit(request.item_factors, request.layers)
     cohort.private.item_factors[:], cohort.private.layers[:] = request.item_factors, request.layers
     return Reply(Settled())

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from hushrec.draws import BLOCK_WORDS, Draws, Key, chacha_block
-from hushrec.errors import HushrecError, NewcomerError
+from hushrec.errors import MissingExtraError, NewcomerError
 from hushrec.kernels.bits import bit_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _SCORED_BYTES = 64 << 20  # of item vectors at a time, when all items are scored
 
 
 class Sizes(NamedTuple):
-    """What shapes there are."""
+    """All sizes of the generating network and of the recommenders that it makes."""
 
     num_users: int
     num_items: int
@@ -50,12 +50,12 @@ class Sizes(NamedTuple):
 
     @property
     def num_vector_numbers(self) -> int:
-        """Numbers of all item vectors of a user."""
+        """How many numbers all item vectors of a user have."""
         return self.num_items * self.num_factors
 
     @property
     def num_generated(self) -> int:
-        """Numbers of a generated recommender."""
+        """How many numbers a generated recommender has."""
         return self.num_vector_numbers + (self.num_factors + 2) * self.width + 1
 
 
@@ -108,7 +108,7 @@ def load_torch() -> Any:
     try:
         import torch
     except ImportError:
-        raise HushrecError(
+        raise MissingExtraError(
             "MetaMF's server needs PyTorch; install it with: pip install 'hushrec[neural]'"
         ) from None
     torch.set_num_threads(1)
@@ -309,7 +309,7 @@ def _client_gradients(held, rows, numbers, generated, shape, num_negatives, key,
 
 
 class Positives(NamedTuple):
-    """Who has which items."""
+    """The items of each client, one slice each."""
 
     starts: NDArray[np.int64]
     items: NDArray[np.int32]

@@ -29,7 +29,7 @@ def _most(counts, rows):
 
 
 def _room(ngcf, model, most_positives, batch_size):
-    """Arrays to work in."""
+    """Arrays that a client's training works in; which, depends on its model."""
 
 
 @overload(_room)
@@ -57,7 +57,7 @@ def _choose_gradients(ngcf, model, table, num_positives, weights, batch, room, o
 
 
 def _scores(ngcf, model, table, num_positives, weights, slots, room, out):
-    """Scores of slots."""
+    """The model's scores of these slots of a client's table."""
 
 
 @overload(_scores)

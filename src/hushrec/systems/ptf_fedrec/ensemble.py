@@ -17,17 +17,17 @@ class Ensemble:
     own: LocalModel
 
     def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
-        """Scores of pairs."""
+        """Scores of (user, item) pairs."""
         found = self.score(np.unique(users))
         return found[np.searchsorted(np.unique(users), users), items]
 
     def score(self, users: Numbers) -> NDArray[np.float32]:
-        """Scores of all items."""
+        """Scores of all items for each user: (users, items)."""
         scores = self.server.score(users)
         owners, items, own = self.own.trained_scores(users)
         scores[owners, items] = (scores[owners, items] + own) / 2
         return scores
 
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
-        """No newcomers."""
+        """What the server's model says of newcomers: they have trained nothing."""
         return self.server.fold_in(items, ratings)

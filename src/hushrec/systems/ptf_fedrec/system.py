@@ -38,20 +38,17 @@ from hushrec.protocol import (
     Ask,
     Cohort,
     Handler,
-    Message,
     Numbers,
     Paper,
     Ragged,
     RatingRange,
     Reply,
     Result,
-    Role,
     Round,
     Scorer,
     System,
     draw_participants,
     kept,
-    ragged,
 )
 from hushrec.settings import check, check_bounds, setting
 from hushrec.systems.ptf_fedrec import clients as local
@@ -60,6 +57,7 @@ from hushrec.systems.ptf_fedrec.clients import LocalClients, LocalModel, LocalSe
 from hushrec.systems.ptf_fedrec.defenses import Sampling, Swapping, TrainedItems, add_laplace, sample, swap
 from hushrec.systems.ptf_fedrec.dispersal import Dispersal, Strategy, disperse
 from hushrec.systems.ptf_fedrec.ensemble import Ensemble
+from hushrec.systems.ptf_fedrec.messages import Predictions, Told
 from hushrec.systems.ptf_fedrec.uploads import Shown, Uploads
 
 ModelName = Literal["neumf", "ngcf", "lightgcn"]
@@ -136,7 +134,7 @@ class Config:
         return int(num_items * (1 + max(self.most_gamma, self.num_negatives)))
 
     def local_settings(self) -> LocalSettings:
-        """How clients learn."""
+        """The settings that the clients' training reads."""
         # DEVIATION: no paper gives details of NGCF and LightGCN on a client. There NGCF drops no messages, and
         # LightGCN scores by dense layers, like NeuMF, with any preset.
         return LocalSettings(
@@ -150,7 +148,7 @@ class Config:
         )
 
     def server_settings(self) -> ModelSettings:
-        """How the server learns."""
+        """The settings that the server's training reads."""
         return ModelSettings(
             model=self.server_model,
             num_factors=self.server_factors,
@@ -168,24 +166,6 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Told(Message):
-    """Reveals: the server's scores of a few items for this client, nothing else of its model."""
-
-    sender, receiver = Role.SERVER, Role.CLIENT
-    items: Ragged = ragged(np.int32, low=0)
-    scores: Ragged = ragged(np.float32, low=0, high=1)
-
-
-@dataclass(frozen=True)
-class Predictions(Message):
-    """Reveals: a list of items, positives among them, with the scores that the client's model gives them."""
-
-    sender, receiver = Role.CLIENT, Role.SERVER
-    items: Ragged = ragged(np.int32, low=0)
-    scores: Ragged = ragged(np.float32, low=0, high=1)
-
-
-@dataclass(frozen=True)
 class ServerState:
     """What the server knows: its model with Adam's state, and the last upload of each client."""
 
@@ -200,7 +180,7 @@ class ServerState:
 
     @property
     def learned(self) -> Learned:
-        """The model."""
+        """The model with Adam's state, as training takes it."""
         return Learned(self.parameters, self.means, self.squares, self.num_steps)
 
     @property
@@ -210,12 +190,12 @@ class ServerState:
 
     @property
     def last_uploads(self) -> Shown:
-        """What clients showed last."""
+        """The last upload of each client, one slice each."""
         return Shown(Ragged(self.shown_starts, self.shown_items), Ragged(self.shown_starts, self.shown_scores))
 
     @classmethod
     def of(cls, learned: Learned, num_updates: NDArray[np.int64], shown: Shown) -> "ServerState":
-        """All of it as arrays."""
+        """The whole state, as arrays."""
         starts, items, scores = shown.items.starts, shown.items.values, shown.scores.values
         model = (learned.parameters, learned.means, learned.squares, learned.num_steps)
         return cls(*model, num_updates, starts, items, scores)
@@ -326,7 +306,7 @@ def _shown_slots(
 
 
 def model(state: ServerState, config: Config, _rating_range: RatingRange = None) -> Scorer:
-    """The server's model."""
+    """A scorer made of the server's model."""
     return server_model.scorer(state.learned, config.server_settings(), state.sizes, state.last_uploads.pairs())
 
 
@@ -336,7 +316,7 @@ def own_model(clients: LocalClients, config: Config, _rating_range: RatingRange 
 
 
 def whole_model(state: ServerState, _clients: LocalClients, config: Config, _rating_range: RatingRange) -> Scorer:
-    """The server's model is what a run is measured by."""
+    """The scorer that a run is measured by: the server's."""
     return model(state, config)
 
 

@@ -39,11 +39,11 @@ class Uploads:
     batches: list[ScoredItems] = field(default_factory=list)
 
     def fork(self) -> "Uploads":
-        """An empty one."""
+        """An empty one with the same limits."""
         return Uploads(self.num_items, self.most_rows, self.has_repeats)
 
     def add(self, numbers: Numbers, message: ScoredItems) -> None:
-        """Keep one batch."""
+        """Keep one batch, or refuse it and name its sender."""
         is_unknown = message.items.values >= self.num_items
         if is_unknown.any():
             sender = _sender(numbers, message, is_unknown)
@@ -87,24 +87,24 @@ def _by_user(pairs: Pairs) -> Pairs:
 
 @dataclass(frozen=True)
 class Shown:
-    """What each client showed last."""
+    """The last upload of each client: items and scores, one slice each."""
 
     items: Ragged
     scores: Ragged
 
     @classmethod
     def nothing(cls, num_clients: int) -> "Shown":
-        """Before the first round."""
+        """The uploads before the first round: none of any client."""
         starts = np.zeros(num_clients + 1, np.int64)
         return cls(Ragged(starts, np.empty(0, np.int32)), Ragged(starts, np.empty(0, np.float32)))
 
     def pairs(self) -> Pairs:
-        """As weighted edges of a graph."""
+        """The uploads as weighted edges of a graph."""
         users = np.repeat(np.arange(len(self.items), dtype=np.int32), self.items.lengths)
         return Pairs(users, self.items.values, self.scores.values)
 
     def updated(self, shown: Pairs, came: Numbers) -> "Shown":
-        """After these clients showed these pairs."""
+        """The uploads after these clients showed these pairs in place of their last ones."""
         kept = self.pairs()
         is_kept = ~np.isin(kept.users, came)
         pairs = _by_user(
