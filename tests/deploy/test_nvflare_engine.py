@@ -532,7 +532,7 @@ def test_code_of_others_never_runs(federation: Federation, tmp_path: Path, is_sh
     marker = tmp_path / "marker"
     write_evil_job(tmp_path / "job", marker, is_shipped)
     session: Any = federation.connect()
-    job = session._do(lambda inner: inner.submit_job(str(tmp_path / "job")))
+    job = session._ask_server(lambda inner: inner.submit_job(str(tmp_path / "job")))
     assert federation.end_of(job) == JobState.FAILED
     assert not marker.exists()
     assert federation.end_of(federation.submit({"bytes": 10})) == JobState.DONE
