@@ -189,8 +189,10 @@ class HeldByOwners(Holders[OwnerRows]):
         return len(owners_of(data).names)
 
     def lines_for_people(self, data: Interactions) -> list[str]:
-        """Who they are, and how many of them hold an item."""
+        """Who they are, and how many of them hold an item; a server does not know."""
         owners = owners_of(data)
+        if not len(owners.owners):
+            return []
         owners_of_item = np.diff(owners.starts)
         num_without = int((owners_of_item == 0).sum())
         per_item = len(owners.owners) / max(data.num_items - num_without, 1)
