@@ -640,14 +640,14 @@ def test_the_description_tells_no_id_no_rating_and_no_path(name: str, tmp_path: 
     source.parent.mkdir()
     synthetic = hushrec.load("synthetic:users=30,items=20,ratings=300")
     assert synthetic.ratings is not None
-    ratings = 2.953125 + np.round(synthetic.ratings) / 64  # on both sides of the middle
+    ratings = 2.9453125 + np.round(synthetic.ratings) / 64  # on both sides of the middle
     lines = [
         f"PATIENT-{user:04},DRUG-{item:02},{rating}"
         for user, item, rating in zip(synthetic.users, synthetic.items, ratings, strict=True)
     ]
     source.write_text("\n".join(["user,item,rating", *lines]))
     data = hushrec.load(str(source), rating_range=(1, 5))
-    relevant = {"relevant_from": 1.0} if SYSTEMS[name].feedback == "explicit" else {}
+    relevant = {"relevant_from": 1.0} if SYSTEMS[name].feedback.needs_ratings else {}
     done = go(data, tmp_path / "run", name=name, num_folds=2, **relevant)
     for text in (
         (tmp_path / "run" / "run.json").read_text(),
