@@ -287,7 +287,7 @@ def test_what_is_printed_tells_no_id_no_rating_and_no_path(name: str, as_json: l
     path = tmp_path / "secret-ward" / "ratings.csv"
     path.parent.mkdir()
     ratings = write_ratings(path)
-    relevant = ["--relevant-from", "1"] if SYSTEMS[name].feedback == "explicit" else []
+    relevant = ["--relevant-from", "1"] if SYSTEMS[name].feedback.needs_ratings else []
     result = invoke(
         name, "--data", str(path), *as_options(name, short(name, num_rounds=2)), *relevant, *as_json
     )  # fmt: skip
