@@ -198,7 +198,7 @@ class _NodeRun:
         system.feedback.check_trainable(prepared(system, train), system.name)
         num_parties = system.holders.num_parties(train)
         agreed = read_arrays(self._folder / "numbers.npz").get("agreed")
-        private = self._private(np.arange(num_parties, dtype=np.int32))
+        private = self._first_private()
         room = letter_bytes(system, private, self.config)
         known = None if agreed is None else agreed.tolist()
         return Enrolled(num_parties, known, room, system.holders.names(train))
@@ -256,6 +256,10 @@ class _NodeRun:
         rows = self.system.holders.rows(train)
         return self.system.enrol(numbers, rows, train.num_items, self.config, self._draws())
 
+    def _first_private(self) -> Any:
+        """The state before the server has given numbers."""
+        return self._private(np.arange(self.system.holders.num_parties(self._train()), dtype=np.int32))
+
     def _draws(self) -> Draws:
         if self.invitation.seed is not None:
             return Draws(self.invitation.seed)
@@ -285,8 +289,7 @@ class _NodeRun:
         return Node(self.system, self.config, self._draws(), numbers, private, post)
 
     def _restore(self, is_new: bool = False) -> None:
-        private = self._private(np.arange(self.system.holders.num_parties(self._train()), dtype=np.int32))
-        self._store = open_store(self.system, self._folder / "fold-1", private, is_new)
+        self._store = open_store(self.system, self._folder / "fold-1", self._first_private, is_new)
         self.last = self._store.mark
 
 

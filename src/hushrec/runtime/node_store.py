@@ -1,5 +1,6 @@
 """The private state of a node's parties on its own disk: all kept arrays in one file, written at every ask."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,10 @@ class ArrayStore:
         self.mark = mark
 
 
-def open_store(system: AnySystem, folder: Path, private: Any, is_new: bool) -> Store[Any]:
-    """The store of a node in a run's folder, as the system keeps it."""
+def open_store(system: AnySystem, folder: Path, enrol: Callable[[], Any], is_new: bool) -> Store[Any]:
+    """The store of a node, as the system keeps it; `enrol` makes the private state, if the system asks for it."""
     if system.open_store is not None:
-        own = system.open_store(folder, private, is_new)
+        own = system.open_store(folder, enrol(), is_new)
         if own is not None:
             return own
     return ArrayStore(folder / "state.npz")
