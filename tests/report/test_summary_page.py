@@ -18,13 +18,14 @@ from hushrec.experiments.summary import (
     to_json,
     usual_seconds,
 )
+from hushrec.report import summary_page
 from hushrec.report.summary_page import page, summary_lines
 
 DOCS = Path(__file__).parents[2] / "docs" / "reproduced"
 
 
 def small() -> Summary:
-    """Two cells with a spread, one of them within; two without, one near; a row that was not run, one that cannot."""
+    """Two cells with a spread, one within; two without, one near; a row that was not run, one that cannot be."""
     rows = [
         RowRecord("here", "a", "", [Cell("MAE", 0.75, 0.0, 0.74, 0.02), Cell("RMSE", 0.9, 0.0, 0.8, 0.01)], 90.0),
         RowRecord("here", "b", "paper", [Cell("MAE", 0.75, 0.01, 0.7, None), Cell("RMSE", 1.0, 0.0, 0.5, None)]),
@@ -93,6 +94,24 @@ def test_a_row_says_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     assert usual_seconds("pmf", table, Row("c", "pmf", "here", {}), "") is None, "it has no number"
     assert usual_seconds("pmf", table, Row("a", "pmf", "there", {}), "") is None
     assert usual_seconds("fcf", table, Row("a", "pmf", "here", {}), "") is None
+
+
+def test_claims_about_a_system_are_those_of_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row("a", "pmf", "here", {})
+    known = {("pmf", "table1"): Table("table1", "P", "Nobody (2026)", "accuracy", "so", ["MAE"], [row])}
+    monkeypatch.setattr(summary_page, "measured_summaries", lambda: {"here": small()})
+    monkeypatch.setattr(summary_page, "tables", lambda: known)
+    assert summary_page.claims_about(["pmf"]) == [
+        ("yes", "P, Table 1: good", "here, 2026-01-02", ""),
+        (
+            "in part",
+            "P, Table 1: better",
+            "here, paper, 2026-01-02",
+            "(RMSE 0.900, 1.00, on 1 of 5 folds) a guess",
+        ),
+        ("no", "P, Table 1: best", "here, 2026-01-02", "(MAE 0.750, 0.750)"),
+    ]
+    assert summary_page.claims_about(["fcf"]) == []
 
 
 @pytest.mark.parametrize("data", sorted(measured_summaries()))

@@ -1,13 +1,23 @@
 """The summary of all tables of a dataset: a few lines for the terminal, a page in Markdown for the docs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from hushrec.errors import HushrecError
+from hushrec.experiments.published import tables
 from hushrec.experiments.reproduction import Cell
-from hushrec.experiments.summary import NOT_RUN, ClaimRecord, RowRecord, Summary, TableRecord, to_json
+from hushrec.experiments.summary import (
+    NOT_RUN,
+    ClaimRecord,
+    RowRecord,
+    Summary,
+    TableRecord,
+    measured_summaries,
+    to_json,
+)
 from hushrec.report.numbers import format_number, format_seconds
 
 
@@ -46,6 +56,31 @@ def summary_lines(summary: Summary) -> Iterator[str]:
         yield f"  {_named(table)}, {row.where}, {row.name}: {row.missing}"
     if any(row.missing == NOT_RUN for _, row in missing):
         yield "the same command goes on with the rows that were not run yet"
+
+
+class ClaimRow(NamedTuple):
+    """A claim about a system, as it was found when all tables were measured."""
+
+    answer: str
+    claim: str
+    where: str
+    why: str
+
+
+def claims_about(systems: Iterable[str]) -> list[ClaimRow]:
+    """All claims of the tables that have rows of these systems, from the records that come with hushrec."""
+    wanted, known = set(systems), tables()
+    return [
+        ClaimRow(
+            claim.answer, f"{_named(table)}: {claim.text}",
+            f"{_place(claim.where, claim.preset)}, {summary.date}",
+            " ".join(part for part in (_figures(claim).strip(), claim.why) if part),
+        )
+        for summary in measured_summaries().values()
+        for table in summary.tables
+        for claim in table.claims
+        if wanted & {row.system for row in known[table.system, table.name].rows}
+    ]  # fmt: skip
 
 
 def _named(table: TableRecord) -> str:
