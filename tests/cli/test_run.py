@@ -346,7 +346,7 @@ def test_a_system_of_users_takes_partners_data_in_one_piece_or_says_why_not() ->
 
 
 def test_sampled_metrics_stand_beside_the_full_ones() -> None:
-    data = ["--data", DATA, "--rounds", "2", "--layers", "4", "3", "--at", "5"]
+    data = ["--data", DATA, "--rounds", "2", "--layers", "4,3", "--at", "5"]
     told = json.loads(invoke("neumf", *data, "--split", "leave-one-out", "--sampled", "20", "--json").stdout)
     mean = told["mean"]
     assert mean["sampled HR@5"] >= mean["HR@5"]

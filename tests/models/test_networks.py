@@ -56,9 +56,11 @@ def batch() -> Batch:
     return Batch(users, items, np.array([1, 0, 0.3, 0.9, 0, 1, 0.5], np.float32))
 
 
-def network_of(model: str, head: str, dropout: float = 0.0) -> tuple[Network, Shape, np.ndarray, np.ndarray]:
+def network_of(
+    model: str, head: str, dropout: float = 0.0, layers: tuple[int, ...] = (6, 3)
+) -> tuple[Network, Shape, np.ndarray, np.ndarray]:
     """A network with initial weights (and vectors far from zero), and the flat arrays of weights and gradients."""
-    chosen = settings(model, head)
+    chosen = settings(model, head, layers=layers)
     shape = chosen.shape((NUM_USERS, NUM_ITEMS))
     weights = initial(chosen, NUM_USERS, NUM_ITEMS, Draws(3)).parameters
     shape.views(weights)["vectors"][:] = np.random.default_rng(1).normal(size=(shape.num_nodes, NUM_FACTORS))
@@ -153,7 +155,17 @@ def test_outputs_equal_the_dense_formulas(model: str, head: str) -> None:
 @pytest.mark.parametrize(("model", "head"), CASES)
 def test_gradients_equal_autograd(model: str, head: str, dropout: float) -> None:
     """Of every weight, for the summed binary cross-entropy times 1/2; twice, to see that buffers are reset."""
-    network, shape, weights, gradients = network_of(model, head, dropout)
+    check_gradients(model, head, dropout, (6, 3))
+
+
+@pytest.mark.parametrize("model", ["neumf", "lightgcn"])
+@pytest.mark.parametrize("layers", [(5,), (12, 9, 7)])
+def test_gradients_of_one_layer_and_of_three_equal_autograd(model: str, layers: tuple[int, ...]) -> None:
+    check_gradients(model, "mlp", 0.0, layers)
+
+
+def check_gradients(model: str, head: str, dropout: float, layers: tuple[int, ...]) -> None:
+    network, shape, weights, gradients = network_of(model, head, dropout, layers)
     samples = batch()
     for seed in (1, 2):
         gradients.fill(0)
@@ -201,9 +213,10 @@ def test_dropout_takes_its_share_and_keeps_the_mean() -> None:
     assert abs(num_zero - 0.1 * size) < 5 * np.sqrt(0.09 * size)
 
 
+@pytest.mark.parametrize("layers", [(5,), (6, 3), (12, 9, 7)])
 @pytest.mark.parametrize(("model", "head"), CASES)
-def test_logits_of_all_pairs_equal_the_dense_formulas(model: str, head: str) -> None:
-    network, shape, weights, _ = network_of(model, head)
+def test_logits_of_all_pairs_equal_the_dense_formulas(model: str, head: str, layers: tuple[int, ...]) -> None:
+    network, shape, weights, _ = network_of(model, head, layers=layers)
     network.encoder.forward(np.arange(NUM_USERS + NUM_ITEMS), None)
     outputs = np.concatenate(list(network.encoder.outputs), axis=1)
     ours = network.head.logits(outputs[:NUM_USERS], outputs[NUM_USERS:])

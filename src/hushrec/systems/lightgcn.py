@@ -22,7 +22,7 @@ from hushrec.data.holdings import USERS
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.server_model import ModelSettings
 from hushrec.protocol import About, Handler, Paper, System, of_server
-from hushrec.settings import check_bounds, setting
+from hushrec.settings import check, check_bounds, setting
 from hushrec.systems import neumf
 from hushrec.systems.neumf import HandOver, Interactions
 
@@ -34,7 +34,7 @@ class Config:
     num_factors: int = setting(32, "length of the vectors", "[1, inf)")
     num_graph_layers: int = setting(3, "how far messages go", "[1, inf)")
     head: Literal["mlp", "product"] = setting("product", "how a pair is scored: dense layers or inner product")
-    layers: tuple[int, int] = setting((32, 16), "units of the two dense layers, for the head mlp", "[1, inf)")
+    layers: tuple[int, ...] = setting((32, 16), "units of the dense layers, for the head mlp", "[1, inf)")
     num_rounds: int = setting(100, "epochs; chosen on held-out training items of ML-100K", "[1, inf)")
     learning_rate: float = setting(0.001, "of Adam", "(0, inf)")
     batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)")
@@ -42,6 +42,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check(len(self.layers) > 0, "--layers needs the width of one layer or more")
 
     def model_settings(self) -> ModelSettings:
         """The network, and how it is trained in a round."""

@@ -45,7 +45,7 @@ from hushrec.protocol import (
     of_server,
     ragged,
 )
-from hushrec.settings import check_bounds, setting
+from hushrec.settings import check, check_bounds, setting
 
 
 class Centralised(Protocol):
@@ -64,9 +64,7 @@ class Config:
     """Settings of NeuMF, with the values of PTF-FedRec's paper."""
 
     num_factors: int = setting(32, "length of the vectors", "[1, inf)")
-    layers: tuple[int, int] = setting(
-        (32, 16), "units of the two dense layers behind a pair's vectors", "[1, inf)"
-    )
+    layers: tuple[int, ...] = setting((32, 16), "units of the dense layers behind a pair's vectors", "[1, inf)")
     num_rounds: int = setting(50, "epochs; chosen on held-out training items of ML-100K", "[1, inf)")
     learning_rate: float = setting(0.001, "of Adam", "(0, inf)")
     batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)")
@@ -74,6 +72,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check(len(self.layers) > 0, "--layers needs the width of one layer or more")
 
     def model_settings(self) -> ModelSettings:
         """The network, and how it is trained in a round."""

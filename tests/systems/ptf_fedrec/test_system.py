@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import asdict, replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,29 @@ def test_without_sampling_all_own_samples_are_shown(defense: str) -> None:
             own = positives(ratings, client)
             assert own <= set(items.tolist())
             assert len(items) == len(own) + num_negatives(len(own))
+
+
+@pytest.mark.parametrize("defense", ["none", "ldp"])
+def test_without_sampling_told_items_may_be_shown_as_well(defense: str) -> None:
+    """All positives, and as many others as a client has negatives, of its negatives and what it was told."""
+    ratings, finished = some_ratings(), fit(defense=defense, unsampled="trained", num_negatives=1, num_rounds=3)
+    own_negatives = {
+        client: set(items.tolist()) for client, (items, _) in by_client(finished, Predictions, 1).items()
+    }
+    num_told = 0
+    for round_number in (1, 2, 3):
+        told = by_client(finished, Told, round_number)
+        for client, (items, _) in by_client(finished, Predictions, round_number).items():
+            own, others = positives(ratings, client), set(items.tolist()) - positives(ratings, client)
+            assert own <= set(items.tolist())
+            assert len(items) == len(own) + min(len(own), 30 - len(own))
+            assert others <= own_negatives[client] | set(told[client][0].tolist())
+            num_told += len(others - own_negatives[client])
+    assert num_told > 0
+
+
+def test_showing_told_items_is_without_effect_where_samples_are_drawn() -> None:
+    assert_same(fit(unsampled="trained"), fit())
 
 
 def test_negatives_are_drawn_once_or_anew_in_each_round() -> None:
@@ -348,6 +371,19 @@ def test_every_combination_of_models_runs(client_model: str, server_model: str) 
     np.testing.assert_array_equal(more["client"].score(users), own.score(users))
 
 
+@pytest.mark.parametrize(("server_model", "server_head"), [("neumf", "product"), ("lightgcn", "mlp")])
+@pytest.mark.parametrize("layers", [(5,), (6, 4, 3)])
+def test_dense_layers_may_be_any_number(layers: tuple[int, ...], server_model: str, server_head: str) -> None:
+    """As many weights as these layers have, on both sides."""
+    values = {"server_model": server_model, "server_head": server_head, "num_rounds": 2}
+    finished = fit(client_layers=layers, server_layers=layers, **values)
+    num_weights = sum((inputs + 1) * outputs for inputs, outputs in pairwise((8, *layers, 1)))
+    assert finished.private.weights.shape[1] == 4 + num_weights
+    assert finished.states[-1].parameters.size == (24 + 30) * 4 + num_weights
+    scores = finished.scorer.score(np.arange(24, dtype=np.int32))
+    assert scores.std() > 1e-4
+
+
 @pytest.mark.parametrize("server_model", ["neumf", "lightgcn"])
 def test_other_servers_find_a_checkerboards_withheld_items_too(server_model: str) -> None:
     """Of 11 items each; by chance 4 of 40."""
@@ -362,7 +398,7 @@ def test_other_servers_find_a_checkerboards_withheld_items_too(server_model: str
 
 def test_the_released_preset_differs_where_the_spec_says() -> None:
     paper, released = (settings.to_dict(SYSTEM.configure({"preset": name})) for name in ("paper", "released"))
-    assert list(SYSTEM.about.presets) == ["paper", "released"]
+    assert list(SYSTEM.about.presets) == ["paper", "released", "fitted"]
     assert {name: (paper[name], released[name]) for name in paper if paper[name] != released[name]} == {
         "client_factors": (32, 16),
         "client_learning_rate": (0.001, 0.01),
@@ -372,8 +408,18 @@ def test_the_released_preset_differs_where_the_spec_says() -> None:
         "memory": ("replace", "accumulate"),
         "told_limit": ("none", "positives"),
         "server_head": ("product", "mlp"),
+        "unsampled": ("own", "trained"),
     }
     assert RELEASED.keys() == {name for name in paper if paper[name] != released[name]}
+
+
+def test_the_fitted_preset_is_the_papers_with_the_clients_of_the_code() -> None:
+    paper, fitted = (settings.to_dict(SYSTEM.configure({"preset": name})) for name in ("paper", "fitted"))
+    assert {name: fitted[name] for name in paper if paper[name] != fitted[name]} == {
+        "client_factors": 16,
+        "client_learning_rate": 0.01,
+        "client_batch": 256,
+    }
 
 
 def test_the_paper_preset_is_the_papers() -> None:
@@ -409,7 +455,9 @@ def test_a_preset_gives_way_to_what_is_said() -> None:
     expected = {**RELEASED, "server_model": "lightgcn", "client_factors": 8}
     assert model.config == Config(**expected)
     assert hushrec.PTFFedRec().config == hushrec.PTFFedRec(preset="paper").config
-    with pytest.raises(HushrecError, match=r"^no preset 'relased' of ptf-fedrec; choose from paper, released$"):
+    with pytest.raises(
+        HushrecError, match=r"^no preset 'relased' of ptf-fedrec; choose from paper, released, fitted$"
+    ):
         hushrec.PTFFedRec(preset="relased")
 
 
@@ -427,7 +475,9 @@ def test_a_preset_gives_way_to_what_is_said() -> None:
         ({"num_told": -1}, "--num-told"),
         ({"num_negatives": 0}, "--num-negatives"),
         ({"client_layers": (0, 3)}, "--client-layers"),
-        ({"server_layers": (3,)}, "bad setting"),
+        ({"client_layers": ()}, "--client-layers needs the width of one layer or more"),
+        ({"server_layers": ()}, "--server-layers needs the width of one layer or more"),
+        ({"server_layers": 3}, "bad setting"),
         ({"server_model": "mf"}, "bad setting"),
         ({"defense": "hope"}, "bad setting"),
     ],

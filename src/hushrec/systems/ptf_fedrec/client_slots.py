@@ -43,6 +43,7 @@ def by_item(
     clients: LocalClients, rows: Places, slots: Ragged, scores: NDArray[np.float32]
 ) -> tuple[Ragged, Ragged]:
     """Items and scores of slots, sorted by item in each client's slice, so that their order tells nothing."""
+    # DEVIATION: the authors' code lists a client's positives before the others, so that their place tells them.
     owners = np.repeat(np.arange(len(rows)), slots.lengths)
     items = clients.slot_items[clients.starts[rows][owners] + slots.values]
     order = np.lexsort((items, owners))

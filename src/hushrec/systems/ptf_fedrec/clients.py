@@ -185,6 +185,7 @@ def _receive(tables, samples, slot_items, rows, numbers, received, num_items, ke
         for place in range(item_starts[client], item_starts[client + 1]):
             item = items[place]
             slot = slot_of[item]
+            # DEVIATION: the paper trains on all that was told; own positives are dropped, as in the authors' code.
             if 0 <= slot < num_positives[row]:
                 continue
             target = sample_starts[row] + num_samples[row]

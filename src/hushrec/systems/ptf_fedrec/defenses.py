@@ -61,6 +61,7 @@ def _num_shown(key, numbers, round_number, num_positives, num_negatives, limits,
         chacha_block(key, numbers[client], round_number, 0, words)
         beta = limits[0] + (limits[1] - limits[0]) * _share(words[0])
         gamma = limits[2] + (limits[3] - limits[2]) * _share(words[1])
+        # DEVIATION: the paper does not say how to round; down, but to one at least, as in the authors' code.
         positives = max(int(beta * num_positives[client]), min(1, num_positives[client]))
         negatives = max(int(gamma * positives), 1)
         if not has_repeats or num_negatives[client] == 0:

@@ -94,6 +94,8 @@ def _chosen(
         sure = _in_order(by_confidence, uploaded, num_confident)
     else:
         sure = _in_order(_random_orders(predicted.shape, generator), uploaded, num_confident)
+    # DEVIATION: the two sets of Eq. 9 may overlap; here hard items are others, as in the authors' code, so that
+    # alpha items are told.
     taken, num_hard = _joined(uploaded, sure), how.num_items - num_confident
     if num_hard == 0:
         return sure
