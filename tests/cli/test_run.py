@@ -321,9 +321,9 @@ def test_a_deal_is_typed_and_reaches_the_run(tmp_path: Path) -> None:
     deal = ["--partners", "3", "--common-users", "0.4", "--common-items", "0.6"]
     deal += ["--deals", "one", "--measure", "validation"]
     options = as_options("fedcore", short("fedcore", num_rounds=1))
-    said = json.loads(
-        invoke("fedcore", "--data", DATA, *deal, *options, "--json", "--out", str(tmp_path / "run")).stdout
-    )
+    result = invoke("fedcore", "--data", DATA, *deal, *options, "--json", "--out", str(tmp_path / "run"))
+    assert "UNPROTECTED: with --privatizer none" in result.stderr
+    said = json.loads(result.stdout)
     assert {name.split()[0] for name in said["mean"] if " own " in name} == {"a", "b", "c"}
     assert said["folds"][0]["facts"]["common users"] > 0
     assert set(said["folds"][0]["sent_bytes"]) == {"partner->partner", "partner->server", "server->partner"}
