@@ -152,7 +152,7 @@ def test_options_are_the_settings_of_the_config() -> None:
     common = {
         "data", "folds", "seed", "split", "test_share", "at", "relevant_from", "columns", "duplicates",
         "rating_range", "out", "resume", "threads", "cohort_size", "as_json", "partners", "common_users",
-        "common_items", "measure", "owners", "passed_over", "sampled",
+        "common_items", "deals", "measure", "owners", "passed_over", "sampled",
     }  # fmt: skip
     for name in group.list_commands(None):
         command = group.get_command(None, name)
@@ -318,16 +318,17 @@ def test_a_kept_run_can_be_resumed_and_is_not_overwritten(tmp_path: Path) -> Non
 
 
 def test_a_deal_is_typed_and_reaches_the_run(tmp_path: Path) -> None:
-    deal = ["--partners", "3", "--common-users", "0.4", "--common-items", "0.6", "--measure", "validation"]
+    deal = ["--partners", "3", "--common-users", "0.4", "--common-items", "0.6"]
+    deal += ["--deals", "one", "--measure", "validation"]
     options = as_options("fedcore", short("fedcore", num_rounds=1))
-    said = json.loads(
-        invoke("fedcore", "--data", DATA, *deal, *options, "--json", "--out", str(tmp_path / "run")).stdout
-    )
+    result = invoke("fedcore", "--data", DATA, *deal, *options, "--json", "--out", str(tmp_path / "run"))
+    assert "UNPROTECTED: with --privatizer none" in result.stderr
+    said = json.loads(result.stdout)
     assert {name.split()[0] for name in said["mean"] if " own " in name} == {"a", "b", "c"}
     assert said["folds"][0]["facts"]["common users"] > 0
     assert set(said["folds"][0]["sent_bytes"]) == {"partner->partner", "partner->server", "server->partner"}
     made = read_run(tmp_path / "run").provenance
-    assert (made.split, made.deal, made.measure) == ("partners", Deal(3, 0.4, 0.6), "validation")
+    assert (made.split, made.deal, made.measure) == ("partners", Deal(3, 0.4, 0.6, "one"), "validation")
 
 
 def test_systems_for_partners_want_their_data_and_say_how() -> None:

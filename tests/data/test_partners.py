@@ -217,6 +217,25 @@ def test_five_copies_differ_and_repeat(grid: Interactions) -> None:
     assert len(set(owners)) == 10, "users are dealt anew in every copy"
 
 
+def test_one_deal_of_users_and_items_serves_all_copies_and_ratings_are_divided_as_with_a_deal_for_each(
+    grid: Interactions,
+) -> None:
+    one, each = (list(copies(grid, Deal(deals=deals), 0)) for deals in ("one", "each"))
+    assert signature(one[0]) == signature(each[0])
+    assert [owners_in(split, "ab") for split in one] == [owners_in(each[0], "ab")] * NUM_COPIES
+    assert len({tuple(sorted(rows_of(split.train))) for split in one}) == NUM_COPIES
+    for ours, theirs in zip(one, each, strict=True):
+        assert not set(bare(ours.test)) & set(bare(theirs.train)), "the same ratings are trained on, or measured"
+    pooled = list(copies(grid, Deal(deals="one"), 0, is_pooled=True))
+    owners = [set(split.test.items[split.groups["a cold"]].tolist()) for split in pooled]
+    assert len(set.union(*owners)) == 10, "items that only a has"
+
+
+def bare(data: Interactions) -> list[tuple[str, str]]:
+    """The (user, item) pairs without the names of partners."""
+    return [(user.partition(":")[2], item.partition(":")[2]) for user, item, _ in rows_of(data)]
+
+
 def test_the_order_of_rows_in_the_file_does_not_matter(grid: Interactions) -> None:
     order = np.random.default_rng(0).permutation(len(grid))
     shuffled = replace(grid, users=grid.users[order], items=grid.items[order], ratings=grid.ratings[order])
@@ -263,6 +282,7 @@ def test_one_row_and_no_row_are_dealt(make: Make) -> None:
         ({"common_users": 1.5}, "--common-users 1.5 is no share; choose 0 to 1"),
         ({"common_items": -0.1}, "--common-items -0.1 is no share; choose 0 to 1"),
         ({"common_items": float("nan")}, "--common-items nan is no share; choose 0 to 1"),
+        ({"deals": "two"}, "--deals two is unknown; choose each or one"),
     ],
 )
 def test_deals_that_cannot_be_are_refused(values: dict[str, Any], message: str) -> None:

@@ -16,7 +16,7 @@ from hushrec.data.holdings import PARTNERS
 from hushrec.data.holdings.partners import rows_of_partners
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.experiments.fedcore_tables import identified, sample, twins_of
+from hushrec.experiments.fedcore_tables import identified, items_after, sample, twins_of
 from hushrec.experiments.probes import PROBES, all_of
 from hushrec.experiments.published import Row, Table, tables
 from hushrec.experiments.reproduction import reproduce_row
@@ -27,6 +27,7 @@ from hushrec.runs.record import Run, read_run
 from hushrec.runs.run_settings import settings_for, splits_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
+from hushrec.systems.fedcore.messages import UserGradients
 from hushrec.systems.fedcore.partners import Partnership
 from hushrec.systems.fedcore.system import Align
 from systems.partner_runs import interactions, watched
@@ -76,11 +77,10 @@ def test_identified_by_hand() -> None:
 
 def test_counts_start_at_chance_from_the_start_vectors_and_rise(data: Interactions) -> None:
     """Of 100 common items, 5 of 150 are looked at for each: 3.3 are there by chance, above 12 once in 10,000 runs.
-    A planted taste makes vectors alike. What is told of t=0 is what the vectors that partners start from give.
+    A planted taste makes vectors alike. What is told of k=0 is what the vectors that partners start from give.
     """
-    probed = go(data, 20, ["identification"], batch_size=16).folds[0].metrics
-    counts = {after: probed[f"top 5%, t={after}"] for after in (0, 1, 5, 20)}
-    assert not [name for name in probed if name.endswith("t=49")]
+    start = go(data, 1, ["identification, k=0"], batch_size=16).folds[0].metrics
+    last = go(data, 20, ["identification"], batch_size=16).folds[0].metrics
     train = next(copies(data, Deal(), 0)).train
     starts: list[list[np.ndarray]] = []
 
@@ -91,16 +91,56 @@ def test_counts_start_at_chance_from_the_start_vectors_and_rise(data: Interactio
     finished = watched(Ratings(rows_of_partners(train), train.num_items), look, num_rounds=1, **PLAIN)
     (first,) = starts
     expected = identified(train, first[0], first[1], finished.config)
-    assert {name: probed[f"{name}, t=0"] for name in expected} == expected
-    assert counts[0] <= 12
-    assert counts[20] >= counts[0] + 10
-    assert counts[20] >= probed["top 1%, t=20"] >= 1
+    assert {name: start[name] for name in expected} == expected
+    assert start["top 5%"] <= 12
+    assert last["top 5%"] >= start["top 5%"] + 10
+    assert last["top 5%"] >= last["top 1%"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("num_partners", "values"),
+    [(2, {"privatizer": "dp+average"}), (3, {"model": "neucf", "unaligned": 0.5}), (2, {"batch_size": 700})],
+)
+def test_steps_played_again_are_those_of_the_round(
+    data: Interactions, num_partners: int, values: dict[str, Any]
+) -> None:
+    """None of them leads to the start, all of them to the end, to the last bit; the round's own result stays."""
+    config = FEDCORE.configure({**PLAIN, "num_rounds": 1, **values})
+    train = next(copies(data, Deal(num_partners), 0)).train
+    progress = run_job(Job(FEDCORE, config, 3, train), ONE_THREAD)
+    partners, num_steps = progress.private.partners, int(progress.state.num_steps)
+    ends = [partner.item_factors.copy() for partner in partners]
+    for played, start in zip(items_after(0, progress, config, Draws(3)), partners, strict=True):
+        np.testing.assert_array_equal(played, start.before[1])
+    for played, end in zip(items_after(num_steps, progress, config, Draws(3)), ends, strict=True):
+        np.testing.assert_array_equal(played, end)
+    if num_steps > 1:
+        half = items_after(num_steps - 1, progress, config, Draws(3))
+        assert all(
+            (one != end).any() and (one != p.before[1]).any()
+            for one, end, p in zip(half, ends, partners, strict=True)
+        )
+    for partner, end in zip(partners, ends, strict=True):
+        np.testing.assert_array_equal(partner.item_factors, end)
+    with pytest.raises(HushrecError, match=f"a round has {num_steps} steps, so none is step {num_steps + 1}; use"):
+        items_after(num_steps + 1, progress, config, Draws(3))
+
+
+def test_within_the_first_round_few_vectors_have_moved(data: Interactions) -> None:
+    """5 of 20 and more steps; k=20 must be told of a round, too, however many follow."""
+    config = {"batch_size": 16, "learning_rate": 0.4}
+    names = ["identification, k=5", "identification, k=20"]
+    told = [go(data, rounds, [name], **config).folds[0].metrics for rounds in (1, 2) for name in names]
+    for one, two in zip(told[:2], told[2:], strict=True):
+        assert {name: one[name] for name in ("top 1%", "top 5%")} == {
+            name: two[name] for name in ("top 1%", "top 5%")
+        }
 
 
 def test_neucf_is_looked_at_in_both_branches(data: Interactions) -> None:
     metrics = go(data, 1, ["identification"], model="neucf", num_factors=4).folds[0].metrics
     told = {name for name in metrics if "top" in name}
-    assert told == {f"{branch}top {p}%, t={t}" for branch in ("GMF ", "") for p in (1, 5) for t in (0, 1)}
+    assert told == {f"{branch}top {percent}%" for branch in ("GMF ", "") for percent in (1, 5)}
 
 
 # --- Similarity --------------------------------------------------------------------------------------------
@@ -170,6 +210,45 @@ def test_cosines_by_hand() -> None:
     np.testing.assert_allclose(found, [1, 0, 0], atol=1e-12)
 
 
+# --- Communication -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("privatizer", ["none", "dp", "average", "dp+average"])
+def test_rows_are_one_per_rating_of_a_common_user_or_averaged_one_per_user(
+    data: Interactions, privatizer: str
+) -> None:
+    """Both partners' rows are counted from what was sent in each step, by hand."""
+    config = FEDCORE.configure({**PLAIN, "num_rounds": 3, "privatizer": privatizer})
+    job = Job(FEDCORE, config, 0, next(copies(data, Deal(), 0)).train)
+    found: dict[str, float] = {}
+    progress = run_job(
+        job,
+        RuntimeOptions(threads=1, keep_payloads=True),
+        None,
+        lambda now: found.update(PROBES["communication"](job, now)),
+    )
+    sent = [one for one in progress.transcript.recorded if isinstance(one.message, UserGradients)]
+    users = [part for one in sent for part in np.split(one.message.users.values, one.message.users.starts[1:-1])]
+    assert found["steps"] == len(users) / 2 == 3 * int(progress.state.num_steps)
+    assert found["rows"] == sum(map(len, users)) / 2
+    last = users[2 * len(users) // 3 :]
+    num_rows, num_different = sum(map(len, last)), sum(len(set(numbers.tolist())) for numbers in last)
+    assert found["rows per common user"] == num_rows / num_different
+    if "average" in privatizer:
+        assert found["rows per common user"] == 1
+        assert found["rows per rating"] < 1
+    else:
+        assert found["rows per rating"] == 1
+        assert found["rows per common user"] > 1
+    assert found["letters sent per visitor"] == 0, "nobody was served"
+
+
+def test_for_a_visitor_two_letters_are_sent_and_two_received(data: Interactions) -> None:
+    pytest.importorskip("tenseal")
+    values = {"inference": "ckks", "num_asked": 1}
+    assert go(data, 1, ["communication"], **values).folds[0].metrics["letters sent per visitor"] == 2
+
+
 # --- Groups of test ratings --------------------------------------------------------------------------------
 
 
@@ -237,7 +316,7 @@ def test_rows_of_tables_have_a_split_a_deal_and_probes() -> None:
         paper = "Nobody (2026)"
         kind = "counts"
         claim = "it holds"
-        metrics = ["top 1%, t=1"]
+        metrics = ["top 1%"]
 
         [[rows]]
         label = "one"
@@ -276,9 +355,7 @@ class StopError(Exception):
 def test_a_table_with_probes_goes_on_where_it_stopped(data: Interactions, tmp_path: Path) -> None:
     """What a probe found is not in a checkpoint: the fold that was broken off begins again, the others stay."""
     row = Row("plain", "fedcore", "synthetic", {**PLAIN, "num_rounds": 5}, probes=["identification"])
-    table = Table(
-        "tiny", "A tiny table", "Nobody (2026)", "counts", "it holds", ["top 5%, t=0", "top 5%, t=5"], [row]
-    )
+    table = Table("tiny", "A tiny table", "Nobody (2026)", "counts", "it holds", ["top 1%", "top 5%"], [row])
     settings = settings_for(FEDCORE, num_folds=2)
     whole = reproduce_row(table, row, "", data, settings, ONE_THREAD, None, None)
     seen: list[tuple[int, int]] = []

@@ -35,6 +35,11 @@ def note(text: str) -> None:
     notes().print(text, style="dim", soft_wrap=True)
 
 
+def warn(text: str) -> None:
+    """Say one line on standard error that nobody should overlook."""
+    notes().print(text, style="bold red", soft_wrap=True)
+
+
 @contextmanager
 def watching(label: str, num_rounds: int, num_folds: int) -> Iterator[Watch]:
     """A progress line: fold, round, metric, bytes, time left; without a terminal a line a minute."""

@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from hushrec.cli.commands import alone, joined, length_of, per_system, settings_of_all
-from hushrec.cli.console import note, results, watching
+from hushrec.cli.console import note, results, warn, watching
 from hushrec.cli.options import (
     AsJson,
     Lengths,
@@ -142,7 +142,11 @@ def _supervised(
     run = place_order(folder, order, catalogue, resume)
     driver = engine_named(engine)
     label = f"{order.system} on {len(nodes)} nodes"
-    with watching(label, system_named(order.system).configure(order.config).num_rounds, 1) as watch:
+    system = system_named(order.system)
+    config = system.configure(order.config)
+    for line in system.result.warnings(config):
+        warn(line)
+    with watching(label, config.num_rounds, 1) as watch:
 
         def on_report(report: Report) -> None:
             watch(FoldProgress(1, 1, report.round_number, report.num_rounds, {}, report.sent_bytes))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hushrec.cli.console import note
-from hushrec.data import Columns, Deal, Interactions, Measure, SplitKind, load
+from hushrec.data import Columns, Deal, Deals, Interactions, Measure, SplitKind, load
 from hushrec.data.checking import Duplicates
 from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem
@@ -134,6 +134,10 @@ class RunOptions:
     partners: Annotated[int, typer.Option(help="For the splits partners and pooled: how many.")] = 2
     common_users: Annotated[float, typer.Option(help="The share of users whom all partners have.")] = 0.5
     common_items: Annotated[float, typer.Option(help="The share of items that all partners have.")] = 0.5
+    deals: Annotated[
+        Deals,
+        typer.Option(help="each: every fold deals users and items to partners anew; one: all folds as the first."),
+    ] = "each"
     measure: Annotated[
         Measure, typer.Option(help="validation: to choose settings, a part of the training is the test instead.")
     ] = "test"
@@ -168,6 +172,6 @@ class RunOptions:
         """The split, the seed and the lengths of lists; what was not said depends on the system and the data."""
         return settings_for(
             system, self.seed, self.folds, self.split, self.test_share, parse_lengths(self.at),
-            self.relevant_from, Deal(self.partners, self.common_users, self.common_items), self.owners,
-            self.passed_over, self.measure, data, self.sampled,
+            self.relevant_from, Deal(self.partners, self.common_users, self.common_items, self.deals),
+            self.owners, self.passed_over, self.measure, data, self.sampled,
         )  # fmt: skip

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from hushrec.cli.commands import length_of, per_system
-from hushrec.cli.console import announce_compilation, note, results, watching
+from hushrec.cli.console import announce_compilation, note, results, warn, watching
 from hushrec.cli.live import LiveOptions, run_live
 from hushrec.cli.options import RunOptions, runtime_options
 from hushrec.experiments.published import published_for
@@ -27,6 +27,8 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
     """Run a system in this process, measure it, and print what came out."""
     runtime = runtime_options(options.threads, options.cohort_size)
     config = system.configure(values)
+    for line in system.result.warnings(config):
+        warn(line)
     data = options.source.load()
     settings = options.settings(system, data)
     announce_compilation()

@@ -12,6 +12,7 @@ from hushrec.data.passed_over import with_passed_over
 from hushrec.data.readers import Columns, read
 from hushrec.data.splits import (
     Deal,
+    Deals,
     Measure,
     Split,
     SplitKind,
@@ -27,6 +28,7 @@ __all__ = [
     "CATALOGUE",
     "Columns",
     "Deal",
+    "Deals",
     "Holding",
     "Interactions",
     "Measure",

@@ -35,7 +35,10 @@ class _Dealt:
 def copies(
     data: Interactions, deal: Deal, seed: int, is_pooled: bool = False, measure: Measure = "test"
 ) -> Iterator[Split]:
-    """The five copies, each dealt anew; pooled: the same ratings in one place, for baselines."""
+    """The five copies, each with ratings divided anew; pooled: the same ratings in one place, for baselines.
+
+    Users and items are dealt anew for each copy, or once for all (`Deal.deals`); the first copy is the same.
+    """
     if data.ratings is None:
         raise HushrecError(f"{data.name} has no ratings to deal to partners; choose data with explicit ratings")
     for copy in range(1, NUM_COPIES + 1):
@@ -46,8 +49,9 @@ def copies(
 def _dealt(data: Interactions, deal: Deal, draws: Draws, copy: int, measure: Measure) -> _Dealt:
     """The nine blocks of the paper's Figure 2, for any number of partners."""
     num_partners, rng = deal.num_partners, draws.generator("partners", copy)
-    owner_of_user = _owners(data.num_users, deal.common_users, num_partners, rng)
-    owner_of_item = _owners(data.num_items, deal.common_items, num_partners, rng)
+    owner_of_user, owner_of_item = _owners_of(data, deal, rng)
+    if deal.deals == "one":
+        owner_of_user, owner_of_item = _owners_of(data, deal, draws.generator("partners", 1))
     parts, place = np.empty(len(data), np.int64), np.empty(len(data))
     in_order = data.canonical_order()
     rows = np.arange(len(data)) if in_order is None else in_order
@@ -64,6 +68,16 @@ def _dealt(data: Interactions, deal: Deal, draws: Draws, copy: int, measure: Mea
         is_cold[partner] = ~_has(by_user, partner) & (by_item == partner)
     measured = 4 if measure == "test" else 3
     return _Dealt(owner_of_user, owner_of_item, has_row, is_cold, parts < 3, parts == measured)
+
+
+def _owners_of(
+    data: Interactions, deal: Deal, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Who has each user, and who each item."""
+    return (
+        _owners(data.num_users, deal.common_users, deal.num_partners, rng),
+        _owners(data.num_items, deal.common_items, deal.num_partners, rng),
+    )
 
 
 def _owners(size: int, common_share: float, num_partners: int, rng: np.random.Generator) -> NDArray[np.int64]:

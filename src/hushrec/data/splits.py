@@ -5,7 +5,7 @@ A random split depends on the data and the seed only, not on the order of the ro
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ _MOST_PARTNERS = 26
 
 
 SplitKind = Literal["folds", "random", "latest", "leave-one-out", "partners", "pooled"]
+Deals = Literal["each", "one"]
 Measure = Literal["test", "validation"]  # validation: for choosing settings, the test part is left alone
 
 
@@ -40,6 +41,7 @@ class Deal:
     num_partners: int = 2
     common_users: float = 0.5  # the share of the users that all partners have; the others have one each
     common_items: float = 0.5
+    deals: Deals = "each"  # every copy has a deal of users and items of its own; one: all have that of the first
 
     def __post_init__(self) -> None:
         if not 2 <= self.num_partners <= _MOST_PARTNERS:
@@ -47,6 +49,8 @@ class Deal:
         for name, share in (("users", self.common_users), ("items", self.common_items)):
             if not 0 <= share <= 1:
                 raise HushrecError(f"--common-{name} {share:g} is no share; choose 0 to 1")
+        if self.deals not in get_args(Deals):
+            raise HushrecError(f"--deals {self.deals} is unknown; choose {' or '.join(get_args(Deals))}")
 
     @property
     def names(self) -> tuple[str, ...]:

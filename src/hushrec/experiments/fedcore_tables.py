@@ -6,6 +6,7 @@ of just these ratings. For PMF it is also given the true errors, which no partne
 blind one. What b makes of the mail that it really gets, `hushrec audit fedcore` tells (`partner_gradients.py`).
 """
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import neucf
 from hushrec.models.neucf_scoring import predict
+from hushrec.runtime.checkpoint import Progress
 from hushrec.systems.fedcore.co_training import Rows, pmf_gradients
 from hushrec.systems.fedcore.laplace import private_rows, scale_of
 from hushrec.systems.fedcore.partners import Partner, Partnership
@@ -154,6 +156,8 @@ def similarity(
     metrics: dict[str, float] = {}
     for name, vectors in recovered(found, private, config, draws).items():
         half = vectors[:, part]
+        # DEVIATION: the text calls the cosine of a's and b's vectors Sim(2) and that of b's and the recovered ones
+        # Sim(3). The published numbers are the other way round (a defence changes Sim(2) only), and so are these.
         metrics[f"{name}Sim(1)"] = float(cosines(half, truth).mean())
         metrics[f"{name}Sim(2)"] = float(cosines(half, twins).mean())
         metrics[f"{name}Sim(3)"] = float(cosines(truth, twins).mean())
@@ -176,6 +180,28 @@ def _predicted(found: Sample, vectors: Floats, other: Partner, config: Any, trai
     low, high = train.rating_range or (-np.inf, np.inf)
     clipped: Floats = np.clip(scores, low, high)
     return clipped
+
+
+def items_after(num_steps: int, progress: Progress, config: Any, draws: Draws) -> list[Rows]:
+    """Item vectors of all partners after so many steps of the first round, which is played again up to there."""
+    partners, in_round = deepcopy(progress.private.partners), int(progress.state.num_steps)
+    if num_steps > in_round:
+        raise HushrecError(
+            f"a round has {in_round} steps, so none is step {num_steps}; use a smaller --batch-size"
+        )
+    for partner in partners:
+        partner.begin(1)
+    training = config.training(1)
+    for step in range(num_steps):
+        releases = [partner.step(step, in_round, training, draws).release for partner in partners]
+        for partner in partners:
+            received = [
+                sender.told_to(partner.number, release)
+                for sender, release in zip(partners, releases, strict=True)
+                if sender is not partner
+            ]
+            partner.count(step, in_round, received, training, draws)
+    return [partner.item_factors for partner in partners]
 
 
 def identified(train: Interactions, theirs: Rows, own: Rows, config: Any) -> dict[str, float]:

@@ -81,6 +81,10 @@ def _no_facts(_private: Any, _config: Any) -> Mapping[str, float]:
     return {}
 
 
+def _no_warnings(_config: Any) -> tuple[str, ...]:
+    return ()
+
+
 def _every_round(_config: Any) -> int:
     return 1
 
@@ -100,6 +104,8 @@ class Result(Generic[ConfigIn, RowsIn, ServerIn, PrivateIn]):
     also: Mapping[str, Callable[[ServerIn, PrivateIn, ConfigIn], Scorer]] = field(default_factory=dict)
     # Told at the end of a run.
     facts: Callable[[PrivateIn, ConfigIn], Mapping[str, float]] = _no_facts
+    # What people must know before they trust a run with such settings; printed where nobody overlooks it.
+    warnings: Callable[[ConfigIn], tuple[str, ...]] = _no_warnings
     # Measured with every point of a learning curve, on training and on test rows.
     losses: Mapping[str, Callable[[ServerIn, RowsIn], float]] = field(default_factory=dict)
     # After how many rounds the next point of a learning curve is measured.

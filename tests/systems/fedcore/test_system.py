@@ -549,3 +549,22 @@ def test_the_usual_rates_and_sizes_of_each_model() -> None:
     assert layered.training(2).learning_rate == pytest.approx(0.135)
     assert (pmf.width, own.width, layered.width) == (20, 7, 32)
     assert (pmf.num_weights, layered.num_weights) == (0, 32 * 16 + 16 + 32)
+
+
+def test_a_run_without_noise_on_gradients_says_so_aloud() -> None:
+    """Noise on the rows of users leaves the layers' gradients of neucf as they are."""
+    said = {
+        (model, privatizer): FEDCORE.result.warnings(FEDCORE.configure({"model": model, "privatizer": privatizer}))
+        for model in ("pmf", "neucf")
+        for privatizer in ("none", "average", "dp", "dp+average")
+    }
+    for (model, privatizer), lines in said.items():
+        if not privatizer.startswith("dp"):
+            assert len(lines) == 1
+            assert f"UNPROTECTED: with --privatizer {privatizer}," in lines[0]
+            assert "use --privatizer dp+average" in lines[0]
+        else:
+            assert lines == (
+                () if model == "pmf"
+                else ("UNPROTECTED: gradients of neucf's layers go to other partners without noise",)
+            )  # fmt: skip

@@ -4,7 +4,8 @@
 Everybody who shares a vector moves it by the mean of the partners' gradients of it. These are summed in fixed
 point, so the sum does not depend on the order, and all copies stay equal to the last bit.
 
-Symbols: U_u = user_factors[u], V_i = item_factors[i], e = U_u V_i - r_ui, B = size of the batch.
+Symbols: U_u = user_factors[u], V_i = item_factors[i], e = U_u V_i - r_ui, B = size of the batch,
+alpha = regularization.
 """
 
 from collections.abc import Sequence
@@ -60,8 +61,9 @@ def pmf_gradients(
     user_rows: Rows,
     item_rows: Rows,
 ) -> None:
-    """Write the gradients of the mean squared error of a batch: a row of U and one of V per rating (Eq. 9).
+    """Write the gradients of a batch: a row of U and one of V per rating, each 2/B times Eq. 9.
 
+    So they are those of the mean over the batch of e^2 + alpha (|U_u|^2 + |V_i|^2), which is 2 f_ui of Eq. 7.
     `places` tells which of the ratings are in the batch.
     """
     _pmf_gradients(

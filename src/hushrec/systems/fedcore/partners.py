@@ -126,6 +126,17 @@ class Partner:
             self.held[other] = None if users.all() and items.all() else (users, items)
         return self.held[other]
 
+    def told_to(self, other: int, release: Release) -> Release:
+        """What of a release is about users and items that the other has as well."""
+        held = self.held_by(other)
+        if held is None:
+            return release
+        has_user, has_item = held[0][release.users], held[1][release.items]
+        return Release(
+            release.users[has_user], release.user_rows[has_user], release.items[has_item],
+            release.item_rows[has_item], release.layers,
+        )  # fmt: skip
+
     def aligned(self) -> None:
         """Forget what followed from an earlier alignment."""
         self.place_of = None
