@@ -1,4 +1,4 @@
-"""Noise in the inference phase: on vectors by epsilon, on scores, in the ledger, and in what visitors are served."""
+"""Noise in the inference phase: on vectors by epsilon, on scores, in the ledger, and in what is served."""
 
 from typing import Any
 
@@ -59,8 +59,8 @@ def test_vectors_learned_since_get_other_noise_and_the_same_ones_the_same() -> N
 
 
 def test_scores_are_clipped_to_the_range_of_ratings_and_then_noised() -> None:
-    """Laplace noise of scale 0.5 has a mean size of 0.5; of 40,000 draws the mean is within 0.02 of it, but for one
-    time in 10^15 (8 standard errors of 0.5 / 200).
+    """Laplace noise of scale 0.5 has a mean size of 0.5; of 40,000 draws the mean is within 0.02 of it, but for
+    one time in 10^15 (8 standard errors of 0.5 / 200).
     """
     partner = finished().private.partners[0]
     low, high = float(partner.ratings.min()), float(partner.ratings.max())

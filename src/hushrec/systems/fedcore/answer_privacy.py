@@ -1,16 +1,16 @@
-"""Noise in the inference phase of FedCORE: on the vectors of visitors (Eq. 17), or on the scores that are returned.
+"""Noise in the inference phase of FedCORE: on vectors of visitors (Eq. 17), or on the scores that are returned.
 
 Guarantee: neighbours are the same users with the vector of one of them replaced by any other.
 - A vector clipped to l1 norm `clip` changes by at most 2 clip in l1 norm (the sensitivity): with noise of scale
   2 clip / epsilon it is epsilon-differentially private. All that is computed from it, for any number of items and
   partners that ask, is post-processing and costs nothing more. Without clipping nothing is promised.
 - A score clipped to the range of ratings changes by at most the length of that range: with noise of scale s it is
-  (length / s)-differentially private. A visitor has as many scores as there are items, and all of them change with
-  its vector, so they add up (`ledger.py`). The range counts as public.
+  (length / s)-differentially private. A visitor has as many scores as there are items, and all of them change
+  with its vector, so they add up (`ledger.py`). The range counts as public.
 
-DEVIATION: the paper adds noise as if vectors were clipped to 0.05 (scale 0.1 / epsilon), and its authors' code does
-not clip them; the epsilon of its figures is therefore no guarantee. `inference_epsilon` is one, `inference_noise`
-gives the paper's scale.
+DEVIATION: the paper adds noise as if vectors were clipped to 0.05 (scale 0.1 / epsilon), and its authors' code
+does not clip them; the epsilon of its figures is therefore no guarantee. `inference_epsilon` is one,
+`inference_noise` gives the paper's scale.
 
 Symbols: epsilon = inference_epsilon, s = answer_noise.
 """

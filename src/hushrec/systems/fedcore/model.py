@@ -24,7 +24,7 @@ class AnswerNoise:
     key: int
 
     def added(self, scores: Rows, users: Numbers, items: NDArray[np.integer]) -> Rows:
-        """Scores with noise where they are of visitors; users and items are repeated to the shape of the scores."""
+        """Scores with noise where they are of visitors; users and items are broadcast to their shape."""
         of_pairs = (users.astype(np.uint64) << np.uint64(32)) | items.astype(np.uint64)
         bits = _mixed(of_pairs ^ np.uint64(self.key))
         sizes = -np.log(((bits >> np.uint64(1)) + 0.5) * 2.0**-63)
