@@ -28,7 +28,7 @@ a rating does to later gradients through the item vectors, which the ledger does
 that lies. In inference visitors are named by plain hashes of their ids, which can be guessed; the partner that
 decrypts learns its user's scores of all items of the other, and as many users as a vector has numbers give it
 the item vectors (`audit/attacks/model_extraction.py`); the partner that asks gets the user's vector from as many
-scores.
+scores, with its noise if it has some. Noise on scores averages out over items.
 
 Symbols: U = user_factors, V = item_factors, W = layers, gamma = learning_rate, alpha = regularization,
 T = num_rounds, epsilon = epsilon, Delta h = 2 clip.
@@ -107,8 +107,8 @@ class Config:
     learning_rate: float = setting(0.0, "of the first round; 0: 0.4 for pmf, 0.15 for neucf", "[0, inf)")
     decay: float = setting(0.0, "of the learning rate after a round; 0: 1 for pmf, 0.9 for neucf", "[0, 1]")
     regularization: float = setting(0.0, "weight of the vectors' squared norms (pmf)", "[0, inf)")
-    # DEVIATION: the paper's hidden layer has ReLU, which cannot be computed under CKKS: Algorithm 2 could not be run.
-    # The default is a polynomial of degree 2.
+    # DEVIATION: the paper's hidden layer has ReLU, which cannot be computed under CKKS: Algorithm 2 could not be
+    # run with it. The default is a polynomial of degree 2.
     activation: neucf.Activation = setting("quadratic", "of neucf; relu, the paper's, cannot be encrypted")
     privatizer: Literal["none", "dp", "average", "dp+average"] = setting("none", "of gradients for others")
     epsilon: float = setting(15.0, "of one released row, with dp", "(0, inf)")

@@ -101,10 +101,10 @@ def decrypted_scores(partner: Partner, asker: int, answers: Bytes, terms: Agreem
     if len(answers) > partner.owed[asker, 0]:
         raise HushrecError("encrypted scores of more visitors than vectors were sent for; begin the round again")
     width = _left(partner.shown_users[:1], partner, terms).shape[1]
-    scores = _holder(partner, asker, width, draws).decrypt(answers)
+    scores: NDArray[np.floating] = _holder(partner, asker, width, draws).decrypt(answers)
     partner.decrypted[asker] = scores.astype(np.float32)
     if terms.answer_noise:
-        scores = clipped_and_noisy(partner, asker, scores.astype(np.float32), terms.answer_noise, draws)
+        scores = clipped_and_noisy(partner, asker, partner.decrypted[asker], terms.answer_noise, draws)
     if terms.top_k:
         best = np.argsort(-scores, axis=1)[:, : terms.top_k]
         return best.astype(np.float32)
