@@ -33,12 +33,14 @@ def test_bare_gradients_give_directions_and_ratings(train: Interactions) -> None
     found = scores(audited(train))
     assert found["gradient inversion"][0] == pytest.approx(1.0, abs=1e-3)
     assert found["ratings from gradients"][0] > found["ratings from gradients"][1]
+    assert found["item vectors"][0] > 0.1 > found["item vectors"][1]
     assert "model extraction" not in found
 
 
 def test_noise_spoils_directions(train: Interactions) -> None:
     bare, noisy = (scores(audited(train, privatizer=name)) for name in ("none", "dp"))
     assert noisy["gradient inversion"][0] < bare["gradient inversion"][0] - 0.02
+    assert noisy["item vectors"][0] < 0.01
 
 
 def test_every_round_is_looked_at(train: Interactions) -> None:
@@ -68,6 +70,13 @@ def test_noise_on_vectors_hides_them_and_not_the_items(train: Interactions) -> N
     found = scores(audited(train, inference="ckks", num_asked=12, inference_noise=0.2))
     assert found["accuracy reference"][0] == 0
     assert found["model extraction"][0] > 0.9
+
+
+def test_noise_on_scores_hides_vectors_from_few_answers(train: Interactions) -> None:
+    pytest.importorskip("tenseal")
+    found = scores(audited(train, inference="ckks", num_asked=12, answer_noise=0.2))
+    assert found["accuracy reference"][0] == 0
+    assert found["model extraction"][0] > 0.5, "who decrypts has scores without noise"
 
 
 def test_places_only_stop_the_recovery_of_vectors(train: Interactions) -> None:

@@ -72,7 +72,7 @@ def test_every_attack_reads_messages_of_some_system_from_a_seat_that_sees_them(n
         (
             "fedcore",
             [
-                *("gradient inversion", "ratings from gradients", "item identification"),
+                *("gradient inversion", "item vectors", "ratings from gradients", "item identification"),
                 *("accuracy reference", "training", "model extraction"),
             ],
         ),

@@ -2,7 +2,7 @@
 
 from hushrec.audit.attacks import ATTACKS
 from hushrec.audit.driver import Onlooker
-from hushrec.experiments import fedcore_probes
+from hushrec.experiments import fedcore_answer_probes, fedcore_probes
 from hushrec.runs.folds import Probe
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.training import Job
@@ -18,7 +18,9 @@ def _top_guess(job: Job, progress: Progress) -> dict[str, float]:
 
 PROBES: dict[str, Probe] = {
     "top guess F1": _top_guess,
-} | fedcore_probes.PROBES
+    **fedcore_probes.PROBES,
+    **fedcore_answer_probes.PROBES,
+}
 
 
 def all_of(names: list[str]) -> Probe:

@@ -134,7 +134,7 @@ def _run_fold(
 
     def on_round(progress: Progress) -> None:
         if probe is not None:
-            for name, value in probe(job, progress).items():
+            for name, value in probe(replace(job, test=split.test), progress).items():
                 probed.setdefault(name, []).append(value)
             progress.transcript.recorded.clear()
         if progress.round_number % measured_every == 0:

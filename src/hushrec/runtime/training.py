@@ -25,6 +25,7 @@ class Job:
     seed: int
     train: Interactions  # prepared: see `job_for`
     party: Literal["all", "server", "node"] = "all"  # whose state there is
+    test: Interactions | None = None  # for probes only, which measure what an attacker could have predicted
 
     def start(self, keep_payloads: bool = False) -> Progress:
         """Before the first round. A server has the driving side's state only."""

@@ -192,7 +192,7 @@ def with_accounts(rows: PartnerRows, names: list[str]) -> PartnerRows:
 
 @pytest.mark.parametrize(
     "values",
-    [{"model": "neucf"}, {"inference": "none"}, {"num_asked": 0}, {"model": "neucf", "activation": "relu"}],
+    [{"inference": "none"}, {"num_asked": 0}, {"model": "neucf", "activation": "relu"}],
 )
 def test_who_cannot_or_will_not_be_served_is_not_asked_about(values: dict[str, Any]) -> None:
     """auto leaves NeuCF with ReLU out."""

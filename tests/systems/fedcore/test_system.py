@@ -130,7 +130,9 @@ def test_a_step_of_neucf_moves_layers_by_the_mean_of_the_partners_gradients() ->
     for partner, (users, items, layers) in zip(finished.private.partners, starts, strict=True):
         rows = np.empty((2, len(partner.ratings), 8), np.float32)
         out = neucf.Gradients(rows[0], rows[1], np.empty_like(layers))
-        neucf.batch_gradients(users, items, layers, partner.users, partner.items, partner.ratings, "relu", out)
+        neucf.batch_gradients(
+            users, items, layers, partner.users, partner.items, partner.ratings, "quadratic", out
+        )
         gradients.append(out.layers.astype(np.float64))
     expected = starts[0][2] - 0.15 * np.mean(gradients, axis=0)
     for partner in finished.private.partners:
@@ -516,12 +518,15 @@ def test_mail_of_another_width_is_refused_as_it_comes() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"model": "neucf", "inference": "ckks"}, "ReLU cannot be encrypted; use --activation quadratic, or"),
+        (
+            {"model": "neucf", "activation": "relu", "inference": "ckks"},
+            "ReLU cannot be encrypted; use --activation quadratic, or",
+        ),
         (
             {"num_factors": 129},
             "--num-factors 129 is too much for encrypted scores; use less, or --inference none",
         ),
-        ({"model": "neucf", "activation": "quadratic", "num_factors": 64}, "--num-factors 64 is too much for"),
+        ({"model": "neucf", "num_factors": 64}, "--num-factors 64 is too much for"),
         ({"unaligned": 1.5}, "--unaligned 1.5 is not in"),
         ({"epsilon": 0.0}, "--epsilon"),
         ({"privatizer": "ldp"}, "bad setting"),
@@ -534,7 +539,7 @@ def test_settings_that_cannot_be_are_refused(values: dict[str, Any], message: st
 
 
 def test_vectors_too_long_to_encrypt_are_fine_where_nobody_is_served() -> None:
-    values = [{"inference": "none"}, {"num_asked": 0}, {"model": "neucf"}]
+    values = [{"inference": "none"}, {"num_asked": 0}, {"model": "neucf", "activation": "relu"}]
     assert [FEDCORE.configure({"num_factors": 129, **one}).serves_visitors for one in values] == [False] * 3
     assert FEDCORE.configure({"num_factors": 128}).serves_visitors
 

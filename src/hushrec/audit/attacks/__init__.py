@@ -28,6 +28,7 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "flag reading": f"{__name__}.flag_reading",
         "wire reading": f"{__name__}.wire_reading",
         "gradient inversion": f"{__name__}.gradient_inversion",
+        "item vectors": f"{__name__}.item_vectors",
         "ratings from gradients": f"{__name__}.ratings_from_gradients",
         "item identification": f"{__name__}.item_identification",
         "accuracy reference": f"{__name__}.accuracy_reference",

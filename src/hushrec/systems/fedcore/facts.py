@@ -20,7 +20,7 @@ def facts_of(private: Partnership, terms: Agreement, ledger: Ledger) -> Mapping[
     if (private.asked >= 0).any():
         facts["visitors asked about"] = int((private.asked >= 0).sum())
         facts["visitors served"] = int(np.isfinite(private.answers).any(axis=2).sum())
-        if not terms.top_k:
+        if not terms.top_k and not terms.answer_noise:
             facts["largest error of encrypted scores"] = _largest_error(private, terms)
     if ledger.count:
         facts["epsilon of one release"] = ledger.per_release()

@@ -1,6 +1,7 @@
 """Partners' vectors, ready to predict: for a partner's own users, and for visitors whom another one knows."""
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +9,36 @@ from numpy.typing import NDArray
 from hushrec.errors import NewcomerError
 from hushrec.models import neucf, neucf_scoring
 from hushrec.protocol import Numbers
+from hushrec.systems.fedcore.answer_privacy import range_of
 from hushrec.systems.fedcore.co_training import Rows
 from hushrec.systems.fedcore.partners import Agreement, Partnership
+
+
+@dataclass(frozen=True)
+class AnswerNoise:
+    """Noise on scores of visitors, of the size of the one that a partner returns: drawn for each user and item."""
+
+    scale: float
+    limits: tuple[float, float]  # that scores are clipped to before
+    is_visitor: NDArray[np.bool_]  # of every account
+    key: int
+
+    def added(self, scores: Rows, users: Numbers, items: NDArray[np.integer]) -> Rows:
+        """Scores with noise where they are of visitors; users and items are broadcast to their shape."""
+        of_pairs = (users.astype(np.uint64) << np.uint64(32)) | items.astype(np.uint64)
+        bits = _mixed(of_pairs ^ np.uint64(self.key))
+        sizes = -np.log(((bits >> np.uint64(1)) + 0.5) * 2.0**-63)
+        noise = np.where(bits & np.uint64(1), sizes, -sizes) * self.scale
+        noisy = (np.clip(scores, *self.limits) + noise).astype(np.float32)
+        return np.where(self.is_visitor[users] & np.isfinite(scores), noisy, scores)
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Words that look random (SplitMix64): the same for the same word."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
 
 
 @dataclass(frozen=True)
@@ -24,6 +53,7 @@ class PartnerModel:
     is_pmf: bool
     activation: neucf.Activation
     rating_range: tuple[float, float] | None
+    noise: AnswerNoise | None = None
 
     def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
         """Scores of pairs, clipped to the range of ratings."""
@@ -38,6 +68,8 @@ class PartnerModel:
                     self.user_vectors, self.item_vectors, self.layers[partner], users[is_own], items[is_own],
                     self.activation,
                 )  # fmt: skip
+        if self.noise is not None:
+            scores = self.noise.added(scores, users, items)
         return scores if self.rating_range is None else np.clip(scores, *self.rating_range)
 
     def score(self, users: Numbers) -> NDArray[np.float32]:
@@ -52,6 +84,8 @@ class PartnerModel:
                 scores[rows, items] = vectors @ own.T
             else:
                 scores[rows, items] = neucf_scoring.score(vectors, own, self.layers[partner], self.activation)
+        if self.noise is not None:
+            return self.noise.added(scores, users[:, None], np.arange(len(self.item_vectors)))
         return scores
 
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -81,8 +115,17 @@ def partner_model(
     rows = private.rows
     return PartnerModel(
         _with_visitors(private), private.item_factors, private.layers, rows.user_starts, rows.item_starts,
-        terms.model == "pmf", terms.activation, rating_range,
+        terms.model == "pmf", terms.activation, rating_range, _noise(private, terms),
     )  # fmt: skip
+
+
+def _noise(private: Partnership, terms: Agreement) -> AnswerNoise | None:
+    if not terms.answer_noise:
+        return None
+    is_visitor = np.concatenate([~partner.is_rated for partner in private.partners])
+    digest = blake2b(np.ascontiguousarray(private.shown_users).data, digest_size=8).digest()
+    key = int.from_bytes(digest, "little")
+    return AnswerNoise(terms.answer_noise, range_of(private.rows.ratings), is_visitor, key)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ class Agreement(NamedTuple):
     num_asked: int  # visitors that a partner asks about
     query_budget: int  # visitors that a partner answers to another; 0: all
     top_k: int  # answers name so many best items only; 0: they are scores
+    answer_noise: float = 0.0  # scale of the noise on scores that are returned
 
 
 class Release(NamedTuple):

@@ -14,8 +14,8 @@ The round is an epoch of K steps (step 3). In each step every partner
 4. moves common vectors and layers by the mean of what partners sent, its own by its own gradients (16 to 22).
 After the last round (Algorithm 2, `fedcore_inference.py`) each partner asks the others about some visitors:
 5. it sends who they are; 6. a partner that knows one returns its encrypted vector, perhaps with noise (Eq. 17);
-7. the asking partner computes encrypted scores of its items; 8. the other decrypts them and returns the scores, or
-   the best places only.
+7. the asking partner computes encrypted scores of its items; 8. the other decrypts them and returns the scores,
+   perhaps with noise, or the best places only.
 
 Threat model: partners are honest but curious; each sees what is addressed to it. With `privatizer none`, a
 step's gradient of a common user, together with the user's vector, which the receiver has too, gives the item
@@ -28,7 +28,7 @@ a rating does to later gradients through the item vectors, which the ledger does
 that lies. In inference visitors are named by plain hashes of their ids, which can be guessed; the partner that
 decrypts learns its user's scores of all items of the other, and as many users as a vector has numbers give it
 the item vectors (`audit/attacks/model_extraction.py`); the partner that asks gets the user's vector from as many
-scores.
+scores, with its noise if it has some. Noise on scores averages out over items.
 
 Symbols: U = user_factors, V = item_factors, W = layers, gamma = learning_rate, alpha = regularization,
 T = num_rounds, epsilon = epsilon, Delta h = 2 clip.
@@ -71,6 +71,7 @@ from hushrec.protocol import (
 )
 from hushrec.settings import check_bounds, setting
 from hushrec.systems.fedcore.alignment import Align, Aligned, Identities, align_partners, partner_align
+from hushrec.systems.fedcore.answer_privacy import UNCLIPPED, VectorNoise, answer_facts, answer_ledgers
 from hushrec.systems.fedcore.encrypted_scores import MOST_FACTORS
 from hushrec.systems.fedcore.facts import facts_of, ledger_of
 from hushrec.systems.fedcore.holds import holds_of
@@ -107,7 +108,9 @@ class Config:
     decay: float = setting(0.0, "of the learning rate after a round; 0: 1 for pmf, 0.9 for neucf", "[0, 1]")
     # DEVIATION: Eq. 7 has a penalty; the paper gives no alpha and its authors' code has none, so 0 is the default.
     regularization: float = setting(0.0, "alpha, the weight of the penalty in Eqs. 7 and 9 (pmf)", "[0, inf)")
-    activation: neucf.Activation = setting("relu", "of neucf; quadratic can be computed under encryption")
+    # DEVIATION: the paper's hidden layer has ReLU, which cannot be computed under CKKS: Algorithm 2 could not be
+    # run with it. The default is a polynomial of degree 2.
+    activation: neucf.Activation = setting("quadratic", "of neucf; relu, the paper's, cannot be encrypted")
     privatizer: Literal["none", "dp", "average", "dp+average"] = setting("none", "of gradients for others")
     epsilon: float = setting(15.0, "of one released row, with dp", "(0, inf)")
     clip: float = setting(0.05, "of a row's l1 norm, with dp", "(0, inf)")
@@ -121,13 +124,24 @@ class Config:
     num_asked: int = setting(20, "visitors that each partner asks about", "[0, inf)")
     query_budget: int = setting(0, "visitors that a partner answers to another; 0: all", "[0, inf)")
     top_k: int = setting(0, "answer with the places of so many best items only; 0: with scores", "[0, inf)")
-    inference_noise: float = setting(0.0, "scale of Laplace noise on vectors of visitors (Eq. 17)", "[0, inf)")
+    inference_noise: float = setting(
+        0.0, "scale of Laplace noise on vectors of visitors, which promises nothing: none is clipped", "[0, inf)"
+    )
+    inference_epsilon: float = setting(
+        0.0, "of the vector of a visitor, clipped and with noise (Eq. 17); 0: without", "[0, inf)"
+    )
+    # DEVIATION: the paper clips gradients and visitors' vectors alike, to 0.05; learned vectors have an l1 norm of
+    # about 9, so that nothing of them would be left.
+    inference_clip: float = setting(10.0, "of a vector's l1 norm, with inference_epsilon", "(0, inf)")
+    answer_noise: float = setting(0.0, "scale of Laplace noise on scores that are returned", "[0, inf)")
     prior_seed: int = setting(0, "public: of what all partners start alike", "[0, inf)")
 
     def __post_init__(self) -> None:
         check_bounds(self)
         if self.inference == "ckks" and self.model == "neucf" and self.activation == "relu":
             raise HushrecError("ReLU cannot be encrypted; use --activation quadratic, or --inference none")
+        if self.inference_noise and self.inference_epsilon:
+            raise HushrecError("noise on vectors is set twice; use --inference-epsilon or --inference-noise")
         if self.serves_visitors and self.width + (self.model == "neucf") > MOST_FACTORS:
             raise HushrecError(
                 f"--num-factors {self.num_factors} is too much for encrypted scores; use less, or --inference none"
@@ -154,8 +168,15 @@ class Config:
         """What partners agree on for a whole run, training apart."""
         return Agreement(
             self.model, self.activation, self.width, self.alignment, self.unaligned, self.prior_seed,
-            self.num_asked, self.query_budget, self.top_k,
+            self.num_asked, self.query_budget, self.top_k, self.answer_noise,
         )  # fmt: skip
+
+    @property
+    def vector_noise(self) -> VectorNoise:
+        """What is done to vectors before visitors are served with them."""
+        if self.inference_epsilon:
+            return VectorNoise(self.inference_clip, scale_of(self.inference_clip, self.inference_epsilon))
+        return VectorNoise(UNCLIPPED, self.inference_noise)
 
     def training(self, round_number: int) -> Training:
         """How partners train in a round."""
@@ -286,7 +307,7 @@ def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Config,
     for row in cohort.rows:
         partner = cohort.private.partners[row]
         partner.count(num_steps - 1, num_steps, _releases(cohort, partner), training, draws)
-        show_users(partner, config.inference_noise, draws)
+        show_users(partner, config.vector_noise, draws)
     digests = [cohort.private.partners[row].digest() for row in cohort.rows]
     return Reply(Settled(Ragged(np.arange(len(digests) + 1) * 32, np.concatenate(digests))))
 
@@ -322,7 +343,8 @@ def facts(private: Partnership, config: Config) -> Mapping[str, float]:
     ledger = Ledger()
     if config.privatizer.startswith("dp") and not config.num_weights:  # the layers' gradients have no noise at all
         ledger = ledger_of(private, config.epsilon, config.num_rounds, config.batch_size)
-    return facts_of(private, config.agreement, ledger)
+    ledgers = answer_ledgers(private, config.inference_epsilon, config.answer_noise)
+    return {**facts_of(private, config.agreement, ledger), **answer_facts(ledgers)}
 
 
 def warnings(config: Config) -> tuple[str, ...]:

@@ -14,15 +14,14 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.models import neucf_scoring
 from hushrec.protocol import Numbers
+from hushrec.systems.fedcore.answer_privacy import VectorNoise, clipped_and_noisy, noisy_vectors
 from hushrec.systems.fedcore.co_training import Rows
 from hushrec.systems.fedcore.encrypted_scores import REQUEST_BYTES, ItemScorer, KeyHolder
-from hushrec.systems.fedcore.laplace import private_rows
 from hushrec.systems.fedcore.partners import Agreement, Partner
 
 Bytes = NDArray[np.uint8]
 
 NAME_BYTES = 32
-_NO_CLIP = 1e9
 
 
 class Vectors(NamedTuple):
@@ -98,12 +97,14 @@ def encrypted_scores(partner: Partner, home: int, answer: Vectors, terms: Agreem
 
 
 def decrypted_scores(partner: Partner, asker: int, answers: Bytes, terms: Agreement, draws: Draws) -> Rows:
-    """Step 4: the scores; or, with `top_k`, the places of the best items only."""
+    """Step 4: the scores, with noise if agreed on; or, with `top_k`, the places of the best items only."""
     if len(answers) > partner.owed[asker, 0]:
         raise HushrecError("encrypted scores of more visitors than vectors were sent for; begin the round again")
     width = _left(partner.shown_users[:1], partner, terms).shape[1]
-    scores = _holder(partner, asker, width, draws).decrypt(answers)
+    scores: NDArray[np.floating] = _holder(partner, asker, width, draws).decrypt(answers)
     partner.decrypted[asker] = scores.astype(np.float32)
+    if terms.answer_noise:
+        scores = clipped_and_noisy(partner, asker, partner.decrypted[asker], terms.answer_noise, draws)
     if terms.top_k:
         best = np.argsort(-scores, axis=1)[:, : terms.top_k]
         return best.astype(np.float32)
@@ -132,16 +133,13 @@ def take_scores(partner: Partner, home: int, values: Rows, terms: Agreement) -> 
         partner.answers[places, :num_items] = rows
 
 
-def show_users(partner: Partner, scale: float, draws: Draws) -> None:
+def show_users(partner: Partner, noise: VectorNoise, draws: Draws) -> None:
     """The vectors that visitors' scores are made of: the learned ones, with noise if asked for (Eq. 17).
 
-    DEVIATION: Eq. 17 also clips the vector to an l1 norm of 0.05, which would leave nothing of it (norms are about
-    7 after training); as in its authors' code, only noise is added.
+    The noise follows from the vectors: who asks about the same vector twice gets it with the same noise, and what
+    was learned since gets other noise.
     """
-    partner.shown_users[:] = partner.user_factors
-    if scale:
-        key = draws.key("inference-noise")
-        partner.shown_users[:] = private_rows(partner.user_factors, _NO_CLIP, scale, key, partner.number, 0, 0)
+    partner.shown_users[:] = noisy_vectors(partner, noise, draws)
 
 
 def largest_difference(partner: Partner, answers: Rows, vectors: Rows, terms: Agreement) -> float:
