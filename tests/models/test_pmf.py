@@ -203,7 +203,7 @@ def test_a_repeated_request_gives_the_same_numbers() -> None:
     for _ in range(2):
         twice.settle(rows, nothing)
         _, result = trained(twice, rows, item_factors, 1, stepped(2))
-        twice.updated_round[rows] = 1
+        twice.updated(rows, 1)
     np.testing.assert_array_equal(twice.user_factors, once.user_factors)
     np.testing.assert_array_equal(result.gradients, expected.gradients)
 

@@ -1,7 +1,7 @@
 """SDCF: secure distributed collaborative filtering. Randomised response hides items, SGLD noise hides values.
 
-Jiang, Li, Lin: Towards Secure and Robust Distributed Collaborative Filtering (2019), as described in the FedRec++
-paper, whose Eq. 10 is used here.
+Jiang, Li, Lin: Towards a more reliable privacy-preserving recommender system (Information Sciences 482, 2019), as
+described in the FedRec++ paper, whose Eq. 10 is used here.
 
 The round:
 1. The server sends V to the participating clients.
@@ -162,9 +162,9 @@ def upload_bytes(clients: RatingClients, config: Config) -> NDArray[np.int64]:
 
 
 PAPER = Paper(
-    title="Towards Secure and Robust Distributed Collaborative Filtering",
+    title="Towards a more reliable privacy-preserving recommender system",
     authors="Jyun-Yu Jiang, Cheng-Te Li, Shou-De Lin",
-    venue="WWW",
+    venue="Information Sciences",
     year=2019,
 )
 
