@@ -115,6 +115,31 @@ def test_without_denoisers_the_noise_stays_in() -> None:
     assert not noisy.sent(Noise)
 
 
+@pytest.mark.parametrize("participation", [0.5, 1.0])
+@pytest.mark.parametrize("rho", [1, 3])
+def test_without_denoisers_and_with_fedrecs_user_update_it_is_fedrec(rho: int, participation: float) -> None:
+    """The paper's "reduces to FedRec", to the last bit; and FedRec with Eq. 7 is FedRec++ without denoisers."""
+    ratings, common = some_ratings(), {"rho": rho, "participation": participation, **SHORT}
+    reduced = run("fedrec++", ratings, denoisers=0, user_update="rated-and-virtual", **common)
+    assert_same(reduced, run("fedrec", ratings, **common))
+    noisy = run("fedrec++", ratings, denoisers=0, **common)
+    assert_same(run("fedrec", ratings, user_update="rated", **common), noisy)
+    assert (noisy.item_factors != reduced.item_factors).any()
+
+
+@pytest.mark.parametrize("participation", [0.5, 1.0])
+@pytest.mark.parametrize("denoisers", [1, 3, 12])
+def test_lossless_where_denoisers_are_drawn_at_random(denoisers: int, participation: float) -> None:
+    """Whoever takes the noise out: the same bits as where clients are dealt evenly."""
+    ratings, common = some_ratings(), {"denoisers": denoisers, "participation": participation, **SHORT}
+    dealt = run("fedrec++", ratings, rho=2, **common)
+    drawn = run("fedrec++", ratings, rho=2, assignment="random", **common)
+    assert_same(drawn, dealt)
+    if denoisers == 12:
+        loads = [len(clients) for clients in assigned(drawn, 1).values()]
+        assert max(loads) > 1
+
+
 @dataclass
 class RatedItems:
     starts: NDArray[np.int64]
@@ -140,6 +165,10 @@ def as_the_library_draws(
         {"rho": 2, "denoisers": 0},
         {"rho": 1, "denoisers": 0, "filling": "average", "resample": "once"},
         {"rho": 3, "denoisers": 2, "participation": 0.5},
+        {"rho": 2, "denoisers": 0, "participation": 0.5},
+        {"rho": 2, "denoisers": 0, "participation": 0.5, "predict_after_counts": "all"},
+        {"rho": 2, "denoisers": 0, "user_update": "rated-and-virtual"},
+        {"rho": 2, "denoisers": 5, "assignment": "random", "user_update": "rated-and-virtual"},
         {"rho": 1, "denoisers": 0, "update": "sequential"},
     ],
 )
