@@ -77,8 +77,8 @@ def assign(
     Dealt evenly, no denoiser is left without one; where each client draws its own, some may be. Denoisers whom
     nobody drew, and those beyond half of the participants, serve as ordinary clients in this round.
 
-    DEVIATION: the paper assigns at random and does not say what a denoiser does to whom nobody sends noise, so that
-    its own gradients would show; the default deals evenly.
+    DEVIATION: the paper assigns at random and does not say what a denoiser does to whom nobody sends noise, so
+    that its own gradients would show; the default deals evenly.
     """
     if len(denoisers) == 0:
         return Assignment(participants, np.full(len(participants), -1, np.int32))
