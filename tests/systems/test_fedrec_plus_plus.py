@@ -398,6 +398,25 @@ def test_lossless_where_the_local_steps_explode() -> None:
         np.testing.assert_array_equal(other.private.user_factors, finished[0].private.user_factors)
 
 
+@pytest.mark.slow
+def test_lossless_at_the_size_of_nf5k5k() -> None:
+    """5,000 users, 5,000 items, 7,944,473 ratings; most clients list the whole catalogue at rho 3. Two rounds with
+    means, two with predictions.
+    """
+    data = synthetic(num_users=5000, num_items=5000, num_ratings=7_944_473)
+    values = {"num_rounds": 4, "predict_after": 1, "local_steps": 15, "learning_rate": 1.0, "denoisers": 1}
+    clean, noisy = (
+        run_job(
+            Job(SYSTEMS["fedrec++"], settings.build(Config, {**values, "rho": rho}), 0, data),
+            RuntimeOptions(threads=2),
+        )
+        for rho in (0, 3)
+    )
+    np.testing.assert_array_equal(noisy.state.item_factors, clean.state.item_factors)
+    np.testing.assert_array_equal(noisy.private.user_factors, clean.private.user_factors)
+    assert np.abs(clean.state.item_factors).max() > 0.02  # from 0.005: it has learned something
+
+
 def test_one_participant_is_too_few_for_a_denoiser() -> None:
     """Two are drawn instead, so that the model learns."""
     ratings = some_ratings()

@@ -6,7 +6,7 @@ as described in Sec. 2.2 of the FedRec++ paper, whose equation numbers are used 
 The round:
 1. The server sends V to the participating clients.
 2. A client draws rho |I_u| unrated items (I'_u) and gives them virtual ratings (Eq. 1).
-3. It updates U_u on rated and virtual items, and keeps it.
+3. It updates U_u on rated and virtual items (or on rated ones only: `user_update`), and keeps it.
 4. It uploads the gradient of V_i for every listed item (Eq. 3).
 5. The server moves V_i by the mean of the gradients that came for it (Eq. 2).
 
@@ -308,7 +308,7 @@ SYSTEM = System(
         class_name="FedRec",
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},
-        builds_on=("hushrec.models.pmf",),
+        builds_on=("hushrec.models.pmf", "hushrec.privacy.filling"),
     ),
     config=Config,
     feedback=EXPLICIT,

@@ -211,7 +211,11 @@ class Outcome:
 
 
 def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, draws: Draws) -> Round[Outcome]:
-    """Collect uploads and noise, and take the noise out (Algorithm 1, lines 4-17)."""
+    """Collect uploads and noise, and take the noise out (Algorithm 1, lines 4-17).
+
+    DEVIATION: where only some clients take part (c < n), one denoiser always does; the paper does not say what
+    happens to the noise if none is among them.
+    """
     num_clients = len(state.counted_round)
     participants = draw_participants(num_clients, config.participation, round_number, draws, state.denoisers)
     assignment = assign(participants, state.denoisers, round_number, draws, config.assignment)
@@ -255,6 +259,7 @@ def denoiser_update(
     """A denoiser: train, then send the sum of noise less its own gradients (Algorithm 2, lines 13-19).
 
     DEVIATION: a denoiser trains when it is asked to collect, not before, so that it is sent V only once.
+    DEVIATION: line 10 lets denoisers upload their gradients as well; the text has them in Eq. 9 only, and so here.
     """
     step = config.step(cohort.round_number)
     own = train(cohort, request.item_factors, request.counted_round, 0, step, config, draws)
@@ -262,7 +267,11 @@ def denoiser_update(
 
 
 def released(cohort: Cohort[RatingClients], listing: Listing, trained: ClientGradients) -> Reply:
-    """Eq. 9, refused by a denoiser to whom no client sent anything."""
+    """Eq. 9, refused by a denoiser to whom no client sent anything.
+
+    DEVIATION: the counts are those of virtual raters less the items that the denoiser rated, so that |U_i| of
+    Algorithm 1, line 17, counts the denoiser, whose gradients are in the sum.
+    """
     inbox = cohort.inboxes.get(Noise)
     if not isinstance(inbox, NoiseSums) or not inbox.has_mail(cohort.numbers).all():
         raise HushrecError("a denoiser got no noise and would show its own gradients; ask it after its clients")
@@ -290,7 +299,12 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         class_name="FedRecPlusPlus",
         small={**fedrec.SYSTEM.about.small, "denoisers": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1, "denoisers": 3},
-        builds_on=("hushrec.systems.fedrec", "hushrec.models.pmf", "hushrec.privacy.denoising"),
+        builds_on=(
+            "hushrec.systems.fedrec",
+            "hushrec.models.pmf",
+            "hushrec.privacy.denoising",
+            "hushrec.privacy.filling",
+        ),
     ),
     config=Config,
     feedback=EXPLICIT,

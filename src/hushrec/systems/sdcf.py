@@ -61,7 +61,10 @@ from hushrec.systems.fedrec import (
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of SDCF. The FedRec++ paper gives none; these learn ML-100K."""
+    """Settings of SDCF.
+
+    DEVIATION: the FedRec++ paper, after which this is built, gives none; these learn ML-100K.
+    """
 
     flip: float = setting(0.1, "chance that an item's permanent bit is a fair coin (f)", "[0, 1]")
     report_if_set: float = setting(0.75, "chance to report an item whose permanent bit is set (q)", "[0, 1]")
