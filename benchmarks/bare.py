@@ -120,10 +120,11 @@ def bare_run(rows, item_factors, user_factors, config, key, num_rounds):
     for round_number in range(1, num_rounds + 1):
         for array in (totals, noise, counts, noise_counts):
             array[:] = 0
-        step = config.step(round_number, learns_virtual=False)
+        step = config.step(round_number)
+        local_steps = step.local_steps if round_number - 1 > config.predict_after else 0
         bare_round(
             width_of(factors.shape[1]), rows.starts, rows.items, rows.ratings, users, factors, config.rho,
-            (step.learning_rate, step.regularization), step.local_steps, key, round_number,
+            (step.learning_rate, step.regularization), local_steps, key, round_number,
             totals, counts, noise, noise_counts,
         )  # fmt: skip
         raters = np.maximum(counts - noise_counts, 1)[:, None]

@@ -31,6 +31,7 @@ class Client:
     items: NDArray[np.int32]
     ratings: Vector
     user_factors: Vector
+    num_updates: int = 0
 
 
 DrawItems = Callable[[Client, int, int, Draws, int], NDArray[np.int32]]
@@ -52,6 +53,7 @@ class Training:
     local_steps: int  # 0: virtual ratings are the mean rating
     learns_virtual: bool = False  # FedRec's update of U_u
     is_sequential: bool = False
+    predict_after: int = -1  # of a client's own rounds
 
 
 def user_gradient(user: Vector, items: Vector, ratings: Vector, regularization: float) -> Vector:
@@ -81,7 +83,7 @@ def virtual_ratings(
     client: Client, item_factors: Vector, virtual: NDArray[np.int32], training: Training
 ) -> Vector:
     """Eq. 1: the client's mean rating, or predictions of U'_u (Algorithm 2, lines 3-4)."""
-    if training.local_steps == 0:
+    if training.local_steps == 0 or client.num_updates <= training.predict_after:
         return np.full(len(virtual), client.ratings.mean())
     local, mine = client.user_factors, item_factors[client.items]
     for _ in range(training.local_steps):
@@ -105,6 +107,7 @@ def train_client(
         learned, targets = np.append(learned, virtual), np.append(targets, guessed)
     gradient = user_gradient(before, item_factors[learned], targets, regularization)
     client.user_factors = before - training.learning_rate * gradient
+    client.num_updates += 1
     user = client.user_factors if training.is_sequential else before
     rated = item_gradients(user, item_factors, client.items, client.ratings, regularization)
     return rated, item_gradients(user, item_factors, virtual, guessed, regularization)
@@ -126,12 +129,15 @@ def reference_run(
     learning_rate = config.learning_rate
     for round_number in range(1, config.num_rounds + 1):
         # The library's reading of Eq. 1: predicted when more than T_predict rounds are done.
-        is_predicted = config.filling == "hybrid" and round_number - 1 > config.predict_after
+        counts_own = config.predict_after_counts == "own"
+        is_predicted = config.filling == "hybrid" and (counts_own or round_number - 1 > config.predict_after)
         training = Training(
             learning_rate,
             config.regularization,
             config.local_steps if is_predicted else 0,
+            learns_virtual=config.user_update == "rated-and-virtual",
             is_sequential=config.update == "sequential",
+            predict_after=config.predict_after if counts_own else -1,
         )
         item_factors = server_round(
             clients, item_factors, denoisers, round_number, config, training, draws, draw_items
@@ -164,7 +170,7 @@ def server_round(
 ) -> Vector:
     """Algorithm 1, lines 4-19; V afterwards."""
     participants = draw_participants(len(clients), config.participation, round_number, draws, denoisers)
-    assignment = assign(participants, denoisers, round_number, draws)
+    assignment = assign(participants, denoisers, round_number, draws, config.assignment)
     total, counts = np.zeros(item_factors.shape, np.int64), np.zeros(len(item_factors), np.int64)
     collected = {int(number): (np.zeros_like(total), np.zeros_like(counts)) for number in assignment.denoisers}
     drawn_in = round_number if config.resample == "every-round" else 0

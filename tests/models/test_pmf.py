@@ -154,6 +154,23 @@ def test_initial_factors_are_small_and_keyed() -> None:
         assert (initial_factors(purpose, numbers, NUM_FACTORS, draws) != factors).mean() > 0.99
 
 
+def test_each_client_predicts_after_updates_of_its_own() -> None:
+    """After two updates: clients that have made three predict, those that have made two fill in their mean."""
+    (mixed, item_factors), (new, _), (old, _) = made(), made(), made()
+    mixed.num_updates[:] = np.arange(12) % 2 + 2
+    step = stepped(3, learns_virtual=True)._replace(predict_after=2)
+    (listing, result), (_, means), (_, predicted) = (
+        trained(clients, np.arange(12), item_factors, 2, one)
+        for clients, one in ((mixed, step), (new, step), (old, stepped(3, learns_virtual=True)))
+    )
+    for user in range(12):
+        expected, vectors = (predicted, old) if user % 2 else (means, new)
+        mine = slice(listing.starts[user], listing.starts[user + 1])
+        np.testing.assert_array_equal(result.gradients[mine], expected.gradients[mine])
+        np.testing.assert_array_equal(mixed.user_factors[user], vectors.user_factors[user])
+    assert (means.gradients != predicted.gradients).any()
+
+
 # --- What counts -------------------------------------------------------------------------------------------
 
 
@@ -165,6 +182,7 @@ def three_clients() -> RatingClients:
     clients.user_factors[:] = [[11], [21], [31]]
     clients.updated_round[:] = 4
     clients.previous_round[:] = [3, 0, 3]
+    clients.num_updates[:] = [4, 1, 2]
     return clients
 
 
@@ -177,6 +195,7 @@ def test_settle_undoes_what_did_not_count() -> None:
         clients.settle(np.array([0, 2]), np.array([4, 3], np.int32))
         assert clients.user_factors.ravel().tolist() == [11, 21, 30]
         assert clients.updated_round.tolist() == [4, 4, 3]
+        assert clients.num_updates.tolist() == [4, 1, 1]
 
 
 def test_vectors_of_other_rounds_are_refused() -> None:
@@ -203,7 +222,7 @@ def test_a_repeated_request_gives_the_same_numbers() -> None:
     for _ in range(2):
         twice.settle(rows, nothing)
         _, result = trained(twice, rows, item_factors, 1, stepped(2))
-        twice.updated_round[rows] = 1
+        twice.updated(rows, 1)
     np.testing.assert_array_equal(twice.user_factors, once.user_factors)
     np.testing.assert_array_equal(result.gradients, expected.gradients)
 

@@ -49,7 +49,8 @@ def test_a_system_has_its_own_and_what_it_is_built_on() -> None:
     assert "systems/sdcf.py" in files("sdcf-denoised")  # its Config inherits the step
     assert "systems/sdcf.py" not in files("fedrec++")
     assert "systems/fedrec_plus_plus.py" in files("fedrec++")
-    assert not any(file.startswith("systems/") for file in files("pmf"))  # it only borrows a message of fedrec
+    assert files("pmf") == {"systems/pmf.py"}  # it only borrows a message of fedrec
+    assert {"privacy/denoising.py", "privacy/filling.py"} <= files("fedrec++")
 
 
 def test_ptf_fedrec_prints_where_it_departs() -> None:

@@ -177,6 +177,19 @@ def test_a_setting_that_did_not_exist_takes_its_default(name: str, users: tuple[
         go(folder, "fedrec", {name: other})
 
 
+def test_a_folder_that_did_not_count_updates_goes_on(users: tuple[Path, Run]) -> None:
+    """With all clients in all rounds, the last round of each is the number of its updates."""
+    folder, done = users
+    path = folder / "fold-1" / "state.npz"
+    arrays = dict(np.load(path))
+    np.testing.assert_array_equal(arrays["private.num_updates"], arrays.pop("private.updated_round"))
+    arrays["private.updated_round"] = arrays.pop("private.num_updates")
+    np.savez(path, **arrays)
+    _, progress = load_fold(folder)
+    assert progress.private.num_updates.tolist() == [done.folds[0].num_rounds] * 60
+    assert go(folder, "fedrec").folds[0].model_sha256 == done.folds[0].model_sha256
+
+
 def test_a_setting_that_exists_no_more_is_told(users: tuple[Path, Run]) -> None:
     folder, _ = users
     rewrite(folder, lambda kept: kept["config"].update(colour="red"))

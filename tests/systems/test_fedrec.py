@@ -6,7 +6,7 @@ import pytest
 from hushrec.errors import HushrecError
 from hushrec.systems import fedrec
 
-from .runs import HAND_WORKED, assert_same, digest, hand_worked, losing, run, some_ratings
+from .runs import HAND_WORKED, Finished, assert_same, digest, hand_worked, losing, run, some_ratings
 
 GOLDEN = "70587bd95985b36511660cb994b7bb70009409da20545aa03729a2f5aee88f06"
 
@@ -65,6 +65,51 @@ def test_prediction_begins_after_t_predict_rounds() -> None:
     assert is_equal == [True, True, True, False, False]
 
 
+def test_prediction_begins_after_rounds_of_the_client() -> None:
+    """T_predict = 1, half of the clients per round: each fills in its mean in its first two rounds, whichever they
+    are. Where all rounds are counted, everyone predicts from round 3 on.
+    """
+    values = {"rho": 1, "participation": 0.5, "num_rounds": 5, "cohort_size": 1}
+    own = run("fedrec", some_ratings(), predict_after=1, **values)
+    every = run("fedrec", some_ratings(), predict_after=1, predict_after_counts="all", **values)
+    mean = run("fedrec", some_ratings(), filling="average", **values)
+    took_part: dict[int, list[int]] = {}
+    for sent in own.sent(fedrec.ItemGradients):
+        took_part.setdefault(int(sent.numbers[0]), []).append(sent.round_number)
+    first_predicted = min(rounds[2] for rounds in took_part.values() if len(rounds) > 2)
+    for finished, first in ((own, first_predicted), (every, 3)):
+        is_equal = [
+            np.array_equal(one.item_factors, other.item_factors)
+            for one, other in zip(finished.states, mean.states, strict=True)
+        ]
+        assert is_equal == [number < first for number in range(6)]
+    assert own.private.num_updates.tolist() == [len(took_part.get(client, [])) for client in range(24)]
+    assert (own.item_factors != every.item_factors).any()
+
+
+def test_whose_update_did_not_count_predicts_later() -> None:
+    """Client 3 is not heard in round 2: it fills in its mean in rounds 1 to 3, and predicts in round 4."""
+    finished = run("fedrec", some_ratings(), rho=1, predict_after=1, losses=losing((2, None, 3)))
+    mean = run("fedrec", some_ratings(), rho=1, filling="average", losses=losing((2, None, 3)))
+    assert finished.private.num_updates[3] == 3
+    assert np.delete(finished.private.num_updates, 3).tolist() == [4] * 23
+
+    def upload(done: Finished, number: int, client: int) -> list[list[float]]:
+        (sent,) = done.sent(fedrec.ItemGradients, number)
+        place = sent.numbers.tolist().index(client)
+        return sent.message.gradients.part(place, place + 1).values.tolist()
+
+    assert upload(finished, 3, 3) == upload(mean, 3, 3)
+    assert upload(finished, 3, 4) != upload(mean, 3, 4)
+
+
+def test_only_rated_items_where_the_user_update_says_so() -> None:
+    """As the hand-worked round, but U_0 learns from item 0 only: -3*1 + 1/2 = -2.5, so 1 + 2.5/4; V as there."""
+    finished = hand_worked("fedrec", rho=1, filling="average", regularization=0.5, user_update="rated")
+    assert finished.user_factors.ravel().tolist() == [1.625, 1.875]
+    assert finished.item_factors.ravel().tolist() == [2.0, 1.75]
+
+
 def test_virtual_ratings_change_the_model() -> None:
     """The loss that FedRec++ removes: with rho the result is another one."""
     ratings = some_ratings()
@@ -121,6 +166,8 @@ def test_lost_clients_do_not_count() -> None:
         ({"regularization": -0.1}, "--regularization must not be below 0"),
         ({"local_steps": 0}, "--local-steps must be at least 1"),
         ({"filling": "hybird"}, "bad setting: .*hybird.*filling"),
+        ({"predict_after_counts": "some"}, "bad setting: .*some.*predict_after_counts"),
+        ({"user_update": "virtual"}, "bad setting: .*virtual.*user_update"),
     ],
 )
 def test_settings_that_cannot_be(values: dict[str, object], message: str) -> None:

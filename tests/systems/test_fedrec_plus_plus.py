@@ -115,6 +115,31 @@ def test_without_denoisers_the_noise_stays_in() -> None:
     assert not noisy.sent(Noise)
 
 
+@pytest.mark.parametrize("participation", [0.5, 1.0])
+@pytest.mark.parametrize("rho", [1, 3])
+def test_without_denoisers_and_with_fedrecs_user_update_it_is_fedrec(rho: int, participation: float) -> None:
+    """The paper's "reduces to FedRec", to the last bit; and FedRec with Eq. 7 is FedRec++ without denoisers."""
+    ratings, common = some_ratings(), {"rho": rho, "participation": participation, **SHORT}
+    reduced = run("fedrec++", ratings, denoisers=0, user_update="rated-and-virtual", **common)
+    assert_same(reduced, run("fedrec", ratings, **common))
+    noisy = run("fedrec++", ratings, denoisers=0, **common)
+    assert_same(run("fedrec", ratings, user_update="rated", **common), noisy)
+    assert (noisy.item_factors != reduced.item_factors).any()
+
+
+@pytest.mark.parametrize("participation", [0.5, 1.0])
+@pytest.mark.parametrize("denoisers", [1, 3, 12])
+def test_lossless_where_denoisers_are_drawn_at_random(denoisers: int, participation: float) -> None:
+    """Whoever takes the noise out: the same bits as where clients are dealt evenly."""
+    ratings, common = some_ratings(), {"denoisers": denoisers, "participation": participation, **SHORT}
+    dealt = run("fedrec++", ratings, rho=2, **common)
+    drawn = run("fedrec++", ratings, rho=2, assignment="random", **common)
+    assert_same(drawn, dealt)
+    if denoisers == 12:
+        loads = [len(clients) for clients in assigned(drawn, 1).values()]
+        assert max(loads) > 1
+
+
 @dataclass
 class RatedItems:
     starts: NDArray[np.int64]
@@ -140,6 +165,10 @@ def as_the_library_draws(
         {"rho": 2, "denoisers": 0},
         {"rho": 1, "denoisers": 0, "filling": "average", "resample": "once"},
         {"rho": 3, "denoisers": 2, "participation": 0.5},
+        {"rho": 2, "denoisers": 0, "participation": 0.5},
+        {"rho": 2, "denoisers": 0, "participation": 0.5, "predict_after_counts": "all"},
+        {"rho": 2, "denoisers": 0, "user_update": "rated-and-virtual"},
+        {"rho": 2, "denoisers": 5, "assignment": "random", "user_update": "rated-and-virtual"},
         {"rho": 1, "denoisers": 0, "update": "sequential"},
     ],
 )
@@ -367,6 +396,25 @@ def test_lossless_where_the_local_steps_explode() -> None:
     for other in finished[1:]:
         np.testing.assert_array_equal(other.state.item_factors, finished[0].state.item_factors)
         np.testing.assert_array_equal(other.private.user_factors, finished[0].private.user_factors)
+
+
+@pytest.mark.slow
+def test_lossless_at_the_size_of_nf5k5k() -> None:
+    """5,000 users, 5,000 items, 7,944,473 ratings; most clients list the whole catalogue at rho 3. Two rounds with
+    means, two with predictions.
+    """
+    data = synthetic(num_users=5000, num_items=5000, num_ratings=7_944_473)
+    values = {"num_rounds": 4, "predict_after": 1, "local_steps": 15, "learning_rate": 1.0, "denoisers": 1}
+    clean, noisy = (
+        run_job(
+            Job(SYSTEMS["fedrec++"], settings.build(Config, {**values, "rho": rho}), 0, data),
+            RuntimeOptions(threads=2),
+        )
+        for rho in (0, 3)
+    )
+    np.testing.assert_array_equal(noisy.state.item_factors, clean.state.item_factors)
+    np.testing.assert_array_equal(noisy.private.user_factors, clean.private.user_factors)
+    assert np.abs(clean.state.item_factors).max() > 0.02  # from 0.005: it has learned something
 
 
 def test_one_participant_is_too_few_for_a_denoiser() -> None:

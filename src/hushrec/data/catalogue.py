@@ -93,7 +93,8 @@ def locate(entry: Entry) -> Place:
             return Place(kind, str(folder / form.ratings))
     if entry.downloads:
         return Place(entry.downloads[0].kind, entry.downloads[0].address)
-    return Place("not available", f"put {entry.forms[0].ratings} into ${FOLDER_VARIABLE}")
+    wanted = f"needs {entry.raw_files}" if entry.raw_files else f"put {entry.forms[0].ratings}"
+    return Place("not available", f"{wanted} into ${FOLDER_VARIABLE}")
 
 
 def _folders() -> list[tuple[Literal["folder", "cache"], Path]]:
@@ -137,6 +138,10 @@ def _made(entry: Entry, make: Callable[[], Interactions]) -> Interactions:
 
 
 def _fetch_entry(entry: Entry, fetch: Fetch, notify: Callable[[str], None]) -> None:
+    if entry.raw_files:
+        raise HushrecError(
+            f"{entry.name} needs {entry.raw_files} into a folder and set {FOLDER_VARIABLE} to that folder"
+        )
     form, failures = entry.forms[0], []
     for download in entry.downloads:
         notify(f"fetching {entry.name} from {download.address}; licence: {entry.licence}")
@@ -172,7 +177,11 @@ def _load_from(entry: Entry, folder: Path) -> Interactions:
             data = checked_file(path, _whole_catalogue(entry, path, draft))
     except HushrecError as error:
         raise _damaged(entry, path, str(error)) from None
-    if data.sha256 != entry.data_sha256:
+    counts = data.num_users, data.num_items, len(data)
+    if not entry.data_sha256 and counts != (entry.num_users, entry.num_items, entry.num_interactions):
+        expected = f"{entry.num_users:,} users, {entry.num_items:,} items and {entry.num_interactions:,} ratings"
+        raise _damaged(entry, path, f"{counts[0]:,}, {counts[1]:,} and {counts[2]:,}, expected {expected}")
+    if entry.data_sha256 and data.sha256 != entry.data_sha256:
         raise _damaged(entry, path, f"digest of the data {data.sha256}, expected {entry.data_sha256}")
     return data
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from hushrec.data.fetching import Download
 from hushrec.data.interactions import Interactions
+from hushrec.data.netflix import COMBINED, NUM_FILMS, NUM_RATINGS, NUM_USERS, nf5k5k
 from hushrec.data.readers import Columns
 from hushrec.data.recipes import gowalla_10core, gowalla_20, steam_200k, steam_200k_hours
 
@@ -43,17 +44,19 @@ class Entry:
     num_users: int
     num_items: int
     num_interactions: int
-    data_sha256: str = ""  # not known: not checked
+    data_sha256: str = ""  # not known: the counts are checked
     forms: tuple[Form, ...] = ()
     downloads: tuple[Download, ...] = ()
     item_ids: range | None = None
     aliases: tuple[str, ...] = ()
     make: Callable[[], Interactions] | None = None
+    raw_files: str = ""  # what to put where, if it is made of files that nobody may hand on
 
 
 _GROUPLENS = "GroupLens: research use, no redistribution without permission, no commercial use"
 _STEAM = "from Kaggle tamber/steam-video-games; licence not known"
 _GOWALLA = "SNAP loc-gowalla: public research data, no licence text"
+_NETFLIX = "Netflix Prize terms, closed"
 _STEAM_FULL_SHA256 = "eed956501909dba2a849bc5fb1b5705f076e4da347d469e4a4133fe34eb70212"
 _STEAM_FULL_ITEMS_SHA256 = "8a8fe428575e2cfdcdb63d60f7e774bdad92afeb5a318308864c7ad21b8b5aaa"
 _GOWALLA_10CORE_SHA256 = "61975a2eab92c70714ed04dc76bbe97390841f035d2b173aacfe69d7e751ddee"
@@ -190,7 +193,7 @@ ENTRIES = (
     Entry(
         name="netflix-1200",
         title="Netflix Prize, a dense corner",
-        licence="Netflix Prize terms, closed",
+        licence=_NETFLIX,
         kind="explicit",
         rating_range=(1.0, 5.0),
         num_users=1_200,
@@ -198,6 +201,30 @@ ENTRIES = (
         num_interactions=1_111_768,
         data_sha256="aef42267a601d9c4af9a18d61934210c655d90fd675a6ab905c2a781250adbaa",
         forms=(Form("netflix-1200.parquet", "9745e87ffee36aca095e226f331b1541ee11495b4b6199ba91b4ba9c58eeece7"),),
+    ),
+    Entry(
+        name="nf5k5k",
+        title="Netflix Prize, 5,000 popular films and 5,000 active users",
+        licence=_NETFLIX,
+        kind="explicit",
+        rating_range=(1.0, 5.0),
+        num_users=NUM_USERS,
+        num_items=NUM_FILMS,
+        num_interactions=NUM_RATINGS,
+        forms=(
+            Form("nf5k5k.parquet", None),
+            *(
+                Form(f"{folder}{name}", None, recipe=nf5k5k, beside=tuple(f"{folder}{other}" for other in others))
+                for folder in ("", "netflix/")
+                for name, others in (
+                    (COMBINED[0], COMBINED[1:]),
+                    ("training_set.tar", ()),
+                    ("training_set/mv_0000001.txt", ()),
+                )
+            ),
+        ),
+        raw_files="the raw Netflix Prize files: put combined_data_1.txt to combined_data_4.txt, or "
+        "training_set.tar, or the folder training_set",
     ),
     Entry(
         name="jester-1",

@@ -32,7 +32,9 @@ class RatingClients:
     """Private state of clients that hold ratings and a vector: what never leaves them.
 
     An update counts only if the driving side says so in its next request (`counted_round`). Until then the
-    vector before it is kept, so a request can be repeated and an update that was left out is undone.
+    vector before it is kept, so a request can be repeated and an update that was left out is undone. Folders of
+    runs that did not count updates say in which round the last one was; with all clients in all rounds, it is the
+    same number.
     """
 
     starts: NDArray[np.int64]
@@ -44,6 +46,7 @@ class RatingClients:
     previous_user_factors: Factors = kept()
     previous_round: NDArray[np.int32] = kept()  # of `previous_user_factors`
     item_factors: Factors = kept()  # as sent at the end of a run; zero before
+    num_updates: NDArray[np.int32] = kept(instead="updated_round")  # that counted, with the one of `user_factors`
 
     @classmethod
     def enrol(
@@ -67,7 +70,8 @@ class RatingClients:
         rounds = np.zeros(len(user_factors), np.int32)
         item_factors = np.zeros((num_items, user_factors.shape[1]), np.float32)
         previous = user_factors.copy(), rounds.copy()
-        return cls(starts, items, ratings, num_items, user_factors, rounds, *previous, item_factors)
+        made = user_factors, rounds, *previous, item_factors, rounds.copy()
+        return cls(starts, items, ratings, num_items, *made)
 
     def num_ratings(self) -> NDArray[np.int64]:
         """Ratings of each client."""
@@ -89,11 +93,13 @@ class RatingClients:
             raise HushrecError("a client holds the vectors of other rounds than were counted; enrol it anew")
         self.user_factors[undone] = self.previous_user_factors[undone]
         self.updated_round[undone] = self.previous_round[undone]
+        self.num_updates[undone] -= 1
 
     def updated(self, rows: NDArray[np.int64], round_number: int) -> None:
         """Note that these clients made the update of a round."""
         self.previous_round[rows] = self.updated_round[rows]
         self.updated_round[rows] = round_number
+        self.num_updates[rows] += 1
 
     def settled_factors(self, counted_round: NDArray[np.int32]) -> Factors:
         """Every client's vector with the updates that counted; changes nothing."""
@@ -111,6 +117,7 @@ class Step(NamedTuple):
     local_steps: int  # of U'; 0: virtual ratings are the client's mean rating
     learns_virtual: bool  # whether U_u learns from virtual ratings too
     is_sequential: bool  # whether V's gradients use the U_u of after its update
+    predict_after: int = -1  # virtual ratings are the mean until a client has made more updates than this
 
 
 class ClientGradients(NamedTuple):
@@ -183,9 +190,9 @@ def _room(width, starts, rows):
 
 
 @numba.njit(nogil=True, cache=True)
-def _train(width, rated, rows, user_factors, previous, item_factors, listing, step, out):
+def _train(width, rated, rows, user_factors, previous, num_updates, item_factors, listing, step, out):
     starts, items, ratings = rated
-    learning_rate, regularization, local_steps, learns_virtual, is_sequential = step
+    learning_rate, regularization, local_steps, learns_virtual, is_sequential, predict_after = step
     gradients, _, noise_items, noise = out
     listed_starts, listed_items, rated_place = listing
     errors, mine, gram, scratch = _room(width, starts, rows)
@@ -212,8 +219,8 @@ def _train(width, rated, rows, user_factors, previous, item_factors, listing, st
         mean_rating *= share
         moved = start - learning_rate * (share * total + regularization * start)
         # Eq. 1: virtual ratings are the client's mean, or predictions of U', trained locally by Eq. 7.
-        local, is_predicted = moved, local_steps > 0
-        if local_steps > 1:
+        local, is_predicted = moved, local_steps > 0 and num_updates[row] > predict_after
+        if is_predicted and local_steps > 1:
             rated_by = (mine, ratings, first, num_rated)
             local, is_predicted = _local_vector(width, moved, rated_by, squares, step, gram, scratch)
         # U_u V_i - U'_u V_i is computed as (U_u - U'_u) V_i
@@ -263,7 +270,7 @@ def train_clients(
         np.empty((noise_starts[-1] + 1, num_factors), np.float32),
     )
     rated = (clients.starts, clients.items, clients.ratings)
-    vectors = (clients.user_factors, clients.previous_user_factors)
+    vectors = (clients.user_factors, clients.previous_user_factors, clients.num_updates)
     _train(width_of(num_factors), rated, rows, *vectors, item_factors, listing, step, out)
     return out._replace(noise_items=out.noise_items[:-1], noise=out.noise[:-1])
 

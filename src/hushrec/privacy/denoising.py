@@ -9,7 +9,7 @@ match noise with uploads.
 
 from dataclasses import dataclass
 from threading import Lock
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numba
 import numpy as np
@@ -27,6 +27,8 @@ from hushrec.privacy.exact_sum import (
     row_limit,
 )
 from hushrec.protocol import NO_ONE, Numbers, Ragged
+
+Assigning = Literal["dealt", "random"]
 
 # Up to this size each thread keeps sums of its own; above it, one table is shared under a lock.
 _OWN_TABLE_BYTES = 64 << 20
@@ -67,11 +69,16 @@ class Assignment:
         return Assignment(self.ordinary[kept], self.denoiser_of[kept])
 
 
-def assign(participants: Numbers, denoisers: Numbers, round_number: int, draws: Draws) -> Assignment:
-    """Deal the ordinary clients to the denoisers at random, anew in each round.
+def assign(
+    participants: Numbers, denoisers: Numbers, round_number: int, draws: Draws, how: Assigning = "dealt"
+) -> Assignment:
+    """Assign the ordinary clients to the denoisers at random, anew in each round.
 
-    They are dealt evenly, so that no denoiser is left without one; denoisers beyond half of the participants
-    serve as ordinary clients in this round.
+    Dealt evenly, no denoiser is left without one; where each client draws its own, some may be. Denoisers whom
+    nobody drew, and those beyond half of the participants, serve as ordinary clients in this round.
+
+    DEVIATION: the paper assigns at random and does not say what a denoiser does to whom nobody sends noise, so
+    that its own gradients would show; the default deals evenly.
     """
     if len(denoisers) == 0:
         return Assignment(participants, np.full(len(participants), -1, np.int32))
@@ -81,6 +88,13 @@ def assign(participants: Numbers, denoisers: Numbers, round_number: int, draws: 
     if len(active) == 0:
         return Assignment(NO_ONE, NO_ONE)
     ordinary = participants[~np.isin(participants, active)]
+    if how == "random":
+        drawn = generator.choice(active, len(ordinary))
+        idle = np.setdiff1d(active, drawn)
+        of_idle = generator.choice(np.unique(drawn), len(idle))
+        numbers, denoiser_of = np.concatenate([ordinary, idle]), np.concatenate([drawn, of_idle])
+        order = np.argsort(numbers)
+        return Assignment(numbers[order], denoiser_of[order])
     places = generator.permutation(len(ordinary))
     return Assignment(ordinary, active[places % len(active)])
 

@@ -24,7 +24,10 @@ class Listing(NamedTuple):
 
 
 def num_virtual_items(num_rated: NDArray[np.int64], rho: int, num_items: int) -> NDArray[np.int64]:
-    """|I'_u| = min(rho |I_u|, m - |I_u|)."""
+    """|I'_u| = min(rho |I_u|, m - |I_u|).
+
+    DEVIATION: the papers say rho |I_u|; whoever has too few unrated items for that lists all there are.
+    """
     return np.minimum(rho * num_rated, num_items - num_rated)
 
 

@@ -25,16 +25,18 @@ class Mark:
     name: str
     is_result: bool
     is_alike: bool
+    instead: str = ""
     packed: "packed[Any] | None" = None
 
 
-def kept(*, result: bool = False, alike: bool = False) -> Any:
+def kept(*, result: bool = False, alike: bool = False, instead: str = "") -> Any:
     """A field that a checkpoint keeps.
 
     `result`: it is part of what the run ends with. `alike`: all parties end with the same; marked on the driving
-    side, too, where that has it only encrypted.
+    side, too, where that has it only encrypted. `instead`: the array that stands for it in checkpoints that were
+    written before there was this one.
     """
-    return field(metadata={"kept": (result, alike)})
+    return field(metadata={"kept": (result, alike, instead)})
 
 
 class packed(Generic[State]):
@@ -67,7 +69,7 @@ def _marks_of(kind: Any) -> tuple[Mark, ...]:
     arrays = {name: value for name, value in members.items() if isinstance(value, packed)}
     return (
         *(Mark(entry.name, *entry.metadata["kept"]) for entry in columns),
-        *(Mark(name, array.is_result, False, array) for name, array in arrays.items()),
+        *(Mark(name, array.is_result, False, packed=array) for name, array in arrays.items()),
     )
 
 
@@ -99,7 +101,8 @@ def restore(state: object, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Put kept arrays back where they were. The state itself stays: others look at its arrays."""
     for mark in _marks(type(state)):
         if mark.packed is None:
-            own, array = getattr(state, mark.name), arrays[mark.name]
+            name = mark.instead if mark.instead and mark.name not in arrays else mark.name
+            own, array = getattr(state, mark.name), arrays[name]
             if array.shape != own.shape:  # else NumPy might repeat rows
                 raise ValueError(f"{mark.name} has another shape")
             own[:] = array

@@ -6,7 +6,7 @@ as described in Sec. 2.2 of the FedRec++ paper, whose equation numbers are used 
 The round:
 1. The server sends V to the participating clients.
 2. A client draws rho |I_u| unrated items (I'_u) and gives them virtual ratings (Eq. 1).
-3. It updates U_u on rated and virtual items, and keeps it.
+3. It updates U_u on rated and virtual items (or on rated ones only: `user_update`), and keeps it.
 4. It uploads the gradient of V_i for every listed item (Eq. 3).
 5. The server moves V_i by the mean of the gradients that came for it (Eq. 2).
 
@@ -77,6 +77,9 @@ class Config:
     )
     resample: Literal["every-round", "once"] = setting("every-round", "when virtual items are drawn")
     predict_after: int = setting(5, "virtual ratings are predicted when more rounds are done (T_predict)")
+    predict_after_counts: Literal["own", "all"] = setting(
+        "own", "the rounds that --predict-after counts: those that the client took part in, or all of the run"
+    )
     local_steps: int = setting(15, "gradient steps of the vector that predicts them (T_local)", "[1, inf)")
     participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
     num_factors: int = setting(20, "length of the vectors", "[1, inf)")
@@ -87,23 +90,33 @@ class Config:
     update: Literal["simultaneous", "sequential"] = setting(
         "simultaneous", "whether gradients of items use the user's vector before or after its own update"
     )
+    user_update: Literal["rated-and-virtual", "rated"] = setting(
+        "rated-and-virtual", "the items that the user's vector learns from"
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
         check(0 <= self.rho <= MOST_RHO, f"--rho {self.rho} is not within 0 to {MOST_RHO}; the paper uses 0 to 3")
         check(self.filling != "none" or self.rho == 0, "--filling none lists no virtual items; add --rho 0")
 
-    def step(self, round_number: int, learns_virtual: bool) -> Step:
+    def step(self, round_number: int) -> Step:
         """How clients train in a round."""
         # DEVIATION: Eq. 1 predicts from t >= T_predict on; FedRec's published numbers come out with t > T_predict,
         # where t counts the rounds that are done.
-        is_predicted = self.rho > 0 and self.filling == "hybrid" and round_number - 1 > self.predict_after
+        # DEVIATION: t of Eq. 1 counts the iterations of the training; here it counts those that the client took
+        # part in, as the authors' code does. With all clients in every round it is the same; with few, vectors
+        # that have hardly learned would predict (`predict_after_counts all`).
+        counts_own = self.predict_after_counts == "own"
+        is_predicted = self.filling == "hybrid" and (counts_own or round_number - 1 > self.predict_after)
+        # DEVIATION: both gradients of a round use the U_u of its start, where lines 5 to 8 of Algorithm 2 update
+        # U_u first (`update sequential`): in that order some runs on ML-100K diverge with the paper's rate.
         return Step(
             learning_rate=np.float32(self.learning_rate_in(round_number)),
             regularization=np.float32(self.regularization),
-            local_steps=self.local_steps if is_predicted else 0,
-            learns_virtual=learns_virtual and self.rho > 0,
+            local_steps=self.local_steps if is_predicted and self.rho > 0 else 0,
+            learns_virtual=self.user_update == "rated-and-virtual" and self.rho > 0,
             is_sequential=self.update == "sequential",
+            predict_after=self.predict_after if counts_own else -1,
         )
 
     def learning_rate_in(self, round_number: int) -> float:
@@ -236,7 +249,7 @@ def train(
 
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
     """Train on the client's ratings and upload gradients."""
-    step = config.step(cohort.round_number, learns_virtual=True)
+    step = config.step(cohort.round_number)
     listing, trained = train(cohort, request.item_factors, request.counted_round, config.rho, step, config, draws)
     return Reply(upload(listing, trained))
 
@@ -295,7 +308,7 @@ SYSTEM = System(
         class_name="FedRec",
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},
-        builds_on=("hushrec.models.pmf",),
+        builds_on=("hushrec.models.pmf", "hushrec.privacy.filling"),
     ),
     config=Config,
     feedback=EXPLICIT,

@@ -26,7 +26,7 @@ T_predict = predict_after, T_local = local_steps, gamma = learning_rate, lambda 
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,14 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.pmf import ClientGradients, Factors, RatingClients
-from hushrec.privacy.denoising import DenoiserTotal, NoiseSums, assign, check_denoisers, draw_denoisers
+from hushrec.privacy.denoising import (
+    Assigning,
+    DenoiserTotal,
+    NoiseSums,
+    assign,
+    check_denoisers,
+    draw_denoisers,
+)
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing
 from hushrec.protocol import (
@@ -85,7 +92,11 @@ FloatArray = NDArray[np.floating[Any]]
 class Config(fedrec.Config):
     """Settings of FedRec++, with the paper's values for ML-100K."""
 
+    user_update: Literal["rated-and-virtual", "rated"] = setting(
+        "rated", "the items that the user's vector learns from; without loss it learns from rated ones only"
+    )
     denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in", "[0, inf)")
+    assignment: Assigning = setting("dealt", "how clients get their denoisers: dealt evenly, or each at random")
 
 
 class DenoisedConfig(Protocol):
@@ -104,6 +115,11 @@ class DenoisedConfig(Protocol):
     @property
     def participation(self) -> float:
         """Share of clients that take part in a round."""
+        ...
+
+    @property
+    def assignment(self) -> Assigning:
+        """How ordinary clients get their denoisers."""
         ...
 
 
@@ -195,10 +211,14 @@ class Outcome:
 
 
 def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, draws: Draws) -> Round[Outcome]:
-    """Collect uploads and noise, and take the noise out (Algorithm 1, lines 4-17)."""
+    """Collect uploads and noise, and take the noise out (Algorithm 1, lines 4-17).
+
+    DEVIATION: where only some clients take part (c < n), one denoiser always does; the paper does not say what
+    happens to the noise if none is among them.
+    """
     num_clients = len(state.counted_round)
     participants = draw_participants(num_clients, config.participation, round_number, draws, state.denoisers)
-    assignment = assign(participants, state.denoisers, round_number, draws)
+    assignment = assign(participants, state.denoisers, round_number, draws, config.assignment)
     lost_denoisers = NO_ONE
     while True:
         uploads = ExactSum.zeros(state.item_factors.shape, num_summands=num_clients)
@@ -221,7 +241,7 @@ def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, 
 
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
     """An ordinary client: train, upload gradients, send noise (Algorithm 2, lines 1-12)."""
-    step = config.step(cohort.round_number, learns_virtual=False)
+    step = config.step(cohort.round_number)
     listing, trained = train(cohort, request.item_factors, request.counted_round, config.rho, step, config, draws)
     return reply(listing, trained, request.denoiser, config)
 
@@ -239,14 +259,19 @@ def denoiser_update(
     """A denoiser: train, then send the sum of noise less its own gradients (Algorithm 2, lines 13-19).
 
     DEVIATION: a denoiser trains when it is asked to collect, not before, so that it is sent V only once.
+    DEVIATION: line 10 lets denoisers upload their gradients as well; the text has them in Eq. 9 only, and so here.
     """
-    step = config.step(cohort.round_number, learns_virtual=False)
+    step = config.step(cohort.round_number)
     own = train(cohort, request.item_factors, request.counted_round, 0, step, config, draws)
     return released(cohort, *own)
 
 
 def released(cohort: Cohort[RatingClients], listing: Listing, trained: ClientGradients) -> Reply:
-    """Eq. 9, refused by a denoiser to whom no client sent anything."""
+    """Eq. 9, refused by a denoiser to whom no client sent anything.
+
+    DEVIATION: the counts are those of virtual raters less the items that the denoiser rated, so that |U_i| of
+    Algorithm 1, line 17, counts the denoiser, whose gradients are in the sum.
+    """
     inbox = cohort.inboxes.get(Noise)
     if not isinstance(inbox, NoiseSums) or not inbox.has_mail(cohort.numbers).all():
         raise HushrecError("a denoiser got no noise and would show its own gradients; ask it after its clients")
@@ -274,7 +299,12 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         class_name="FedRecPlusPlus",
         small={**fedrec.SYSTEM.about.small, "denoisers": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1, "denoisers": 3},
-        builds_on=("hushrec.systems.fedrec", "hushrec.models.pmf"),
+        builds_on=(
+            "hushrec.systems.fedrec",
+            "hushrec.models.pmf",
+            "hushrec.privacy.denoising",
+            "hushrec.privacy.filling",
+        ),
     ),
     config=Config,
     feedback=EXPLICIT,

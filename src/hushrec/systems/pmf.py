@@ -122,7 +122,11 @@ def enrol(_numbers: Numbers, rows: UserRows, _num_items: int, _config: object, _
 
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
-    """One round of the server."""
+    """One round of the server.
+
+    DEVIATION: all ratings at once, with the mean gradient per user and per item, as FedRec trains; Mnih and
+    Salakhutdinov take mini-batches, with momentum.
+    """
     if round_number == 1:
         taken = yield from take_over(len(state.user_factors), len(state.item_factors))
         state = replace(state, starts=taken.starts, items=taken.items, ratings=taken.ratings)

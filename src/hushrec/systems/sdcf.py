@@ -1,7 +1,7 @@
 """SDCF: secure distributed collaborative filtering. Randomised response hides items, SGLD noise hides values.
 
-Jiang, Li, Lin: Towards Secure and Robust Distributed Collaborative Filtering (2019), as described in the FedRec++
-paper, whose Eq. 10 is used here.
+Jiang, Li, Lin: Towards a more reliable privacy-preserving recommender system (Information Sciences 482, 2019), as
+described in the FedRec++ paper, whose Eq. 10 is used here.
 
 The round:
 1. The server sends V to the participating clients.
@@ -61,7 +61,10 @@ from hushrec.systems.fedrec import (
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of SDCF. The FedRec++ paper gives none; these learn ML-100K."""
+    """Settings of SDCF.
+
+    DEVIATION: the FedRec++ paper, after which this is built, gives none; these learn ML-100K.
+    """
 
     flip: float = setting(0.1, "chance that an item's permanent bit is a fair coin (f)", "[0, 1]")
     report_if_set: float = setting(0.75, "chance to report an item whose permanent bit is set (q)", "[0, 1]")
@@ -162,9 +165,9 @@ def upload_bytes(clients: RatingClients, config: Config) -> NDArray[np.int64]:
 
 
 PAPER = Paper(
-    title="Towards Secure and Robust Distributed Collaborative Filtering",
+    title="Towards a more reliable privacy-preserving recommender system",
     authors="Jyun-Yu Jiang, Cheng-Te Li, Shou-De Lin",
-    venue="WWW",
+    venue="Information Sciences",
     year=2019,
 )
 

@@ -18,6 +18,7 @@ from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.pmf import RatingClients
+from hushrec.privacy.denoising import Assigning
 from hushrec.protocol import About, Cohort, Handler, Reply, Result, Round, System
 from hushrec.settings import setting
 from hushrec.systems import fedrec, sdcf
@@ -30,6 +31,7 @@ class Config(sdcf.Config):
     """Settings of SDCF denoised."""
 
     denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in", "[0, inf)")
+    assignment: Assigning = setting("dealt", "how clients get their denoisers: dealt evenly, or each at random")
 
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
@@ -64,7 +66,7 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         class_name="SDCFDenoised",
         small={**sdcf.SYSTEM.about.small, "denoisers": 3},
         learns_with={"learning_rate": 0.01, "decay": 1.0, "denoisers": 3},
-        builds_on=("hushrec.systems.sdcf",),
+        builds_on=("hushrec.systems.sdcf", "hushrec.systems.fedrec_plus_plus", "hushrec.privacy.denoising"),
     ),
     config=Config,
     feedback=EXPLICIT,
