@@ -17,7 +17,9 @@ from hushrec.data.holdings import SOLE_OWNER
 from hushrec.protocol import About, Handler, Paper
 from hushrec.settings import check_bounds, setting
 from hushrec.systems.drift import SYSTEM as DRIFT
+from hushrec.systems.drift.blocks import Reading
 from hushrec.systems.drift.cipher import Form
+from hushrec.systems.drift.gradients import BlockLoss
 from hushrec.systems.drift.messages import NextWindow, OwnerKey, SentInteractions
 from hushrec.systems.drift.plan import Plan
 from hushrec.systems.drift.users import users_send
@@ -32,6 +34,8 @@ class Config:
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
     regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
     window: int = setting(256, "events that are sent at once; changes no more than roundings", "[1, inf)")
+    blocks: Reading = setting("pairs", "whether a positive without a negative before it is dropped, or kept: literal")
+    block_loss: BlockLoss = setting("mean", "how the losses of a block's pairs make up its loss")
     open_blocks: Literal["go-on", "end"] = setting("go-on", "what open blocks do between two epochs")
     parts: int = setting(8, "rounds that an epoch is cut into, to go on from after a stop", "[1, inf)")
     recommended: int = setting(0, "items recommended to each user of a window while learning", "[0, inf)")
@@ -50,7 +54,7 @@ class Config:
         return Plan(
             self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
             self.open_blocks == "end", theta=1, threshold="blocks", max_delay=0, form=Form(is_encrypted=False),
-            has_owners=False,
+            blocks=self.blocks, block_loss=self.block_loss, has_owners=False,
         )  # fmt: skip
 
 

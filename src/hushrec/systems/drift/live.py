@@ -269,13 +269,16 @@ class Live:
             self._give_up(everything, np.intersect1d(everything.held, added))
         self._give_up(owner, held if change.leaves else dropped)
         if change.leaves:
-            owner.blocks = Blocks()  # an owner takes along what it knows
+            owner.blocks = Blocks(reading=self.config.plan.blocks)  # an owner takes along what it knows
 
     def _owner(self, name: str) -> Owner:
         number = self.owners.number(name)
         if number == len(self.members.owners):
             # The users' side is the last party: it moves up.
-            self.members.owners.append(Owner(number, np.empty(0, np.int32), owner_key(self.draws, number)))
+            blocks = Blocks(reading=self.config.plan.blocks)
+            self.members.owners.append(
+                Owner(number, np.empty(0, np.int32), owner_key(self.draws, number), blocks=blocks)
+            )
             self.members.numbers = np.arange(number + 2, dtype=np.int32)
             self.gateway.number = number + 1
             self.state = replace(self.state, num_owners=np.array(number + 1))
@@ -302,7 +305,8 @@ class Live:
                 del self._num_owners_of[item]
         entries = owner.blocks.kept()
         left = entries.take(~np.isin(entries.items, items))
-        owner.blocks, owner.groups = Blocks.restored(left, 1 + int(left.users.max(initial=-1))), None
+        num_users = 1 + int(left.users.max(initial=-1))
+        owner.blocks, owner.groups = Blocks.restored(left, num_users, owner.blocks.reading), None
 
     # --- What is kept ---
 

@@ -2,8 +2,9 @@
 
 from typing import NamedTuple, Protocol
 
-from hushrec.systems.drift.blocks import Threshold
+from hushrec.systems.drift.blocks import Reading, Threshold
 from hushrec.systems.drift.cipher import Form
+from hushrec.systems.drift.gradients import BlockLoss
 
 
 class Plan(NamedTuple):
@@ -20,6 +21,8 @@ class Plan(NamedTuple):
     threshold: Threshold
     max_delay: int
     form: Form
+    blocks: Reading
+    block_loss: BlockLoss
     has_owners: bool = True  # several, that may come and go; else one that holds everything
 
 

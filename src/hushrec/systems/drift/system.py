@@ -61,9 +61,9 @@ from hushrec.protocol import (
     kept,
 )
 from hushrec.settings import check_bounds, setting
-from hushrec.systems.drift.blocks import Threshold
+from hushrec.systems.drift.blocks import Reading, Threshold
 from hushrec.systems.drift.cipher import Form
-from hushrec.systems.drift.gradients import block_loss
+from hushrec.systems.drift.gradients import BlockLoss, block_loss
 from hushrec.systems.drift.members import COUNTS, MOST, Members
 from hushrec.systems.drift.messages import (
     Began,
@@ -101,6 +101,8 @@ class Config:
     epochs: int = setting(3, "how often the stream is learned from", "[1, inf)")
     theta: int = setting(2, "completed blocks of an owner for which it asks for vectors", "[1, inf)")
     threshold: Threshold = setting("blocks", "what theta counts: blocks, or users with a block each")
+    blocks: Reading = setting("pairs", "whether a positive without a negative before it is dropped, or kept: literal")
+    block_loss: BlockLoss = setting("mean", "how the losses of a block's pairs make up its loss")
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
     regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
     window: int = setting(256, "events after which owners see what others learned", "[1, inf)")
@@ -126,7 +128,7 @@ class Config:
         return Plan(
             self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
             self.open_blocks == "end", self.theta, self.threshold, self.max_delay,
-            Form(self.batch, self.flag == "inside", self.encryption == "aes-gcm"),
+            Form(self.batch, self.flag == "inside", self.encryption == "aes-gcm"), self.blocks, self.block_loss,
         )  # fmt: skip
 
 
@@ -291,7 +293,8 @@ def _recommendation(state: OrchestratorState, users: Ragged, config: Planned) ->
 
 def enrol(numbers: Numbers, rows: OwnerRows, _num_items: int, config: Planned, draws: Draws) -> Members:
     """Owners with their items, the users' side with its events."""
-    return Members.enrol(numbers, rows, config.plan.parts if config.plan.ends_blocks else 0, draws)
+    plan = config.plan
+    return Members.enrol(numbers, rows, plan.parts if plan.ends_blocks else 0, draws, plan.blocks)
 
 
 def model(state: OrchestratorState, config: Planned, _rating_range: RatingRange) -> Scorer:
