@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hushrec.data import Interactions, SplitKind
 from hushrec.errors import HushrecError
+from hushrec.evaluation.held_back import held_back_metrics, held_back_names
 from hushrec.evaluation.ranking import evaluated_users, ranking_metrics
 from hushrec.evaluation.rating import rating_metrics
 from hushrec.evaluation.scoring import Scorer
@@ -153,12 +154,30 @@ class _Signed(Feedback):
             )
 
     def curve_names(self, lengths: Lengths) -> tuple[str, ...]:
-        """MAP and NDCG for each length, longest first."""
-        return tuple(f"{name}@{length}" for name in ("MAP", "NDCG") for length in sorted(lengths, reverse=True))
+        """MAP and NDCG for each length, longest first: of all items, and of those that were held back."""
+        ranked = (f"{name}@{length}" for name in ("MAP", "NDCG") for length in sorted(lengths, reverse=True))
+        return (*ranked, *held_back_names(lengths))
 
     def curve(self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths) -> dict[str, float]:
-        """MAP and NDCG for each length, longest first."""
-        return _ranked(scorer.score, train, test, lengths, self.curve_names(lengths))
+        """MAP and NDCG for each length, longest first: of all items, and of those that were held back."""
+        held_back = held_back_metrics(scorer.predict, test.by_user(), lengths, relevance_limit(test))
+        names = self.curve_names(lengths)
+        return _ranked(scorer.score, train, test, lengths, names[: -len(held_back)]) | held_back
+
+    def evaluate(
+        self,
+        scorer: Scorer,
+        train: Interactions,
+        test: Interactions,
+        lengths: Lengths,
+        relevant_from: float | None = None,
+    ) -> dict[str, float]:
+        """Metrics of rankings of all items, and of those that were held back."""
+        metrics = super().evaluate(scorer, train, test, lengths, relevant_from)
+        if not metrics:
+            return {}
+        limit = relevance_limit(test, relevant_from)
+        return metrics | held_back_metrics(scorer.predict, test.by_user(), lengths, limit)
 
     def is_shown(self, metric: str) -> bool:
         """Only MAP and NDCG."""
