@@ -3,6 +3,7 @@
 from hushrec.audit.attacks import ATTACKS
 from hushrec.audit.driver import Onlooker
 from hushrec.draws import Draws
+from hushrec.experiments import drift_probes
 from hushrec.experiments.fedcore_tables import identified, similarity
 from hushrec.runs.folds import Probe
 from hushrec.runtime.checkpoint import Progress
@@ -49,6 +50,7 @@ PROBES: dict[str, Probe] = {
     "top guess F1": _top_guess,
     "identification": _identification,
     **{f"similarity {name}": _similarity(name) for name in ("none", "average", "dp", "dp+average")},
+    **drift_probes.PROBES,
 }
 
 
