@@ -76,7 +76,7 @@ def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOption
     settings = settings_for(
         system, options.seed, 1, options.split, options.test_share, owners=options.owners, data=data
     )
-    job = Job(system, config, options.seed, next(splits_for(system, data, settings)).train)
+    job = Job(system, config, options.seed, next(splits_for(system, data, settings, config)).train)
     if thetas:
         _compare(job, thetas, options.threads, options.as_json)
     else:
@@ -231,8 +231,8 @@ def _print_thresholds(job: Job, rows: list[ThresholdRow]) -> None:
     out.print(f"{job.system.name} on {job.train.name}{label}, seed {job.seed}, one epoch each")
     table = Table(box=None, pad_edge=False)
     names = [attack.name for attack in attacks_of_orchestrator(job.system)]
-    shares = ("of one user", "one learned")
-    for heading in ("blocks", "theta", "counts", "groups", "users each", *shares, *names, "chance"):
+    shares = ("one user", "one learned")
+    for heading in ("blocks", "theta", "counts", "groups", "users", *shares, *names, "chance"):
         table.add_column(heading, justify="left" if heading in ("blocks", "counts") else "right")
     for row in rows:
         numbers = [*(row.scores.get(name) for name in names), row.chances.get(names[0])]
@@ -247,8 +247,8 @@ def _print_thresholds(job: Job, rows: list[ThresholdRow]) -> None:
         soft_wrap=True,
     )
     out.print(
-        "blocks: pairs drops positives without a negative before them, literal is Algorithm 2 as printed; one learned: "
-        "groups in which at most one user has pairs",
+        "blocks: pairs drops positives without a negative before them, literal is Algorithm 2 as printed; users: "
+        "of a group; one user, one learned: groups with one user, and with at most one who has pairs",
         soft_wrap=True,
     )
     out.print(conclusion(rows), soft_wrap=True)

@@ -30,8 +30,8 @@ class Feedback(ABC):
     takes_passed_over: ClassVar[bool] = False  # whether items can be drawn that a user did not like
 
     @abstractmethod
-    def prepare(self, data: Interactions, wanted_by: str) -> Interactions:
-        """The data as a system takes it; once per job."""
+    def prepare(self, data: Interactions, wanted_by: str, positive_from: float = 0.0) -> Interactions:
+        """The data as a system takes it; once per job. `positive_from` is for those who tell good from bad."""
 
     def check_trainable(self, _train: Interactions, _wanted_by: str) -> None:
         """Refuse data from which nothing can be learned; as a rule, something can."""
@@ -79,7 +79,7 @@ class _Explicit(Feedback):
     usual_lengths = (10,)
     needs_ratings = True
 
-    def prepare(self, data: Interactions, wanted_by: str) -> Interactions:
+    def prepare(self, data: Interactions, wanted_by: str, _positive_from: float = 0.0) -> Interactions:
         """The ratings, unchanged."""
         if data.ratings is None:
             raise HushrecError(
@@ -120,7 +120,7 @@ class _Implicit(Feedback):
     usual_split: ClassVar[SplitKind] = "random"
     usual_lengths = (20,)
 
-    def prepare(self, data: Interactions, _wanted_by: str) -> Interactions:
+    def prepare(self, data: Interactions, _wanted_by: str, _positive_from: float = 0.0) -> Interactions:
         """Drop the ratings."""
         return data.as_implicit()
 
@@ -141,9 +141,9 @@ class _Signed(Feedback):
     usual_lengths = (1, 5, 10, 20)
     takes_passed_over = True
 
-    def prepare(self, data: Interactions, _wanted_by: str) -> Interactions:
-        """1 from the middle of the range up, else 0."""
-        return data.as_signed()
+    def prepare(self, data: Interactions, _wanted_by: str, positive_from: float = 0.0) -> Interactions:
+        """1 from this rating on, or from the middle of the range up, else 0."""
+        return data.as_signed(positive_from)
 
     def check_trainable(self, train: Interactions, wanted_by: str) -> None:
         """Refuse data with only good or only bad rows."""
@@ -191,6 +191,12 @@ def rating_quality(scorer: Scorer, test: Interactions) -> dict[str, float]:
     """MAE and RMSE of predicted test ratings."""
     assert test.ratings is not None
     return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
+
+
+def positive_from(config: object) -> float:
+    """From which rating on an event is good, if a config says so; 0: from the middle of the range up."""
+    limit: float = getattr(config, "positive_from", 0.0)
+    return limit
 
 
 def relevance_limit(test: Interactions, relevant_from: float | None = None) -> float | None:

@@ -1,18 +1,19 @@
 """Quality of the order of a user's own held-back items: nothing else competes. Only to stand beside papers.
 
-DRIFT's report "will try to guess his 20% remaining interactions" (Sec. 6.1.2), and SAROS's code ranks these alone. So
-the items of a list are few, and most of them are relevant: a random order scores high, and a model can be a little
-better than that at best. Do not compare systems by it; use `ranking_metrics`.
+DRIFT's report "will try to guess his 20% remaining interactions" (Sec. 6.1.2), and SAROS's code ranks these
+alone. So the items of a list are few, and most of them are relevant: a random order scores high, and a model
+can be a little better than that at best. Do not compare systems by it; use `ranking_metrics`.
 
 For a user with n held-back items, T of them relevant, ranked by score, and hit(r) = 1 where the item at rank r is:
 
-    held-back NDCG@K             = sum of hit(r) / log2(r + 1) over r <= K, / the same with a hit at each of K ranks
+    held-back NDCG@K             = sum of hit(r) / log2(r + 1) over r <= K, / the same with a hit at every rank
     held-back NDCG@K (own ideal) = the same sum / that of the best order: min(|T|, K) hits first
     held-back MAP@K              = sum of hit(r) * Precision@r over r <= K, / min(|T|, K)
 
-The first has the report's ideal (Sec. 6.1.1: "when all the items are pertinent"), which no order reaches for a user with
-fewer than K relevant items. The report prints its gain as 2^(rel - 1), which would give an irrelevant item half of a
-relevant one's; taken for 2^rel - 1, as is usual, it is hit(r). Its MAP leaves the average precision undefined.
+The first has the report's ideal (Sec. 6.1.1: "when all the items are pertinent"), which no order reaches for a
+user with fewer than K relevant items. The report prints its gain as 2^(rel - 1), which would give an
+irrelevant item half of a relevant one's; taken for 2^rel - 1, as is usual, it is hit(r). Its MAP leaves the
+average precision undefined.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,8 +38,8 @@ def held_back_metrics(
 ) -> dict[str, float]:
     """Means over the users with a relevant test item, by the names of `held_back_names`.
 
-    `score_pairs(users, items)` gives a score for each pair, higher is better; of equal scores the lower item number
-    ranks first. Test items rated `relevant_from` or more are relevant (None: all of them).
+    `score_pairs(users, items)` gives a score for each pair, higher is better; of equal scores the lower item
+    number ranks first. Test items rated `relevant_from` or more are relevant (None: all of them).
     """
     if len(cutoffs) == 0 or min(cutoffs) < 1:
         raise HushrecError(f"cutoffs are {tuple(cutoffs)}; give one or more positive numbers, such as (5, 10)")

@@ -1,7 +1,8 @@
-"""Measurements inside runs of DRIFT: who reads what in the clear (Figure 5.1), and how right guesses are (Sec. 5.2).
+"""Measurements inside runs of DRIFT: who reads what in the clear (Figure 5.1), how right guesses are (Sec. 5.2).
 
-What a party reads comes from the payloads of the messages that it sent or received, and from nothing else: keys too
-must be among them. Without its key a ciphertext is read as if it were plain. What is read counts if it is true.
+What a party reads comes from the payloads of the messages that it sent or received, and from nothing else:
+keys too must be among them. Without its key a ciphertext is read as if it were plain. What is read counts if
+it is true.
 """
 
 from collections.abc import Iterator
@@ -101,7 +102,8 @@ def _among(pairs: Pairs, true_pairs: Pairs) -> Pairs:
 
 
 def _seen_by(seat: Seat, which: str = "all") -> Probe:
-    """A probe for one party; of an owner: what it sees of interactions with its own items, or with those of others."""
+    """A probe for one party; of an owner: what it sees of interactions with its own items, or with others'
+    items."""
 
     def look(job: Job, progress: Progress) -> dict[str, float]:
         rows = rows_of_owners(job.train)

@@ -1,7 +1,7 @@
 """What DRIFT's threshold protects: audits of one epoch each, side by side, for both readings of Algorithm 2.
 
-Read literally, blocks without a pair count towards the threshold. They move nothing, and the orchestrator sees that: what
-is learned from in such a group is of fewer users than it has.
+Read literally, blocks without a pair count towards the threshold. They move nothing, and the orchestrator sees
+that: what is learned from in such a group is of fewer users than it has.
 """
 
 from collections.abc import Mapping

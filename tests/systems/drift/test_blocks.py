@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushrec.systems.drift.blocks import WAITING, Blocks, Groups, Reading, Threshold, stamp_of
+from hushrec.systems.drift.blocks import WAITING, Blocks, Groups, Reading, Threshold, blocks_per_user, stamp_of
 
 Event = tuple[int, int, bool]  # user, item, whether it is positive
 Block = tuple[int, list[tuple[int, bool]]]  # a user, and its items in order
@@ -167,6 +167,16 @@ def test_equals_the_slow_way(
         assert_same(fast.learned_at(stamp, theta), groups)
         assert fast.num_saved == len(slow.saved)
         assert num_waiting(fast) == slow.num_waiting
+
+
+@given(EVENTS)
+def test_blocks_of_users_are_counted_as_they_are_saved(events: list[Event]) -> None:
+    slow = SlowBlocks()
+    for event in events:
+        slow.update(*event)
+    users, signs = np.array([one[0] for one in events], np.int32), np.array([one[2] for one in events], np.bool_)
+    expected = np.bincount(np.array([user for user, _ in slow.saved], np.int64), minlength=4)
+    np.testing.assert_array_equal(blocks_per_user(users, signs, 4), expected)
 
 
 @given(EVENTS, EVENTS, st.integers(1, 3), THRESHOLDS, READINGS)

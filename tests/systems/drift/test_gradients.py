@@ -72,8 +72,8 @@ def test_one_pair_by_hand() -> None:
 def test_two_pairs_by_hand() -> None:
     """v = 1, bad 1 and bad 0, good 2: w = 1 and 2, so s = 0.268941 and 0.119203.
 
-    Summed (Algorithm 3): user -s1 (2 - 1) - s2 (2 - 0), good -(s1 + s2), bad +s1 and +s2. The mean (Sec. 3.4) is half
-    of that.
+    Summed (Algorithm 3): user -s1 (2 - 1) - s2 (2 - 0), good -(s1 + s2), bad +s1 and +s2. The mean (Sec. 3.4)
+    is half of that.
     """
     stream = (np.zeros(4, np.int32), np.arange(4, dtype=np.int32), np.array([False, False, True, False]))
     groups = groups_of(stream, 1)

@@ -6,8 +6,8 @@ the sum of c_u v_u over the users whose blocks hold the item, and of as many rid
 the interaction was positive. The guess: the fewest users whose vectors make up the gradient; they fit but for
 rounding, whoever else is in the group.
 
-An item that does not move at all is in a block without a pair (Algorithm 2 read literally), which has positive items
-only; its user does not move either. The guess: the only user of the group who stays, if there is one.
+An item that does not move at all is in a block without a pair (Algorithm 2 read literally), which has positive
+items only; its user does not move either. The guess: the only user of the group who stays, if there is one.
 
 Symbols: v = user_factors, psi = item_factors.
 """

@@ -2,12 +2,12 @@
 """Blocks of interactions: what a data owner keeps until it has learned from it.
 
 Burashnikova et al. (JAIR 2021); Algorithm 2 of DRIFT. A block is a run of negative interactions of a user and the
-positive ones after them; the next negative one completes it and begins another. So may be dropped what is open when
+positive ones after them; the next negative one completes it and begins another. What is open may be dropped when
 an epoch begins the stream anew, since its first events do not follow on its last ones.
 
-There are two readings of a positive one without a negative before it. Read as `pairs`, it is in no pair and is
-dropped at once. The `literal` reading of Algorithm 2 keeps it: the next negative one completes a block without a pair,
-which counts towards Theta, is asked for, and moves nothing.
+DEVIATION: a positive interaction without a negative before it is in no pair and is dropped at once. Algorithm 2
+keeps it, and the next negative one completes a block without a pair, which counts towards Theta, is asked for, and
+moves nothing; it would only tell who likes what. The reading `literal` is the algorithm as printed.
 
 All that an owner holds are interactions: those not learned from yet, and, so that a round can begin again, those
 of the round that runs. Blocks follow from them: to read the interactions again, in order, rebuilds every block.
@@ -125,7 +125,8 @@ def _add(
         added[entry], stamps[entry], blocks[entry] = round_number, WAITING, _NO_BLOCK
     last = first + new_users.size
     return _keep(
-        first, last, users, is_positive, added, stamps, previous, heads, content, saved, num_saved, stamp, is_literal
+        first, last, users, is_positive, added, stamps, previous, heads, content, saved, num_saved, stamp,
+        is_literal,
     )  # fmt: skip
 
 
@@ -229,6 +230,25 @@ def _grouped(places, blocks, users, items, theta):
         np.searchsorted(keys, item_keys),
         np.searchsorted(keys, user_keys),
     )
+
+
+@numba.njit(nogil=True, cache=True)
+def _count_blocks(users, is_positive, counts):
+    content = np.zeros(counts.size, np.uint8)
+    for event in range(users.size):
+        user = users[event]
+        if not is_positive[event]:
+            counts[user] += content[user] == _POSITIVE
+            content[user] = _NEGATIVE
+        elif content[user] == _NEGATIVE:
+            content[user] = _POSITIVE
+
+
+def blocks_per_user(users: Numbers, is_positive: NDArray[np.bool_], num_users: int) -> NDArray[np.int64]:
+    """How many blocks with pairs each user completes in a stream."""
+    counts = np.zeros(num_users, np.int64)
+    _count_blocks(users, is_positive, counts)
+    return counts
 
 
 @cache

@@ -2,9 +2,10 @@
 """Learning to rank from blocks: the maths of SAROS and DRIFT.
 
 The loss of a block of user u: the mean over its pairs (positive p, negative n) of -log sigma(w), with
-w = v_u . (psi_p - psi_n), and a ridge on the vectors of the block. So says Section 3.4; Algorithm 3 returns a gradient
-for each pair, and all of them are applied: the sum takes the place of the mean (`block_loss = "sum"`).
-A block without a pair has no loss, and no ridge.
+w = v_u . (psi_p - psi_n), and a ridge on the vectors of the block. A block without a pair has no loss.
+
+DEVIATION: the gradients of a block's pairs are averaged by default, as Sec. 3.4 has it, where Algorithms 3 and 4
+apply each of them. `block_loss sum` is the algorithm as printed.
 
 Symbols: v = user_factors, psi = item_factors, alpha = learning_rate.
 """

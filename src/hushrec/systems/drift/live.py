@@ -132,6 +132,11 @@ class Live:
         """`holdings`: the items of owners before the first event; `titles`: also of items without an owner."""
         if config.plan.max_delay or config.plan.parts != 1:
             raise HushrecError("live learning has no delays and no parts; leave --max-delay and --parts out")
+        if config.plan.min_blocks or config.plan.max_blocks:
+            raise HushrecError(
+                "live learning cannot know how many blocks a user will have; leave --min-blocks and --max-blocks "
+                "out"
+            )
         self.system, self.config, self.draws = system, config, Draws(seed)
         self.users, self.items, self.owners = Ids(), Ids(), Ids()
         self.titles = dict(titles or {})
@@ -154,7 +159,7 @@ class Live:
         cls, system: AnySystem, config: Any, seed: int, data: Interactions, clock: Clock = _stands_still
     ) -> "Live":
         """A live system with the items, titles and owners of a dataset, without its events."""
-        data = prepared(system, data)
+        data = prepared(system, data, config)
         rows, ids = rows_of_owners(data), [str(item) for item in data.item_ids.tolist()]
         titles = [""] * len(ids) if data.titles is None else data.titles.tolist()
         held = [[ids[item] for item in part.tolist()] for part in np.split(rows.held, rows.held_starts[1:-1])]

@@ -157,7 +157,11 @@ def _is_own(users, items, message_of, is_read, holds, counts):
 
 @dataclass
 class Gateway:
-    """The users' side: the events of all users, and what each user knows already."""
+    """The users' side: the events of all users, and what each user knows already.
+
+    DEVIATION: one party stands for the devices of all users, since the order of the stream is theirs together;
+    in the report each user sends for itself. Both use the key of the owner, which all users share.
+    """
 
     number: int
     users: Numbers  # of the events, in the order of time

@@ -43,8 +43,9 @@ def owner_register(cohort: Cohort[Members], request: Register, config: Planned, 
     held = Holdings(slices([owner.held for owner in owners], np.int32))
     if not config.plan.form.is_encrypted:
         return Reply(held)
-    # DEVIATION: each owner makes its key. The report does not say who does ("we create keys at the very beginning, and
-    # we share them with each DO", Sec. 2.3); an orchestrator that hands them out could read every interaction.
+    # DEVIATION: each owner makes its key. The report does not say who does ("we create keys at the very
+    # beginning, and we share them with each DO", Sec. 2.3); an orchestrator that hands them out could read
+    # every interaction.
     keys = slices([np.frombuffer(owner.key, np.uint8) for owner in owners], np.uint8)
     return Reply(held, (Sealed(OwnerKey(cohort.numbers, keys), np.full(len(owners), request.users_side)),))
 

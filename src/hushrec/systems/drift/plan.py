@@ -24,6 +24,8 @@ class Plan(NamedTuple):
     blocks: Reading
     block_loss: BlockLoss
     has_owners: bool = True  # several, that may come and go; else one that holds everything
+    min_blocks: int = 0  # of a user that is learned from: SAROS alone has these two
+    max_blocks: int = 0
 
 
 class Planned(Protocol):

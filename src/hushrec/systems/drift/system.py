@@ -13,9 +13,11 @@ Then, window by window:
    users and items in them, and only those (steps 2 and 3);
 4. the orchestrator sends the vectors; owners return gradients (Algorithm 3);
 5. the orchestrator moves the vectors (Algorithm 4) and, if it was asked to, recommends.
-An owner learns from its groups of blocks one after the other, each with the vectors as those before it left them;
-what others learn in the same window it sees in the next one. So the delay of Sec. 5.1 is at most one window; with
-`window 1` this is the report's sequence.
+An owner learns from its groups of blocks one after the other, each with the vectors as those before it left them.
+
+DEVIATION: what others learn in the same window an owner sees in the next one, since a message per event and
+owner would take all the time there is. The delay of Sec. 5.1 is at most one window; with `window 1` this is
+the report's sequence.
 
 Threat model: all parties are honest but curious. An owner learns the interactions with its own items, and the
 vectors that it asks for. The orchestrator sees which users and items an owner asks for together, and the gradients
@@ -101,7 +103,9 @@ class Config:
     epochs: int = setting(3, "how often the stream is learned from", "[1, inf)")
     theta: int = setting(2, "completed blocks of an owner for which it asks for vectors", "[1, inf)")
     threshold: Threshold = setting("blocks", "what theta counts: blocks, or users with a block each")
-    blocks: Reading = setting("pairs", "whether a positive without a negative before it is dropped, or kept: literal")
+    blocks: Reading = setting(
+        "pairs", "whether a positive without a negative before it is dropped, or kept: literal"
+    )
     block_loss: BlockLoss = setting("mean", "how the losses of a block's pairs make up its loss")
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
     regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
@@ -113,6 +117,9 @@ class Config:
     batch: int = setting(1, "interactions that are encrypted together", "[1, 1000]")
     recommended: int = setting(0, "items recommended to each user of a window while learning", "[0, inf)")
     parts: int = setting(8, "rounds that an epoch is cut into, to go on from after a stop", "[1, inf)")
+    positive_from: float = setting(
+        0.0, "rating from which on an event is good; 0: the middle of the range", "[0, inf)"
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
