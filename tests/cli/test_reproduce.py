@@ -15,6 +15,7 @@ from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_time import STEPS
 from hushrec.experiments.published import Claim, Row, Table
+from hushrec.report.numbers import format_number
 from hushrec.runs import folds as runs
 from hushrec.runs.record import read_run
 
@@ -36,6 +37,7 @@ def table(**changes: Any) -> Table:
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    hushrec.cli.reproduce._loaded.cache_clear()
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: table())
@@ -190,9 +192,14 @@ def reproduced(*arguments: str) -> Result:
 @pytest.mark.usefixtures("_with_presets")
 def test_presets_are_columns_and_the_order_is_the_verdict(tmp_path: Path) -> None:
     lines = [line.split() for line in reproduced("--out", str(tmp_path)).stdout.splitlines()]
-    kept = {path.parent.name: read_run(path.parent).mean["NDCG@20"] for path in tmp_path.glob("*/*/run.json")}
-    assert kept.keys() == {"ml-100k-fcf", "ml-100k-ptf-paper", "ml-100k-ptf-released", "ml-100k-fcf-other"}
-    fcf, paper, released = (f"{kept[f'ml-100k-{name}']:.4f}" for name in ("fcf", "ptf-paper", "ptf-released"))
+    runs = [read_run(path.parent) for path in tmp_path.glob("*/*/run.json")]
+    kept = {
+        (run.system, run.config["num_rounds"], run.config.get("client_learning_rate")): run.mean["NDCG@20"]
+        for run in runs
+    }
+    names = [("fcf", 2, None), ("ptf-fedrec", 2, 0.001), ("ptf-fedrec", 2, 0.01)]
+    assert kept.keys() == {*names, ("fcf", 1, None)}
+    fcf, paper, released = (f"{kept[name]:.4f}" for name in names)
     assert lines[2] == ["data", "row", "NDCG@20", "published", "paper", "released"]
     assert lines[3] == ["ml-100k", "FCF", "0.1000", fcf, fcf]
     assert lines[4] == ["ml-100k", "PTF", "0.2000", paper, released]
@@ -210,7 +217,8 @@ def test_parts_of_a_table_can_be_asked_for(tmp_path: Path) -> None:
     one = reproduced("--row", "ptf", "--preset", "released", "--out", str(tmp_path))
     assert one.exit_code == 0
     assert "order" not in one.stdout, "one row has no order"
-    assert [path.parent.name for path in tmp_path.glob("*/*/run.json")] == ["ml-100k-ptf-released"]
+    (kept,) = [read_run(path.parent) for path in tmp_path.glob("*/*/run.json")]
+    assert (kept.system, kept.config["client_learning_rate"]) == ("ptf-fedrec", 0.01)
     for arguments, message in (
         (("--row", "zzz"), "no row of t is named 'zzz'; it has FCF, PTF, FCF, other"),
         (("--preset", "best"), "t has no preset 'best'; it has paper, released"),
@@ -224,7 +232,8 @@ def test_parts_of_a_table_can_be_asked_for(tmp_path: Path) -> None:
 def test_several_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
     arguments = ("--row", "FCF", "--seeds", "2", "--seed", "3", "--out", str(tmp_path))
     lines = [line.split() for line in reproduced(*arguments).stdout.splitlines()]
-    kept = [read_run(tmp_path / "t" / name) for name in ("ml-100k-fcf", "ml-100k-fcf-seed-4")]
+    runs = [read_run(path.parent) for path in tmp_path.glob("*/*/run.json")]
+    kept = sorted((run for run in runs if run.config["num_rounds"] == 2), key=lambda run: run.seed)
     assert [run.seed for run in kept] == [3, 4]
     one, other = (run.mean["NDCG@20"] for run in kept)
     ours = [f"{(one + other) / 2:.4f}", "±", f"{abs(one - other) / 2:.4f}"]
@@ -323,9 +332,10 @@ def test_curves_stand_side_by_side_with_the_verdict_on_each_claim(
     for place in range(2):
         numbers = [f"{curve[name][place]:.4f}" for name in ("train loss", "test loss") for _ in range(2)]
         assert lines[4 + place].split() == ["epoch", str(place + 1), *numbers]
+    first, last = (format_number(curve["MAP@5"][place]) for place in (0, -1))
     assert lines[7:] == [
-        f"{DATA}: ahead: no",
-        f"{DATA}: behind: no, by none of 2 measures",
+        f"{DATA}: ahead: no (MAP@5, epoch 1 {first}, {first})",
+        f"{DATA}: behind: no, by none of 2 measures (MAP@5, epoch 1 {first}, {first}; MAP@5, end {last}, {last})",
         f"{DATA}: close: yes, by 2 of 2 measures",
         "claim: as said",
     ]
@@ -343,7 +353,7 @@ def test_times_are_printed_by_step_and_by_owner(monkeypatch: pytest.MonkeyPatch,
     assert sum(shares) == pytest.approx(100, abs=0.5)
     assert lines[11].split()[:3] == ["one,", "by", "owner"]
     assert [line.split()[0] for line in lines[12:15]] == ["owner1", "owner2", "owner3"]
-    assert re.fullmatch(rf"{DATA}: cheap: yes, -?[0-9.]+% \(-?[0-9.]+ m?s\)", lines[15])
+    assert re.fullmatch(rf"{DATA}: cheap: yes \(-?[0-9.]+%, -?[0-9.]+ m?s\)", lines[15])
 
 
 def test_costs_are_printed_a_line_per_row_and_claims_are_in_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,3 +369,109 @@ def test_costs_are_printed_a_line_per_row_and_claims_are_in_the_json(monkeypatch
     measure = claim["measures"]["NDCG@5, end"]
     assert measure["holds"] is True
     assert measure["ours"][0] == measure["ours"][1] > 0
+
+
+# --- All tables of a dataset -------------------------------------------------------------------------------
+
+
+def all_tables() -> dict[tuple[str, str], Table]:
+    """Two tables that share a run; one has a figure, a claim that fails, and a row that cannot be run."""
+    claims = [Claim("noise costs nothing", "identical", ["bits"], ["plain", "noisy"], why="noise stays in")]
+    rows = [
+        Row("plain", "fedrec", "ml-100k", {**TINY, "rho": 0}, {"MAE": [0.5]}, series="FedRec", x=0),
+        Row("noisy", "fedrec", "ml-100k", {**TINY, "rho": 2}, series="FedRec", x=2),
+        Row("wild", "fedrec", "ml-100k", {**TINY, "rho": 0, "learning_rate": 1e30}),
+        Row("elsewhere", "fedrec", "ml-1m", {**TINY, "rho": 0}),
+    ]
+    one = table(name="figure1", rows=rows, claims=claims, x_label="rho")
+    other = table(name="table9", rows=[replace(rows[0], label="again", published={"MAE": [0.5, 9.0]})])
+    return {("fedrec++", "figure1"): one, ("ptf-fedrec", "table9"): other}
+
+
+@pytest.fixture
+def _all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hushrec.cli.reproduce, "tables", all_tables)
+
+
+def everything(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["reproduce", "--all", "--data", "ml-100k", "--folds", "1", *arguments])
+
+
+@pytest.mark.usefixtures("_all")
+def test_all_tables_end_in_one_summary_and_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "ml-100k.md"
+    result = everything("--out", str(tmp_path / "kept"), "--page", str(page))
+    assert result.exit_code == 0, result.exception
+    assert len(list((tmp_path / "kept" / "runs").glob("*/run.json"))) == 3, "the shared run is kept once"
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    for line in (
+        "rows: 4", "rows with numbers: 3", "rows without a number: 1", "rows not run yet: 0", "cells: 6",
+        "cells with a published spread or unit: 1", "of these within it: 1",
+        "cells published without a spread: 1", "claims: 1", "claims that do not hold: 1", "why: noise stays in",
+        "A table [2], ml-100k: noise costs nothing (bits)",
+    ):  # fmt: skip
+        assert line in lines, line
+    assert any(line.startswith("A table [2], ml-100k, wild: diverged") for line in lines)
+    text = page.read_text()
+    assert "![A table [2]](ml-100k-fedrecpp-figure1.png)" in text
+    assert (page.parent / "ml-100k-fedrecpp-figure1.png").read_bytes().startswith(b"\x89PNG")
+    assert "**no** · ml-100k: noise costs nothing (bits). Why: noise stays in" in text
+    record = json.loads(page.with_suffix(".json").read_text())
+    assert record["counts"]["rows"] == 4
+    assert record["tables"][0]["rows"][0]["cells"][0]["near"] in (True, False)
+    said = json.loads(everything("--out", str(tmp_path / "kept"), "--json").stdout)
+    assert said["tables"] == record["tables"]
+
+
+@pytest.mark.usefixtures("_all")
+def test_a_budget_starts_no_further_row_and_the_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = everything("--out", str(tmp_path), "--hours", "0")
+    assert "rows not run yet: 4" in nothing.stdout
+    assert "the same command goes on with the rows that were not run yet" in nothing.stdout
+    whole = everything("--out", str(tmp_path))
+    assert "rows not run yet: 0" in whole.stdout
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a finished fold is run again")
+
+    monkeypatch.setattr(runs, "run_job", refuse)
+    assert everything("--out", str(tmp_path), "--hours", "0").stdout == whole.stdout
+
+
+@pytest.mark.usefixtures("_all")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--all", "--data", "ml-100k"], "--all takes hours: add --out DIR"),
+        (["--all", "--out", "x"], "--all needs a dataset"),
+        (
+            ["--all", "--data", "jester-1", "--out", "x"],
+            "no table has a row on jester-1; there are rows on ml-100k",
+        ),
+        (["fedrec", "table2", "--all", "--data", "ml-100k"], "table2: --all runs every table whole"),
+        (["--all", "--data", "ml-100k", "--row", "a"], "--row: --all runs every table whole"),
+        (["fedrec++"], "name a system and a table"),
+        (["fedrec++", "table2", "--hours", "1"], "--hours and --page go with --all"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["reproduce", *arguments])
+    assert isinstance(result.exception, HushrecError)
+    assert message in str(result.exception)
+
+
+def test_a_row_whose_data_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def few(name: str, notify: Any) -> Any:
+        if name == "ml-1m":
+            raise HushrecError("ml-1m needs the raw files: put them in DIR")
+        return hushrec.load(DATA)
+
+    monkeypatch.setattr(hushrec.cli.reproduce, "load", few)
+    result = CliRunner().invoke(app, ["reproduce", "fedrec++", "table2", "--folds", "1"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "ml-1m, FedRec rho 2: ml-1m needs the raw files: put them in DIR" in result.stdout
+    alone = CliRunner().invoke(app, ["reproduce", "fedrec++", "table2", "--data", "ml-1m"])
+    assert isinstance(alone.exception, HushrecError)
+    assert str(alone.exception) == "ml-1m needs the raw files: put them in DIR"

@@ -11,21 +11,22 @@ from hushrec.audit.attacks import top_guess
 from hushrec.audit.scoreboard import Truth
 from hushrec.data import Interactions
 from hushrec.errors import HushrecError
+from hushrec.experiments.claims import Held, lossless_pairs, order_changes, verdicts
 from hushrec.experiments.drift_time import CIPHER, STEPS
 from hushrec.experiments.probes import PROBES
-from hushrec.experiments.published import Claim, Row, Table, table_named
+from hushrec.experiments.published import Claim, Ratio, Row, Table, table_named
 from hushrec.experiments.reproduction import (
     Cell,
     Reproduced,
-    lossless_pairs,
-    order_changes,
+    is_kept,
     reproduce_row,
-    verdicts,
+    run_settings,
+    with_ratios,
 )
 from hushrec.protocol import Role
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import FoldProgress, run
-from hushrec.runs.record import read_run
+from hushrec.runs.record import Provenance, Run, read_run
 from hushrec.runs.run_settings import RunSettings, settings_for, splits_of
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
@@ -58,11 +59,7 @@ def reproduced(
     table: Table, data: Interactions, folder: Path | None = None, watch: Any = None, num_folds: int = 2
 ) -> list[Reproduced]:
     settings = RunSettings(num_folds=num_folds)
-    places = [folder / row.label if folder else None for row in table.rows]
-    return [
-        reproduce_row(table, row, "", data, settings, ONE_THREAD, place, watch)
-        for row, place in zip(table.rows, places, strict=True)
-    ]
+    return [reproduce_row(table, row, "", data, settings, ONE_THREAD, folder, watch) for row in table.rows]
 
 
 # --- Cells and verdicts ------------------------------------------------------------------------------------
@@ -75,10 +72,11 @@ def reproduced(
         (Cell("MAE", 0.75, 0.01, 0.50, 0.25), 0.25, True),  # at the border
         (Cell("MAE", 0.25, 0.01, 0.50, 0.25), -0.25, True),
         (Cell("MAE", 0.75, 9.00, 0.50, 0.20), 0.25, False),  # our own spread is no excuse where theirs is given
-        (Cell("client", 259.0, 0.5, 258, None), 1.0, True),  # no spread is given: one unit
-        (Cell("client", 260.0, 0.5, 258, None), 2.0, False),
-        (Cell("client", 260.0, 2.5, 258, None), 2.0, False),  # no spread is given: one unit, whatever our own is
-        (Cell("denoising", 0.0, 0.0, 0, None), 0.0, True),
+        (Cell("client", 259.0, 0.5, 258, None, unit=1.0), 1.0, True),  # a count: one unit
+        (Cell("client", 260.0, 0.5, 258, None, unit=1.0), 2.0, False),
+        (Cell("client", 260.0, 2.5, 258, None, unit=1.0), 2.0, False),  # whatever our own spread is
+        (Cell("denoising", 0.0, 0.0, 0, None, unit=1.0), 0.0, True),
+        (Cell("NDCG@20", 0.25, 0.0, 0.5, None), -0.25, None),  # no spread, no count: nothing to be within
     ],
 )
 def test_verdicts_by_hand(cell: Cell, difference: float | None, is_within: bool | None) -> None:
@@ -103,7 +101,7 @@ def test_cells_are_means_over_folds_beside_the_published(data: Interactions) -> 
 def test_several_seeds_are_averaged_and_the_first_run_is_kept(data: Interactions, tmp_path: Path) -> None:
     table = table_of(row_of("plain", "fedrec", rho=0), num_seeds=3)
     (done,) = reproduced(table, data, tmp_path, num_folds=1)
-    kept = [read_run(tmp_path / name) for name in ("plain", "plain-seed-1", "plain-seed-2")]
+    kept = sorted((read_run(path) for path in (tmp_path / "runs").iterdir()), key=lambda run: run.seed)
     assert [run.seed for run in kept] == [0, 1, 2]
     assert done.run == kept[0]
     values = [run.folds[0].metrics["MAE"] for run in kept]
@@ -266,6 +264,11 @@ def test_the_probe_of_top_guess_is_the_attack_on_the_uploads_of_a_round(data: In
     assert min(found) > 0
 
 
+def run_of_nothing() -> Run:
+    made = Provenance("", True, 1, 1, 1, None, "folds", 0.2, {}, "", "")
+    return Run("fcf", "one", 0, {}, made, 1)
+
+
 def test_changes_of_order_by_hand() -> None:
     """The paper has a above b above c; ours has c above a above b. Rows on other data are not compared, nor is e,
     of which the paper says nothing.
@@ -273,7 +276,7 @@ def test_changes_of_order_by_hand() -> None:
 
     def entry(label: str, ours: float, published: float | None, data: str = "one") -> Reproduced:
         row = Row(label, "fcf", data, {})
-        return Reproduced(row, [Cell("NDCG@20", ours, 0.0, published, None)], [])
+        return Reproduced(row, [Cell("NDCG@20", ours, 0.0, published, None)], [run_of_nothing()])
 
     done = [entry("a", 0.5, 0.9), entry("b", 0.4, 0.8), entry("c", 0.6, 0.7), entry("d", 0.9, 0.1, "two")]
     done.append(entry("e", 0.95, None))
@@ -300,6 +303,183 @@ def test_an_interrupted_table_goes_on(data: Interactions, tmp_path: Path) -> Non
     assert told == []
     fresh = reproduced(table, data)
     assert [entry.cells for entry in done] == [entry.cells for entry in again] == [entry.cells for entry in fresh]
+
+
+# --- Splits, ratios, rounds by validation, divergence ------------------------------------------------------
+
+
+def test_rows_are_run_with_each_split_of_their_dataset() -> None:
+    """All rows of one split follow each other; a row with a split of its own is run with that alone."""
+    rows = [row_of("one", "fcf"), replace(row_of("two", "fcf"), split="leave-one-out"), row_of("three", "fcf")]
+    elsewhere = replace(row_of("one", "fcf"), data="other")
+    table = table_of(*rows, elsewhere, splits={"synthetic": ["latest", "random"]}).with_splits()
+    assert [(row.label, row.split, row.where) for row in table.rows] == [
+        ("two", "leave-one-out", "synthetic"),
+        ("one", "latest", "synthetic, by time"),
+        ("three", "latest", "synthetic, by time"),
+        ("one", "random", "synthetic, at random"),
+        ("three", "random", "synthetic, at random"),
+        ("one", None, "other"),
+    ]
+
+
+def test_the_same_experiment_is_run_once_whatever_table_asks(data: Interactions, tmp_path: Path) -> None:
+    first, second = table_of(row_of("a", "fedrec", rho=0)), table_of(row_of("b", "fedrec", rho=0), name="other")
+    told: list[int] = []
+    (one,) = reproduced(first, data, tmp_path, lambda now: told.append(now.round_number), 1)
+    assert len(told) == 3
+    (other,) = reproduced(second, data, tmp_path, lambda now: told.append(now.round_number), 1)
+    assert len(told) == 3, "nothing is run again"
+    assert one.run == other.run
+    reproduced(table_of(row_of("b", "fedrec", rho=1)), data, tmp_path, lambda now: told.append(1), 1)
+    assert len(told) == 6
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_more_folds_go_on_in_the_same_folder(data: Interactions, tmp_path: Path) -> None:
+    table = table_of(row_of("a", "fedrec", rho=0))
+    settings = [RunSettings(num_folds=number) for number in (1, 2)]
+    reproduced(table, data, tmp_path, num_folds=1)
+    assert [is_kept(table, table.rows[0], "", data, one, tmp_path) for one in settings] == [True, False]
+    (done,) = reproduced(table, data, tmp_path, num_folds=2)
+    assert len(done.run.folds) == 2
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+def test_ratios_by_hand(data: Interactions) -> None:
+    """The baseline has F1 1.0 and NDCG .50; a row with .6 and .40 lost .4 for .1, that is 4. One that lost no NDCG
+    has no ratio.
+    """
+    (done,) = reproduced(table_of(row_of("none", "fedrec", rho=0)), data, num_folds=1)
+
+    def entry(label: str, leak: float, quality: float) -> Reproduced:
+        fold = replace(done.run.folds[0], metrics={"F1": leak, "NDCG": quality})
+        return replace(
+            done, row=row_of(label, "fedrec", {"R": [4.5]}), runs=[replace(done.run, folds=[fold])], cells=[]
+        )
+
+    table = table_of(metrics=["R"], kind="attack", ratio=Ratio("F1", "NDCG", "none"))
+    found = with_ratios(table, [entry("none", 1.0, 0.5), entry("some", 0.6, 0.4), entry("same", 0.2, 0.5)])
+    assert [one.row.label for one in found] == ["some", "same"]
+    (cell,) = found[0].cells
+    assert (cell.ours, cell.published) == (pytest.approx(4.0), 4.5)
+    assert found[1].missing == "it has lost nothing of NDCG"
+    assert with_ratios(table_of(), found) == found
+
+
+def test_rounds_are_chosen_on_validation_data(data: Interactions, tmp_path: Path) -> None:
+    clicks = data.as_implicit()
+    row = replace(row_of("central", "neumf", num_rounds=4), stop_by="NDCG@20")
+    row = replace(row, config={"num_rounds": 4, "num_factors": 4, "batch_size": 64})
+    table = table_of(row, kind="ranking", metrics=["NDCG@20"])
+    settings = run_settings(row, clicks, 0, 5)
+    assert not is_kept(table, row, "", clicks, settings, tmp_path)
+    done = reproduce_row(table, row, "", clicks, settings, ONE_THREAD, tmp_path, None)
+    assert is_kept(table, row, "", clicks, settings, tmp_path)
+    tried = [read_run(path) for path in (tmp_path / "runs").iterdir()]
+    (validated,) = [one for one in tried if one.provenance.measure == "validation"]
+    curve = validated.folds[0].curve["NDCG@20"]
+    assert done.run.config["num_rounds"] == curve.index(max(curve)) + 1
+    assert done.run.provenance.measure == "test"
+    assert done.remark == f"{curve.index(max(curve)) + 1} rounds, as chosen on validation data by NDCG@20"
+
+
+def test_a_row_that_diverges_has_no_number_and_is_not_run_again(data: Interactions, tmp_path: Path) -> None:
+    table = table_of(row_of("wild", "fedrec", rho=0, learning_rate=1e30), row_of("tame", "fedrec", rho=0))
+    told: list[str] = []
+    wild, tame = reproduced(table, data, tmp_path, num_folds=1)
+    assert wild.missing.startswith("diverged: ")
+    assert (wild.cells, wild.runs) == ([], [])
+    assert tame.cells
+    again, _ = reproduced(table, data, tmp_path, lambda now: told.append("again"), 1)
+    assert again == wild
+    assert not told
+    assert is_kept(table, table.rows[0], "", data, RunSettings(), tmp_path)
+    claims = [Claim("worse", "above", ["MAE"], ["wild", "tame"])]
+    assert verdicts(replace(table, claims=claims), [wild, tame]) == [], "nothing can be said of it"
+
+
+# --- Relations of claims -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("relation", "values", "limit", "is_true"),
+    [
+        ("above", [3, 2, 1], 0, True),
+        ("above", [3, 1, 2], 0, False),
+        ("above", [3, 3], 0, False),
+        ("below", [1, 2, 3], 0, True),
+        ("below", [1, 3, 2], 0, False),
+        ("highest", [3, 1, 2], 0, True),
+        ("highest", [2, 1, 3], 0, False),
+        ("lowest", [1, 3, 2], 0, True),
+        ("lowest", [2, 3, 1], 0, False),
+        ("close", [100, 109, 92], 0.1, True),
+        ("close", [100, 120, 100], 0.1, False),
+        ("at most", [0.1, 0.15], 0.2, True),
+        ("at most", [0.1, 0.3], 0.2, False),
+        ("at least", [0.3, 0.4], 0.2, True),
+        ("at least", [0.1, 0.3], 0.2, False),
+    ],
+)
+def test_relations_by_hand(
+    data: Interactions, relation: Any, values: list[float], limit: float, is_true: bool
+) -> None:
+    """Each row has two folds, of which the mean counts: value - 1 and value + 1."""
+    labels = [f"row {place}" for place in range(len(values))]
+    base = run_of_nothing()
+    (done,) = reproduced(table_of(row_of("one", "fedrec", rho=0)), data, num_folds=1)
+    fold = done.run.folds[0]
+    entries = [
+        replace(
+            done,
+            row=row_of(label, "fedrec"),
+            runs=[replace(base, folds=[replace(fold, metrics={"M": value + off}) for off in (-1, 1)])],
+        )
+        for label, value in zip(labels, values, strict=True)
+    ]
+    table = table_of(claims=[Claim("said", relation, ["M"], labels, limit)])
+    (verdict,) = verdicts(table, entries)
+    held = verdict.measures["M"]
+    assert held.values == pytest.approx(values)
+    assert held.is_true is is_true
+    assert held.num_folds is not None
+    assert held.num_folds[1] == 2
+
+
+def test_identical_rows_are_told_by_their_digests(data: Interactions) -> None:
+    table = table_of(
+        row_of("plain", "fedrec", rho=0),
+        row_of("denoised", "fedrec++", rho=2, denoisers=2),
+        row_of("noisy", "fedrec", rho=2),
+        claims=[
+            Claim("lossless", "identical", ["bits"], ["plain", "denoised"]),
+            Claim("noiseless", "identical", ["bits"], ["plain", "noisy"]),
+        ],
+    )
+    assert [verdict.answer for verdict in verdicts(table, reproduced(table, data))] == ["yes", "no"]
+
+
+def test_claims_are_decided_for_each_split_and_preset(data: Interactions) -> None:
+    """A row of a system without presets stands beside each preset."""
+    (done,) = reproduced(table_of(row_of("x", "fedrec", rho=0)), data, num_folds=1)
+
+    def entry(label: str, preset: str, split: Any, value: float) -> Reproduced:
+        fold = replace(done.run.folds[0], metrics={"M": value})
+        row = replace(row_of(label, "fedrec"), split=split, is_compared=True)
+        return replace(done, row=row, preset=preset, runs=[replace(done.run, folds=[fold])])
+
+    entries = [
+        entry("base", "", "latest", 0.5), entry("base", "", "random", 0.9),
+        entry("new", "paper", "latest", 0.6), entry("new", "released", "latest", 0.4),
+        entry("new", "paper", "random", 0.6),
+    ]  # fmt: skip
+    found = verdicts(table_of(claims=[Claim("better", "above", ["M"], ["new", "base"])]), entries)
+    assert [(one.where, one.preset, one.answer) for one in found] == [
+        ("synthetic, by time", "paper", "yes"),
+        ("synthetic, by time", "released", "no"),
+        ("synthetic, at random", "paper", "no"),
+    ]
 
 
 # --- Real data ---------------------------------------------------------------------------------------------
@@ -391,10 +571,11 @@ def test_claims_are_held_against_ours_measure_by_measure(data: Interactions) -> 
     ]
     table = Table("t", "T", "Nobody (2026)", "curve", "it holds", [], rows, claims=claims)
     ahead, behind, close = verdicts(table, entries)
-    assert ahead.measures == {first[0]: ([0.3, 0.2], True), end[0]: ([0.40, 0.42], False)}
-    assert behind.measures == {end[0]: ([0.40, 0.42], True)}
-    assert [holds for _, holds in close.measures.values()] == [False, True]
+    assert ahead.measures == {first[0]: Held([0.3, 0.2], True), end[0]: Held([0.40, 0.42], False)}
+    assert behind.measures == {end[0]: Held([0.40, 0.42], True)}
+    assert [held.is_true for held in close.measures.values()] == [False, True]
     assert [verdict.num_held for verdict in (ahead, behind, close)] == [1, 1, 1]
+    assert [verdict.answer for verdict in (ahead, behind, close)] == ["in part", "yes", "in part"]
 
 
 def test_shares_of_time_by_hand(data: Interactions) -> None:
@@ -418,18 +599,18 @@ def test_shares_of_time_by_hand(data: Interactions) -> None:
     claims.append(Claim("most", "at least", names[:1], TWO, 0.3))
     table = Table("t", "T", "Nobody (2026)", "time", "it holds", list(STEPS), [], claims=claims)
     found = [measure for verdict in verdicts(table, entries) for measure in verdict.measures.values()]
-    assert found == [([0.35, 7], False), ([0.25, 5], True), ([0.1, 2], True), ([0.35, 7], True)]
+    expected = [([0.35, 7], False), ([0.25, 5], True), ([0.1, 2], True), ([0.35, 7], True)]
+    assert [(held.values, held.is_true) for held in found] == expected
 
 
 def test_times_are_kept_and_not_taken_again(data: Interactions, tmp_path: Path) -> None:
     row = stream_row("one", "3")
     table = Table("t", "T", "Nobody (2026)", "time", "it holds", list(STEPS), [row])
     settings = settings_for(SYSTEMS["drift"], owners="3", data=data)
-    first, again = (
-        reproduce_row(table, row, "", data, settings, ONE_THREAD, tmp_path / "run", None) for _ in range(2)
-    )
+    first, again = (reproduce_row(table, row, "", data, settings, ONE_THREAD, tmp_path, None) for _ in range(2))
     assert first.cells == again.cells
-    assert read_run(tmp_path / "run").folds[0].seconds == first.run.folds[0].seconds
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert read_run(folder).folds[0].seconds == first.run.folds[0].seconds
     assert all(cell.ours > 0 for cell in first.cells)
 
 

@@ -1,44 +1,62 @@
-"""`hushrec reproduce SYSTEM TABLE`: a published table, ours beside it."""
+"""`hushrec reproduce SYSTEM TABLE`: a published table, ours beside it; with --all, every one of a dataset."""
 
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
-from rich.table import Table as RichTable
 
 from hushrec.cli.console import announce_compilation, note, results, watching
 from hushrec.cli.options import AsJson, Threads, runtime_options
-from hushrec.data import load
+from hushrec.cli.reproduced_tables import print_table, table_json
+from hushrec.data import Interactions, load
 from hushrec.errors import HushrecError
-from hushrec.experiments.published import Row, Table, table_named
+from hushrec.experiments.published import Row, Table, table_named, tables
 from hushrec.experiments.reproduction import (
-    Cell,
     Reproduced,
-    Verdict,
-    lossless_pairs,
-    order_changes,
+    experiments,
+    is_kept,
     reproduce_row,
-    verdicts,
+    run_settings,
+    with_ratios,
 )
+from hushrec.experiments.summary import NOT_RUN, Summary, TableRecord, record_of, to_json, usual_seconds
 from hushrec.registry import system_named
 from hushrec.report.canvas import check_picture, write_picture
-from hushrec.report.numbers import format_number, format_seconds, format_share
-from hushrec.report.reproduced import table_picture
-from hushrec.runs.run_settings import settings_for
+from hushrec.report.numbers import format_seconds
+from hushrec.report.reproduced import is_figure, table_picture
+from hushrec.report.summary_page import picture_name, summary_lines, write_page
 from hushrec.runtime.in_process import RuntimeOptions
 
-_WITH_SPREAD = ("accuracy", "counts", "communication")
-_OURS_ONLY = ("curve", "time", "cost")  # published in words or not at all
-_MOST_COLUMNS = 4
+_LONG_SECONDS = 60.0  # a row that takes longer says so before it starts
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked for, the same for all rows."""
+
+    options: RuntimeOptions
+    seed: int
+    folds: int
+    out: Path | None
+    stop_at: float | None = None  # of this process's CPU time, in seconds: no row is started after it
+
+    def is_over(self) -> bool:
+        """Whether no further row is to be started."""
+        return self.stop_at is not None and time.process_time() >= self.stop_at
 
 
 def reproduce(
-    system: Annotated[str, typer.Argument(help="A system.")],
-    table: Annotated[str, typer.Argument(help="Its table or figure, as table2.")],
+    system: Annotated[str | None, typer.Argument(help="A system.")] = None,
+    table: Annotated[str | None, typer.Argument(help="Its table or figure, as table2.")] = None,
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Every table of a dataset, or of a system on it, and a summary.")
+    ] = False,
     data: Annotated[str | None, typer.Option(help="Only the rows on this dataset.")] = None,
     row: Annotated[str | None, typer.Option(help="Only rows whose name holds this text.")] = None,
     preset: Annotated[str | None, typer.Option(help="Only this preset, where a table has several.")] = None,
@@ -51,28 +69,43 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option(help="Folder to keep the runs in; an interrupted table goes on from it.")
     ] = None,
+    hours: Annotated[
+        float | None,
+        typer.Option(help="With --all: start no row after so many hours of CPU; 0: only what --out has."),
+    ] = None,
     threads: Threads = None,
     picture: Annotated[Path | None, typer.Option(help="Draw ours and published into a PNG or SVG file.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="With --all: write a page (Markdown), its record (JSON) and pictures.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a published table's experiments and print ours beside the paper's, with spread and verdict."""
+    """Run published tables' experiments and print ours beside the paper's, with spread and verdict."""
+    options = runtime_options(threads)
+    if is_all:
+        _check_all(table, data, out, {"--row": row, "--preset": preset, "--seeds": seeds, "--picture": picture})
+        stop_at = None if hours is None else time.process_time() + 3600 * hours
+        _reproduce_all(system, str(data), Wish(options, seed, folds, out, stop_at), page, as_json)
+        return
+    if system is None or table is None:
+        raise HushrecError("name a system and a table, as in fedrec++ table2, or add --all --data NAME --out DIR")
+    if hours is not None or page is not None:
+        raise HushrecError("--hours and --page go with --all; leave them out")
     chosen = _with_seeds(table_named(system_named(system).name, table), seeds)
     tasks = _tasks(chosen, data, row, preset)
     check_picture(picture)
     announce_compilation()
-    options = runtime_options(threads)
-    done = [
-        _reproduced(chosen, entry, name, f"{place}/{len(tasks)}", (seed, folds), options, out)
-        for place, (entry, name) in enumerate(tasks, 1)
-    ]
+    done = _reproduced_table(system_named(system).name, chosen, tasks, Wish(options, seed, folds, out))
+    if not any(entry.cells for entry in done):
+        raise HushrecError(done[0].missing)
     if picture:
-        write_picture(table_picture(chosen, done), picture)
+        write_picture(table_picture(chosen, [entry for entry in done if entry.cells]), picture)
         of_one = f", of seed {seed}" if chosen.kind == "curve" and chosen.num_seeds > 1 else ""
         note(f"picture: {picture}{of_one}")
     if as_json:
-        print(msgspec.json.encode(_as_json(chosen, done)).decode())
+        print(msgspec.json.encode(table_json(chosen, done)).decode())
     else:
-        _print(chosen, done)
+        print_table(chosen, done)
 
 
 def _with_seeds(table: Table, seeds: int | None) -> Table:
@@ -93,9 +126,8 @@ def _tasks(table: Table, data: str | None, row: str | None, preset: str | None) 
         raise HushrecError(f"{table.name} has no row on {data}; it has {known}")
     named = [entry for entry in rows if (row or "").lower() in entry.label.lower()]
     if not named:
-        raise HushrecError(
-            f"no row of {table.name} is named {row!r}; it has {', '.join(entry.label for entry in rows)}"
-        )
+        labels = ", ".join(dict.fromkeys(entry.label for entry in rows))
+        raise HushrecError(f"no row of {table.name} is named {row!r}; it has {labels}")
     if preset not in (None, *table.presets):
         raise HushrecError(f"{table.name} has no preset {preset!r}; it has {', '.join(table.presets) or 'none'}")
     return [
@@ -103,255 +135,84 @@ def _tasks(table: Table, data: str | None, row: str | None, preset: str | None) 
     ]
 
 
-def _reproduced(
-    table: Table,
-    row: Row,
-    preset: str,
-    place: str,
-    seed_and_folds: tuple[int, int],
-    options: RuntimeOptions,
-    out: Path | None,
-) -> Reproduced:
-    system, interactions = system_named(row.system), load(row.data, notify=note)
-    seed, folds = seed_and_folds
-    settings = settings_for(
-        system, seed, split=row.split, deal=row.deal, owners=row.owners, passed_over=row.passed_over,
-        data=interactions,
-    )  # fmt: skip
-    if settings.most_folds > 1:
-        settings = replace(settings, num_folds=folds)
-    name = " ".join(part for part in (row.data, row.label, preset) if part)
-    folder = out / table.name / re.sub(r"[^a-z0-9.+]+", "-", name.lower()) if out else None
-    num_rounds = table.num_rounds or system.configure(row.settings(interactions.num_users)).num_rounds
+def _reproduced_table(system: str, table: Table, tasks: list[tuple[Row, str]], wish: Wish) -> list[Reproduced]:
+    done = [
+        _reproduced(system, table, entry, name, f"{place}/{len(tasks)}", wish)
+        for place, (entry, name) in enumerate(tasks, 1)
+    ]
+    return with_ratios(table, done)
+
+
+@cache
+def _loaded(name: str) -> Interactions | str:
+    """A dataset, or why it cannot be had."""
+    try:
+        return load(name, notify=note)
+    except HushrecError as error:
+        return str(error)
+
+
+def _reproduced(system: str, table: Table, row: Row, preset: str, place: str, wish: Wish) -> Reproduced:
+    interactions = _loaded(row.data)
+    if isinstance(interactions, str):
+        return Reproduced(row, [], [], preset, interactions)
+    settings = run_settings(row, interactions, wish.seed, wish.folds)
+    planned = experiments(table, row, preset, interactions.num_users, settings)
+    has_it = is_kept(table, row, preset, interactions, settings, wish.out)
+    if wish.is_over() and not has_it:
+        return Reproduced(row, [], [], preset, NOT_RUN)
+    name = " ".join(part for part in (row.where, row.label, preset) if part)
+    usual = usual_seconds(system, table, row, preset)
+    if usual is not None and usual >= _LONG_SECONDS and not has_it:
+        note(f"{place} {name}: takes about {format_seconds(usual)} of CPU")
+    num_rounds = planned[0].config.num_rounds
     with watching(f"{place} {name}", num_rounds, settings.num_folds * table.num_seeds) as watch:
-        done = reproduce_row(table, row, preset, interactions, settings, options, folder, watch)
-    cpu_seconds = sum(fold.cpu_seconds for run in done.runs for fold in run.folds)
-    note(f"{place} {name}: done, {format_seconds(cpu_seconds)} of CPU")
+        done = reproduce_row(table, row, preset, interactions, settings, wish.options, wish.out, watch)
+    note(f"{place} {name}: {done.missing or f'done, {format_seconds(done.cpu_seconds)} of CPU'}")
     return done
 
 
-def _print(table: Table, done: list[Reproduced]) -> None:
-    out = results()
-    out.print(f"{table.title}\n{table.paper}")
-    has_spread = table.kind in _WITH_SPREAD
-    is_wide = len(table.metrics) > _MOST_COLUMNS
-    if table.kind in _OURS_ONLY:
-        for grid in _own_grids(table, done):
-            out.print(grid)
-    else:
-        out.print((_long_grid if is_wide else _spread_grid if has_spread else _order_grid)(table, done))
-    for remark in dict.fromkeys(entry.row.note for entry in done if entry.row.note):
-        out.print(f"note: {remark}")
-    for reference, other, is_equal in lossless_pairs(done) if table.kind == "accuracy" else ():
-        verdict = "yes" if is_equal else "no"
-        where = f"{other.row.data}: {other.row.label} and {reference.row.label}"
-        out.print(f"{where}: identical to the last bit: {verdict}")
-    if table.kind in _OURS_ONLY:
-        _print_verdicts(verdicts(table, done))
-    elif not has_spread:
-        _print_order(table, done)
-    out.print(f"claim: {table.claim}")
+# --- All tables of a dataset -------------------------------------------------------------------------------
 
 
-def _spread_grid(table: Table, done: list[Reproduced]) -> RichTable:
-    """Ours with spread, and where the paper gives numbers, its own with spread and the verdict."""
-    has_published = any(entry.row.published for entry in done)
-    grid = RichTable(box=None, pad_edge=False)
-    for heading in ("data", "row"):
-        grid.add_column(heading, overflow="fold")
-    for metric in table.metrics:
-        for heading in (f"{metric} ours", *(("published", "within") if has_published else ())):
-            grid.add_column(heading, justify="right", overflow="fold")
-    for entry in done:
-        texts = [_texts(cell) if has_published else _texts(cell)[:1] for cell in entry.cells]
-        grid.add_row(entry.row.data, entry.row.label, *(text for cell in texts for text in cell))
-    return grid
+def _check_all(table: str | None, data: str | None, out: Path | None, others: dict[str, object]) -> None:
+    given = [flag for flag, value in others.items() if value is not None]
+    if table is not None or given:
+        what = table if table is not None else given[0]
+        raise HushrecError(f"{what}: --all runs every table whole; leave it out")
+    if data is None:
+        raise HushrecError("--all needs a dataset: add --data ml-100k")
+    if out is None:
+        raise HushrecError("--all takes hours: add --out DIR, so that it goes on from there if interrupted")
 
 
-def _long_grid(table: Table, done: list[Reproduced]) -> RichTable:
-    """A line per number, where there are too many for columns."""
-    grid = RichTable(box=None, pad_edge=False)
-    for heading in ("data", "row", "measure"):
-        grid.add_column(heading, overflow="fold")
-    for heading in ("ours", "published", *(("within",) if table.kind in _WITH_SPREAD else ())):
-        grid.add_column(heading, justify="right", overflow="fold")
-    for entry in done:
-        for cell in entry.cells:
-            texts = _texts(cell) if table.kind in _WITH_SPREAD else _texts(cell)[:2]
-            grid.add_row(entry.row.data, entry.row.label, cell.metric, *texts)
-    return grid
-
-
-def _order_grid(table: Table, done: list[Reproduced]) -> RichTable:
-    """Published, and ours with each preset; a row whose system has none shows the same number for all."""
-    grid, names = RichTable(box=None, pad_edge=False), table.presets or ["ours"]
-    for heading in ("data", "row"):
-        grid.add_column(heading, overflow="fold")
-    for metric in table.metrics:
-        for heading in (f"{metric} published", *names):
-            grid.add_column(heading, justify="right", overflow="fold")
-    for row in dict.fromkeys((entry.row.data, entry.row.label) for entry in done):
-        entries = [entry for entry in done if (entry.row.data, entry.row.label) == row]
-        texts = []
-        for metric in table.metrics:
-            by_preset = {entry.preset: _ours(table, entry.cell(metric)) for entry in entries}
-            texts.append(_spread(entries[0].cell(metric).published, None, table.decimals(metric)))
-            texts += [by_preset.get(name, by_preset.get("", "")) for name in names]
-        grid.add_row(*row, *texts)
-    return grid
-
-
-def _print_order(table: Table, done: list[Reproduced]) -> None:
-    """Where ours ranks rows otherwise than the paper."""
-    out = results()
-    has_order = len({entry.row.label for entry in done if entry.row.published}) > 1
-    for metric in table.metrics if has_order else ():
-        changes: dict[str, list[str]] = {}
-        for above, below in order_changes(done, metric):
-            where = ", ".join(part for part in (above.row.data, metric, above.preset or below.preset) if part)
-            one, other = above.cell(metric), below.cell(metric)
-            is_near = one.ours - other.ours <= one.ours_std + other.ours_std
-            pair = f"{above.row.label} above {below.row.label}"
-            changes.setdefault(where, []).append(pair + (" (within the spread)" if is_near else ""))
-        for where, pairs in changes.items():
-            out.print(f"order differs ({where}): {'; '.join(pairs)}", soft_wrap=True)
-        if not changes:
-            out.print(f"order of {metric} as published")
-
-
-def _ours(table: Table, cell: Cell) -> str:
-    """Ours, with the spread if there are several seeds."""
-    return _spread(cell.ours, cell.ours_std if table.num_seeds > 1 else None, cell.decimals)
-
-
-def _texts(cell: Cell) -> list[str]:
-    within = {True: "yes", False: f"{cell.difference or 0:+.{cell.decimals}f}", None: ""}[cell.is_within]
-    ours = _spread(cell.ours, cell.ours_std, cell.decimals)
-    return [ours, _spread(cell.published, cell.published_std, cell.decimals), within]
-
-
-def _spread(value: float | None, std: float | None, decimals: int) -> str:
-    text = "" if value is None else f"{value:,.{decimals}f}"
-    return text if std is None else f"{text} ± {std:.{decimals}f}"
-
-
-# --- What is published in words only -----------------------------------------------------------------------
-
-
-def _own_grids(table: Table, done: list[Reproduced]) -> Iterator[RichTable]:
-    if table.kind == "cost":
-        yield _cost_grid(table, done)
-        return
-    for data in dict.fromkeys(entry.row.data for entry in done):
-        entries = [entry for entry in done if entry.row.data == data]
-        yield _curve_grid(table, data, entries) if table.kind == "curve" else _time_grid(table, data, entries)
-        if table.kind == "time":
-            yield _owner_grid(entries[0])
-
-
-def _grid(left: Iterable[str], right: Iterable[str]) -> RichTable:
-    grid = RichTable(box=None, pad_edge=False)
-    for heading in left:
-        grid.add_column(heading, overflow="fold")
-    for heading in right:
-        grid.add_column(heading, justify="right", overflow="fold")
-    return grid
-
-
-def _curve_grid(table: Table, data: str, entries: list[Reproduced]) -> RichTable:
-    """Measures, times of measuring and rows; whichever there is more of, measures or times, goes down."""
-    parts = [metric.split(", ") for metric in table.metrics]
-    names, times = list(dict.fromkeys(name for name, _ in parts)), list(dict.fromkeys(when for _, when in parts))
-    is_times_down = len(times) > len(names)
-    down, across = (times, names) if is_times_down else (names, times)
-    grid = _grid([data], (f"{one}\n{entry.row.label}" for one in across for entry in entries))
-    for line in down:
-        metrics = [f"{one}, {line}" if is_times_down else f"{line}, {one}" for one in across]
-        grid.add_row(line, *(_ours(table, entry.cell(metric)) for metric in metrics for entry in entries))
-    return grid
-
-
-def _time_grid(table: Table, data: str, entries: list[Reproduced]) -> RichTable:
-    """Seconds of CPU and shares, a line per step."""
-    grid = _grid([data], (heading for entry in entries for heading in (f"{entry.row.label}, s", "share")))
-    totals = [sum(cell.ours for cell in entry.cells) for entry in entries]
-    for metric in table.metrics:
-        seconds = [entry.cell(metric).ours for entry in entries]
-        pairs = zip(seconds, totals, strict=True)
-        cells = ((format_number(own), format_share(own / total)) for own, total in pairs)
-        grid.add_row(metric, *(text for pair in cells for text in pair))
-    grid.add_row("all", *(text for total in totals for text in (format_number(total), format_share(1))))
-    return grid
-
-
-def _owner_grid(entry: Reproduced) -> RichTable:
-    """Seconds of CPU of each owner, a column per step that owners have a part in."""
-    steps, names = entry.run.folds[0].seconds, entry.run.provenance.names
-    shared = [step for step, by_party in steps.items() if set(names) & set(by_party)]
-    grid = _grid([f"{entry.row.label}, by owner"], (*(f"{step}, s" for step in shared), "all, s"))
-    for name in names:
-        seconds = [steps[step].get(name, 0.0) for step in shared]
-        grid.add_row(name, *(format_number(own) for own in (*seconds, sum(seconds))))
-    return grid
-
-
-def _cost_grid(table: Table, done: list[Reproduced]) -> RichTable:
-    """A line per row of the table, a column per measure."""
-    grid = _grid(["data", "row"], table.metrics)
-    for entry in done:
-        grid.add_row(entry.row.data, entry.row.label, *(_ours(table, cell) for cell in entry.cells))
-    return grid
-
-
-def _print_verdicts(found: list[Verdict]) -> None:
-    """Each claim, and whether it is true of ours."""
-    for verdict in found:
-        results().print(_verdict_text(verdict), soft_wrap=True)
-
-
-def _verdict_text(verdict: Verdict) -> str:
-    num_held, num_all = verdict.num_held, len(verdict.measures)
-    answer = "yes" if num_held == num_all else "in part" if num_held else "no"
-    if verdict.claim.relation in ("at most", "at least"):
-        ((share, seconds), _) = next(iter(verdict.measures.values()))
-        answer += f", {format_share(share)} ({format_seconds(seconds)})"
-    elif num_all > 1:
-        held = [name for name, (_, holds) in verdict.measures.items() if holds]
-        some = f": {'; '.join(held)}" if 0 < num_held < num_all else ""
-        answer += f", by {num_held or 'none'} of {num_all} measures{some}"
-    return f"{verdict.data}: {verdict.claim.text}: {answer}"
-
-
-def _verdict_json(verdict: Verdict) -> dict[str, Any]:
-    measures = {name: {"ours": ours, "holds": holds} for name, (ours, holds) in verdict.measures.items()}
-    return {"claim": verdict.claim.text, "data": verdict.data, "measures": measures}
-
-
-def _as_json(table: Table, done: list[Reproduced]) -> dict[str, Any]:
-    return {
-        "table": table.name,
-        "title": table.title,
-        "claim": table.claim,
-        "rows": [
-            {
-                "data": entry.row.data,
-                "label": entry.row.label,
-                "preset": entry.preset,
-                "cells": [
-                    {
-                        "metric": cell.metric,
-                        "ours": cell.ours,
-                        "ours_std": cell.ours_std,
-                        "published": cell.published,
-                        "published_std": cell.published_std,
-                        "within": cell.is_within,
-                    }
-                    for cell in entry.cells
-                ],
-                "run": entry.run.summary(),
-                "seeds": [run.seed for run in entry.runs],
-            }
-            for entry in done
-        ],
-        **({"claims": [_verdict_json(verdict) for verdict in verdicts(table, done)]} if table.claims else {}),
+def _reproduce_all(system: str | None, data: str, wish: Wish, page: Path | None, as_json: bool) -> None:
+    name = system_named(system).name if system else None
+    chosen = {
+        key: table
+        for key, table in tables().items()
+        if name in (None, key[0]) and any(row.data == data for row in table.rows)
     }
+    if not chosen:
+        known = sorted({row.data for table in tables().values() for row in table.rows})
+        raise HushrecError(f"no table has a row on {data}; there are rows on {', '.join(known)}")
+    announce_compilation()
+    records, spent = list[TableRecord](), dict[str, float]()
+    for place, ((owner, _), table) in enumerate(chosen.items(), 1):
+        note(f"table {place}/{len(chosen)}: {table.title}")
+        done = _reproduced_table(owner, table, _tasks(table, data, None, None), wish)
+        records.append(record_of(owner, table, done))
+        finished = [entry for entry in done if entry.cells]
+        folds = [fold for entry in finished for one in entry.runs for fold in one.folds]
+        spent |= {f"{fold.model_sha256} {fold.wall_seconds}": fold.cpu_seconds for fold in folds}
+        if page and finished and is_figure(table):
+            write_picture(table_picture(table, finished), page.parent / picture_name(data, owner, table.name))
+    summary = Summary(data, datetime.now(UTC).date().isoformat(), version("hushrec"), records, sum(spent.values()))
+    if page:
+        write_page(summary, page)
+        note(f"page: {page}, record: {page.with_suffix('.json')}")
+    if as_json:
+        print(to_json(summary).decode())
+    else:
+        for line in summary_lines(summary):
+            results().print(line, soft_wrap=True)

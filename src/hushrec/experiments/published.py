@@ -1,7 +1,7 @@
 """Published tables as data: what was run, and what the paper says came out."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -16,12 +16,13 @@ from hushrec.runs.run_settings import NUM_FOLDS, settings_for
 from hushrec.settings import to_dict
 
 # accuracy, counts and communication have a published spread or unit; of the others only the order is claimed.
-# Of a curve, a time or a cost there may be claims that compare rows.
+# A curve, a time or a cost is published in words or as a picture only.
 Kind = Literal["accuracy", "counts", "communication", "ranking", "bytes", "attack", "curve", "time", "cost"]
-Relation = Literal["above", "below", "close", "at most", "at least"]
+Relation = Literal["above", "below", "highest", "lowest", "close", "identical", "at most", "at least"]
 
 
 METRIC_DECIMALS = 4
+_SPLIT_WORDS = {"latest": "by time", "random": "at random"}  # what a comparison of its own is called
 
 
 def is_met(ours: float, published: float, spread: float, decimals: int = METRIC_DECIMALS) -> bool:
@@ -49,6 +50,15 @@ class Row:
     passed_over: int = 0  # drawn for each item that a user took, where the data knows no others
     probes: list[str] = field(default_factory=list)  # what else is measured inside the run
     denoiser_share: float | None = None  # eta as a share of the clients, where the paper says n/4 or n/2
+    stop_by: str = ""  # the metric by which the number of rounds is chosen, on validation data
+    series: str = ""  # of a figure: the line that the row is a point of
+    x: float = 0.0  # and where on the axis
+    is_compared: bool = False  # made by `Table.with_splits`: the split is one of several
+
+    @property
+    def where(self) -> str:
+        """The dataset, with the split if rows are run with several: what rows are compared within."""
+        return f"{self.data}, {_SPLIT_WORDS[self.split]}" if self.is_compared and self.split else self.data
 
     def settings(self, num_users: int) -> dict[str, Any]:
         """The row's settings for a dataset with so many users."""
@@ -61,8 +71,9 @@ class Row:
 class Claim:
     """What a text says of its results, so that it can be held against ours.
 
-    Two rows are compared: the first is above, below or close to the second (within `limit` of it, as a share). Or
-    a share of the time is at most or at least the limit.
+    above, below: each row is above the next one, or below it. highest, lowest: the first row is above all others,
+    or below them. close: the first is within `limit` of every other one, as a share of it. identical: all rows end
+    with the same bits. at most, at least: so is the metric of each row; in a table of times, a share of the time.
     """
 
     text: str
@@ -70,6 +81,16 @@ class Claim:
     metrics: list[str]
     rows: list[str] = field(default_factory=list)
     limit: float = 0.1
+    why: str = ""  # our reason, told where it does not hold
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A number made of two: what is lost of one metric for what is lost of another, against a row."""
+
+    of: str
+    to: str
+    baseline: str  # the label of the row that has lost nothing
 
 
 @dataclass(frozen=True)
@@ -88,12 +109,33 @@ class Table:
     num_seeds: int = 1  # more than one where a number depends on whom chance makes a denoiser
     presets: list[str] = field(default_factory=list)  # of systems that have them: ours, once with each
     claims: list[Claim] = field(default_factory=list)
+    splits: dict[str, list[SplitKind]] = field(default_factory=dict)  # by dataset, where rows are run with several
+    x_label: str = ""  # of a figure: what its axis shows
+    ratio: Ratio | None = None  # how the one metric of the table is made from two others
+
+    def with_splits(self) -> "Table":
+        """The table with a row for each split that the row is run with; all of one split follow each other."""
+        rows: list[Row] = []
+        for data in dict.fromkeys(row.data for row in self.rows):
+            of_data, splits = [row for row in self.rows if row.data == data], self.splits.get(data)
+            rows += [row for row in of_data if row.split or not splits]
+            for split in splits or ():
+                rows += [replace(row, split=split, is_compared=True) for row in of_data if not row.split]
+        return replace(self, rows=rows)
 
     def decimals(self, metric: str) -> int:
         """How many decimals its numbers have."""
         if self.kind == "cost":
             return METRIC_DECIMALS if "@" in metric else 1 if metric in ("MB", "CPU s") else 0
+        if self.kind == "communication" and metric.endswith(" MB"):
+            return 2
         return {"communication": 0, "counts": 1, "bytes": 2}.get(self.kind, METRIC_DECIMALS)
+
+    def unit(self, metric: str) -> float | None:
+        """How far a count may be off, where the paper gives no spread; None: it is no count."""
+        if self.kind not in ("counts", "communication"):
+            return None
+        return 0.01 if metric.endswith(" MB") else 1.0
 
     def presets_of(self, row: Row) -> list[str]:
         """With which presets a row is run; an empty name stands for the row's settings alone."""
@@ -107,7 +149,7 @@ def tables() -> dict[tuple[str, str], Table]:
     found = {}
     for entry in sorted(files("hushrec.experiments").iterdir(), key=lambda path: path.name):
         if entry.name.endswith(".toml"):
-            table = msgspec.toml.decode(entry.read_bytes(), type=Table)
+            table = msgspec.toml.decode(entry.read_bytes(), type=Table).with_splits()
             found[entry.name.removesuffix(f"-{table.name}.toml"), table.name] = table
     return found
 

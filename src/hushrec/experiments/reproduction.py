@@ -1,21 +1,31 @@
-"""Published tables beside our own numbers."""
+"""Published tables beside our own numbers: what a row runs, where its runs are kept, what comes out."""
 
+import hashlib
+import re
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hushrec.data import Interactions
-from hushrec.errors import HushrecError
-from hushrec.experiments.drift_time import CIPHER, Clock, preprocessing_seconds, timed, warm_up, with_seconds
+from hushrec.errors import DivergedError, HushrecError
+from hushrec.experiments.drift_time import Clock, preprocessing_seconds, timed, warm_up, with_seconds
+from hushrec.experiments.measures import measured
 from hushrec.experiments.probes import PROBES, all_of
-from hushrec.experiments.published import METRIC_DECIMALS, Claim, Row, Table, is_met
+from hushrec.experiments.published import METRIC_DECIMALS, Row, Table, is_met
+from hushrec.protocol import AnySystem
 from hushrec.registry import system_named
 from hushrec.runs.folds import FoldProgress, Watch, run
-from hushrec.runs.record import FoldResult, Run, write_run
-from hushrec.runs.run_settings import RunSettings
+from hushrec.runs.record import Run, read_run, write_run
+from hushrec.runs.run_settings import RunSettings, settings_for
 from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.settings import to_dict
+
+_DIVERGED = "diverged.txt"  # in the folder of a run that did, with the words of the error
+NEAR = 0.1  # of a published number without a spread: so much off, as a share of it, counts as near
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,7 @@ class Cell:
     published: float | None
     published_std: float | None
     decimals: int = METRIC_DECIMALS  # as it is printed
+    unit: float | None = None  # of a count: so much off is within, where the paper gives no spread
 
     @property
     def difference(self) -> float | None:
@@ -36,21 +47,30 @@ class Cell:
 
     @property
     def is_within(self) -> bool | None:
-        """Whether ours lies within the published spread, or, where none is given, within one unit."""
+        """Whether ours lies within the published spread; of a count: within one unit; None: there is no spread."""
+        spread = self.unit if self.published_std is None else self.published_std
+        if self.published is None or spread is None:
+            return None
+        return is_met(self.ours, self.published, spread, self.decimals)
+
+    @property
+    def is_near(self) -> bool | None:
+        """Whether ours lies within a tenth of the published number."""
         if self.published is None:
             return None
-        spread = 1.0 if self.published_std is None else self.published_std
-        return is_met(self.ours, self.published, spread, self.decimals)
+        return is_met(self.ours, self.published, NEAR * abs(self.published), self.decimals)
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """One row of a table, with our runs, one per seed."""
+    """One row of a table, with our runs, one per seed; or the reason why there is none."""
 
     row: Row
     cells: list[Cell]
     runs: list[Run]
     preset: str = ""
+    missing: str = ""  # why there is no number
+    remark: str = ""  # what else is to be said of the runs
 
     @property
     def run(self) -> Run:
@@ -62,9 +82,101 @@ class Reproduced:
         """The row's label, with the preset if there are several."""
         return f"{self.row.label}, {self.preset}" if self.preset else self.row.label
 
+    @property
+    def cpu_seconds(self) -> float:
+        """What all runs took."""
+        return sum(fold.cpu_seconds for done in self.runs for fold in done.folds)
+
     def cell(self, metric: str) -> Cell:
         """The number of a metric."""
         return next(cell for cell in self.cells if cell.metric == metric)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is run for a row: a system with its settings on a part of the data, and what is measured inside."""
+
+    system: AnySystem
+    config: Any
+    settings: RunSettings
+    probes: tuple[str, ...] = ()
+    timed_from: str = ""  # the name of the dataset, if the time of all steps is taken, that of reading it included
+
+    def folder(self, out: Path | None, data: Interactions) -> Path | None:
+        """Where its run is kept: the same experiment has the same folder, whatever table asks for it.
+
+        Only what differs from a default counts, so that a setting that comes with a later version changes nothing.
+        """
+        if out is None:
+            return None
+        chosen = {
+            "config": _not_usual(to_dict(self.config), to_dict(self.system.configure({}))),
+            "settings": _not_usual(asdict(replace(self.settings, num_folds=1)), asdict(RunSettings())),
+            "data": data.sha256,
+            "probes": sorted(self.probes),
+            "is timed": bool(self.timed_from),
+        }
+        digest = hashlib.sha256(msgspec.json.encode(chosen, order="deterministic")).hexdigest()[:12]
+        return out / "runs" / f"{re.sub(r'[^a-z0-9.+]+', '-', f'{data.name} {self.system.name}'.lower())}-{digest}"
+
+    def is_kept(self, out: Path | None, data: Interactions) -> bool:
+        """Whether all of it was run before."""
+        folder = self.folder(out, data)
+        if folder is None or not (folder / "run.json").exists():
+            return False
+        return (folder / _DIVERGED).exists() or len(read_run(folder).folds) >= self.settings.num_folds
+
+    def run(self, data: Interactions, options: RuntimeOptions, out: Path | None, watch: Watch | None) -> Run:
+        """Run it, or go on where it was interrupted. That a run diverged is kept, too."""
+        folder = self.folder(out, data)
+        if self.timed_from:
+            return _timed_run(self, data, folder, watch)
+        if folder and (folder / _DIVERGED).exists():
+            raise DivergedError((folder / _DIVERGED).read_text(encoding="utf-8"))
+        probe = all_of(list(self.probes)) if self.probes else None
+        try:
+            return run(self.system, self.config, data, self.settings, options, folder, True, watch, probe)
+        except DivergedError as error:
+            if folder:
+                (folder / _DIVERGED).write_text(str(error), encoding="utf-8")
+            raise
+
+
+def _not_usual(values: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value != usual.get(name)}
+
+
+def run_settings(row: Row, data: Interactions, seed: int, num_folds: int) -> RunSettings:
+    """The split of a row, with as many of its folds as are wished for."""
+    settings = settings_for(
+        system_named(row.system), seed, split=row.split, deal=row.deal, owners=row.owners,
+        passed_over=row.passed_over, data=data,
+    )  # fmt: skip
+    return replace(settings, num_folds=num_folds) if settings.most_folds > 1 else settings
+
+
+def experiments(table: Table, row: Row, preset: str, num_users: int, settings: RunSettings) -> list[Experiment]:
+    """What is run for a row, once for each seed."""
+    system = system_named(row.system)
+    values = row.settings(num_users) | ({"preset": preset} if preset else {})
+    if table.num_rounds is not None:
+        values = values | {"num_rounds": table.num_rounds}
+    of_ratio = [table.ratio.of, table.ratio.to] if table.ratio else []
+    probes = [*row.probes, *(metric for metric in (*table.metrics, *of_ratio) if probe_of(metric))]
+    names = tuple(dict.fromkeys(name if name in PROBES else probe_of(name) for name in probes))
+    return [
+        Experiment(
+            system, system.configure(values), replace(settings, seed=settings.seed + place), names,
+            row.data if table.kind == "time" else "",
+        )
+        for place in range(table.num_seeds)
+    ]  # fmt: skip
+
+
+def probe_of(metric: str) -> str:
+    """The probe that measures a metric, if one does; of "F1, best" it is that of F1."""
+    name = metric.partition(", ")[0]
+    return metric if metric in PROBES else name if name in PROBES else ""
 
 
 def reproduce_row(
@@ -74,35 +186,54 @@ def reproduce_row(
     data: Interactions,
     settings: RunSettings,
     options: RuntimeOptions,
-    folder: Path | None,
+    out: Path | None,
     watch: Watch | None,
 ) -> Reproduced:
-    """Run one row; with a folder, go on where it stopped."""
-    system = system_named(row.system)
-    values = row.settings(data.num_users) | ({"preset": preset} if preset else {})
-    if table.num_rounds is not None:
-        values = values | {"num_rounds": table.num_rounds}
-    config = system.configure(values)
-    probes = [*row.probes, *(metric for metric in table.metrics if metric in PROBES)]
-    if table.kind == "time":
-        only = _timed_run(row.data, config, data, settings, folder, watch)
-        return Reproduced(row, [_cell(table, row, metric, [only]) for metric in table.metrics], [only], preset)
-    done = [
-        run(
-            system,
-            config,
-            data,
-            replace(settings, seed=settings.seed + place),
-            options,
-            folder.with_name(f"{folder.name}-seed-{settings.seed + place}") if folder and place else folder,
-            True,
-            _watch_seed(watch, place, table.num_seeds) if watch else None,
-            all_of(probes) if probes else None,
-        )
-        for place in range(table.num_seeds)
-    ]
-    cells = [_cell(table, row, metric, done) for metric in table.metrics]
-    return Reproduced(row, cells, done, preset)
+    """Run one row; with a folder, go on where it stopped. A seed that diverges is left out, and said so."""
+    done, faults = list[Run](), list[str]()
+    planned = experiments(table, row, preset, data.num_users, settings)
+    for place, experiment in enumerate(planned):
+        told = _watch_seed(watch, place, table.num_seeds) if watch else None
+        if row.stop_by:
+            tried = _on_validation(experiment).run(data, options, out, told)
+            experiment = _stopped(experiment, row.stop_by, tried)
+        try:
+            done.append(experiment.run(data, options, out, told))
+        except DivergedError as error:
+            faults.append(str(error))
+    if not done:
+        return Reproduced(row, [], [], preset, f"diverged: {faults[0]}")
+    remark = f"{len(faults)} of {len(planned)} seeds diverged" if faults else ""
+    if row.stop_by:
+        remark = f"{done[0].config['num_rounds']} rounds, as chosen on validation data by {row.stop_by}"
+    cells = [] if table.ratio else [_cell(table, row, metric, done) for metric in table.metrics]
+    return Reproduced(row, cells, done, preset, remark=remark)
+
+
+def _on_validation(experiment: Experiment) -> Experiment:
+    return replace(experiment, settings=replace(experiment.settings, measure="validation"), probes=())
+
+
+def _stopped(experiment: Experiment, metric: str, tried: Run) -> Experiment:
+    """The experiment with as many rounds as were best on validation data."""
+    config, curve = experiment.config, tried.folds[0].curve[metric]
+    num_rounds = (curve.index(max(curve)) + 1) * experiment.system.result.measured_every(config)
+    return replace(experiment, config=replace(config, num_rounds=num_rounds))
+
+
+def is_kept(
+    table: Table, row: Row, preset: str, data: Interactions, settings: RunSettings, out: Path | None
+) -> bool:
+    """Whether a row was run before, whole."""
+    for experiment in experiments(table, row, preset, data.num_users, settings):
+        if row.stop_by:
+            tried = _on_validation(experiment)
+            if not tried.is_kept(out, data):
+                return False
+            experiment = _stopped(experiment, row.stop_by, tried.run(data, RuntimeOptions(), out, None))
+        if not experiment.is_kept(out, data):
+            return False
+    return True
 
 
 def _watch_seed(watch: Watch, place: int, num_seeds: int) -> Watch:
@@ -115,12 +246,11 @@ def _watch_seed(watch: Watch, place: int, num_seeds: int) -> Watch:
     return told
 
 
-def _timed_run(
-    name: str, config: Any, data: Interactions, settings: RunSettings, folder: Path | None, watch: Watch | None
-) -> Run:
+def _timed_run(experiment: Experiment, data: Interactions, folder: Path | None, watch: Watch | None) -> Run:
     """A run of DRIFT with the time of its steps, in one thread."""
+    config, settings = experiment.config, experiment.settings
     warm_up(config)
-    preprocessing, clock = preprocessing_seconds(name, config, settings), Clock()
+    preprocessing, clock = preprocessing_seconds(experiment.timed_from, config, settings), Clock()
     options = RuntimeOptions(threads=1)
     done = run(timed(clock), config, data, settings, options, folder, True, watch, keeps_checkpoint=False)
     if clock.seconds:  # else it was run before
@@ -133,187 +263,42 @@ def _timed_run(
 
 
 def _cell(table: Table, row: Row, metric: str, done: Sequence[Run]) -> Cell:
-    measure = _measure(table, metric)
-    values = [measure(one, fold) for one in done for fold in one.folds]
+    values = [value for one in done for value in measured(table, metric, one)]
+    return _beside(table, row, metric, statistics.fmean(values), statistics.pstdev(values))
+
+
+def _beside(table: Table, row: Row, metric: str, ours: float, ours_std: float) -> Cell:
     published = row.published.get(metric)
     return Cell(
         metric,
-        statistics.fmean(values),
-        statistics.pstdev(values),
+        ours,
+        ours_std,
         published[0] if published else None,
         published[1] if published and len(published) > 1 else None,
         table.decimals(metric),
+        table.unit(metric),
     )
 
 
-def _measure(table: Table, metric: str) -> Callable[[Run, FoldResult], float]:
-    if table.kind == "communication":
-        return lambda _run, fold: _COMMUNICATION[metric](fold)
-    if table.kind == "bytes":
-        return lambda done, fold: sum(fold.sent_bytes.values()) / fold.num_rounds / done.num_parties / 1000
-    if table.kind == "curve" or (table.kind == "cost" and ", " in metric):
-        return lambda _run, fold: _of_curve(fold, metric)
-    if table.kind == "time":
-        return lambda _run, fold: sum(fold.seconds[metric].values())
-    if table.kind == "cost" and metric in _COST:
-        return lambda done, fold: _COST[metric](fold) / done.config["epochs"]
-    return lambda _run, fold: fold.metrics[metric]
-
-
-def _of_curve(fold: FoldResult, metric: str) -> float:
-    """A value of a learning curve ("NDCG@10, epoch 1", "end", "best"), or how it grew ("end over epoch 1")."""
-    name, _, when = metric.partition(", ")
-    curve = fold.curve[name]
-    if when == "end over epoch 1":
-        return curve[-1] / curve[0]
-    if when == "best":
-        return min(curve) if "loss" in name else max(curve)
-    return curve[-1 if when == "end" else int(when.removeprefix("epoch ")) - 1]
-
-
-_COST: dict[str, Callable[[FoldResult], float]] = {
-    "deliveries": lambda fold: fold.facts["interactions accepted"],
-    "vectors": lambda fold: _vectors(fold, "Vectors"),
-    "MB": lambda fold: sum(fold.sent_bytes.values()) / 1e6,
-    "CPU s": lambda fold: fold.cpu_seconds,
-}
-
-
-# --- Claims ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A claim held against ours, measure by measure."""
-
-    claim: Claim
-    data: str
-    measures: dict[str, tuple[list[float], bool]]  # what each row has (or share and seconds); does it hold
-
-    @property
-    def num_held(self) -> int:
-        """Measures of which the claim is true."""
-        return sum(holds for _, holds in self.measures.values())
-
-
-def verdicts(table: Table, done: Sequence[Reproduced]) -> list[Verdict]:
-    """All claims on each dataset of which the rows were run."""
+def with_ratios(table: Table, done: Sequence[Reproduced]) -> list[Reproduced]:
+    """In a table of ratios: what each row lost of one metric for what it lost of the other."""
+    ratio = table.ratio
+    if ratio is None:
+        return list(done)
+    finished = [entry for entry in done if entry.runs]
+    baselines = {(entry.row.where, entry.preset): entry for entry in finished if entry.row.label == ratio.baseline}
     found = []
-    for data in dict.fromkeys(entry.row.data for entry in done):
-        entries = {entry.row.label: entry for entry in done if entry.row.data == data}
-        for claim in table.claims:
-            if claim.rows and set(claim.rows) <= entries.keys():
-                rows = [entries[label] for label in claim.rows]
-                found.append(Verdict(claim, data, {name: _held(claim, name, rows) for name in claim.metrics}))
-    return found
+    for entry in done:
+        baseline = baselines.get((entry.row.where, entry.preset))
+        if not entry.runs or baseline is None or entry is baseline:
+            continue
+        of, to = (_mean(table, baseline, name) - _mean(table, entry, name) for name in (ratio.of, ratio.to))
+        if to == 0:
+            found.append(replace(entry, runs=[], missing=f"it has lost nothing of {ratio.to}"))
+        else:
+            found.append(replace(entry, cells=[_beside(table, entry.row, table.metrics[0], of / to, 0.0)]))
+    return found + [entry for entry in done if not entry.runs]
 
 
-def _held(claim: Claim, metric: str, rows: Sequence[Reproduced]) -> tuple[list[float], bool]:
-    if claim.relation in ("at most", "at least"):
-        seconds = time_spent(rows)
-        share = seconds[metric] / seconds["all"]
-        is_right = share <= claim.limit if claim.relation == "at most" else share >= claim.limit
-        return [share, seconds[metric]], is_right
-    values = [statistics.fmean(_of_curve(done.folds[0], metric) for done in entry.runs) for entry in rows]
-    first, second = values
-    if claim.relation == "close":
-        return values, abs(first - second) <= claim.limit * abs(second)
-    return values, first > second if claim.relation == "above" else first < second
-
-
-def time_spent(rows: Sequence[Reproduced]) -> dict[str, float]:
-    """CPU seconds of an epoch with encryption, preprocessing included, with the same without it beside.
-
-    The security layer is all that an epoch takes longer with encryption. AES-GCM: its calls by themselves.
-    """
-    sealed, plain = ({cell.metric: cell.ours for cell in entry.cells} for entry in rows)
-    learned = [sum(steps.values()) - steps["preprocessing"] for steps in (sealed, plain)]
-    return {
-        "all": sum(sealed.values()),
-        "security layer": learned[0] - learned[1],
-        "AES-GCM": rows[0].run.folds[0].facts[CIPHER],
-        "gradients and update": sealed["gradients"] + sealed["update"],
-    }
-
-
-def order_changes(done: Sequence[Reproduced], metric: str) -> list[tuple[Reproduced, Reproduced]]:
-    """Pairs of rows on the same data that the paper ranks the other way round: ours puts the first above."""
-    return [
-        (above, below)
-        for above in done
-        for below in done
-        if above.row.data == below.row.data
-        and (above.preset == below.preset or "" in (above.preset, below.preset))
-        and above.cell(metric).ours > below.cell(metric).ours
-        and _is_published_below(above.cell(metric), below.cell(metric))
-    ]
-
-
-def _is_published_below(one: Cell, other: Cell) -> bool:
-    return one.published is not None and other.published is not None and one.published < other.published
-
-
-# --- Table 3 of FedRec++: the unit is one vector; see the paper's caption ---------------------------------
-
-
-def _vectors(fold: FoldResult, message: str) -> int:
-    return sum(count.rows for count in fold.messages if count.type == message)
-
-
-def _senders(fold: FoldResult, message: str) -> int:
-    return max(1, sum(count.messages for count in fold.messages if count.type == message))
-
-
-def _of_denoiser(fold: FoldResult) -> float:
-    """Noise received and sums sent, per denoiser and round."""
-    return (_vectors(fold, "Noise") + _vectors(fold, "DenoisingSums")) / _senders(fold, "DenoisingSums")
-
-
-def _of_ordinary(fold: FoldResult) -> float:
-    """Gradients and noise sent, per ordinary client and round."""
-    return (_vectors(fold, "ItemGradients") + _vectors(fold, "Noise")) / _senders(fold, "ItemGradients")
-
-
-def _of_client(fold: FoldResult) -> float:
-    """All that is sent, per client and round; a sum's count is one unit more."""
-    sent = _vectors(fold, "ItemGradients") + _vectors(fold, "Noise") + 2 * _vectors(fold, "DenoisingSums")
-    has_denoisers = any(count.type == "DenoisingSums" and count.messages for count in fold.messages)
-    senders = _senders(fold, "ItemGradients") + (_senders(fold, "DenoisingSums") if has_denoisers else 0)
-    return sent / senders
-
-
-_COMMUNICATION: dict[str, Callable[[FoldResult], float]] = {
-    "denoising": _of_denoiser,
-    "ordinary": _of_ordinary,
-    "client": _of_client,
-}
-
-
-def lossless_pairs(rows: Sequence[Reproduced]) -> list[tuple[Reproduced, Reproduced, bool]]:
-    """Rows that must be equal, and whether all their bits are.
-
-    FedRec++ with every client equals FedRec with rho 0. With fewer, FedRec++ makes sure that a denoiser takes
-    part, so its rows equal each other.
-    """
-    return [
-        (reference, other, _digests(reference) == _digests(other))
-        for other in rows
-        if other.row.system == "fedrec++"
-        for reference in rows[: rows.index(other)]
-        if _circumstances(other) == _circumstances(reference) and _is_reference(reference)
-    ]
-
-
-def _circumstances(entry: Reproduced) -> tuple[str, float]:
-    return entry.row.data, entry.run.config.get("participation", 1.0)
-
-
-def _is_reference(entry: Reproduced) -> bool:
-    rho, participation = entry.run.config.get("rho"), entry.run.config.get("participation")
-    if participation == 1.0:
-        return entry.row.system == "fedrec" and rho == 0
-    return entry.row.system == "fedrec++" and rho == 1
-
-
-def _digests(entry: Reproduced) -> list[tuple[str, str | None]]:
-    return [(fold.model_sha256, fold.clients_sha256) for done in entry.runs for fold in done.folds]
+def _mean(table: Table, entry: Reproduced, metric: str) -> float:
+    return statistics.fmean(value for done in entry.runs for value in measured(table, metric, done))

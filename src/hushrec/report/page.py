@@ -25,6 +25,7 @@ from hushrec.report.numbers import (
 )
 from hushrec.report.properties import PropertyRow, digest_rows, provenance_rows, setting_rows
 from hushrec.report.stream_figures import is_stream, stream_figures
+from hushrec.report.summary_page import claims_about
 from hushrec.report.tables import (
     MetricCell,
     MetricRow,
@@ -45,6 +46,7 @@ SECTIONS = {  # id: heading, and name in the list at the top
     "curves": ("Learning curves", "Learning curves"),
     "bytes": ("Bytes sent", "Bytes sent"),
     "systems": ("Systems, and what their messages reveal", "What is revealed"),
+    "claims": ("What the papers claim, and what we found", "Claims"),
     "deviations": ("Departures from the papers", "Departures"),
     "settings": ("Settings", "Settings"),
     "provenance": ("Provenance", "Provenance"),
@@ -84,6 +86,7 @@ def page(runs: Sequence[Run]) -> str:
         "curves": _curves(finished),
         "bytes": _bytes(finished),
         "systems": _systems(finished),
+        "claims": _claims(finished),
         "deviations": _deviations(finished),
         "settings": _properties(setting_rows(finished), labels(finished)),
         "provenance": _provenance(finished),
@@ -372,6 +375,18 @@ def threat_model(system: AnySystem) -> str:
 
 def _paragraph(text: str, start: str) -> str:
     return " ".join(text.partition(start)[2].partition("\n\n")[0].split())
+
+
+def _claims(runs: Sequence[Run]) -> str:
+    found = claims_about(dict.fromkeys(run.system for run in runs))
+    if not found:
+        return _text("No table that comes with hushrec decides a claim about these systems.")
+    rows = [
+        _row([Cell(answer, "name"), Cell(claim, "prose"), where, Cell(why, "prose")])
+        for answer, claim, where, why in found
+    ]
+    note = "Measured by hushrec reproduce --all on the date given, not in these runs."
+    return _table(["holds", "claim", "where", "figures and reason, if it does not"], rows) + _text(note, "soft")
 
 
 def _deviations(runs: Sequence[Run]) -> str:

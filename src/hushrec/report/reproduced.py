@@ -1,6 +1,7 @@
 """The picture of a reproduced table: published and ours, row by row."""
 
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from hushrec.experiments.published import Table
@@ -14,10 +15,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def is_figure(table: Table) -> bool:
+    """Whether the paper draws it, or we would rather look at it than read it."""
+    return bool(table.x_label) or table.kind in ("curve", "time") or "igure" in table.name
+
+
 def table_picture(table: Table, done: Sequence[Reproduced]) -> "Figure":
     """The picture that suits the kind of table."""
-    runs = [entry.run for entry in done if entry.row.data == done[0].row.data]
-    names = [entry.row.label for entry in done if entry.row.data == done[0].row.data]
+    if table.x_label:
+        return series_panels(table, done)
+    runs = [entry.run for entry in done if entry.row.where == done[0].row.where]
+    names = [entry.row.label for entry in done if entry.row.where == done[0].row.where]
     if table.kind == "curve" and "loss" in table.metrics[0]:
         return curve_panels(runs, ("train loss", "test loss"), names)
     if table.kind == "curve":
@@ -27,16 +35,58 @@ def table_picture(table: Table, done: Sequence[Reproduced]) -> "Figure":
     return cost_bars(table, done) if table.kind == "cost" else published_and_ours(table, done)
 
 
+def series_panels(table: Table, done: Sequence[Reproduced]) -> "Figure":
+    """A line of panels per dataset, a panel per metric, a line per series; what is published has rings."""
+    places = list(dict.fromkeys(entry.row.where for entry in done))
+    names = list(dict.fromkeys(_series(entry) for entry in done))
+    with style():
+        height = 2.9 * len(places) + 0.3 + 0.2 * (len(names) // 4)
+        figure = new_figure(height)
+        grid = figure.subplots(len(places), len(table.metrics), squeeze=False)
+        for panels, where in zip(grid, places, strict=True):
+            for axes, metric in zip(panels, table.metrics, strict=True):
+                for colour, name in zip(cycle(PALETTE), names):
+                    points = [entry for entry in done if (entry.row.where, _series(entry)) == (where, name)]
+                    _line(axes, sorted(points, key=lambda entry: entry.row.x), metric, colour, name)
+                ticks = sorted({entry.row.x for entry in done if entry.row.where == where})
+                axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+                axes.set(title=f"{where}: {metric}", xlabel=table.x_label if where == places[-1] else "")
+        handles, labels = grid[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper center", ncols=min(4, len(names)), borderaxespad=0.2)
+        top, bottom = 1 - (0.55 + 0.2 * (len(names) // 4)) / height, 0.5 / height
+        figure.subplots_adjust(left=0.06, right=0.985, top=top, bottom=bottom, hspace=0.42, wspace=0.18)
+        return figure
+
+
+def _series(entry: Reproduced) -> str:
+    return f"{entry.row.series}, {entry.preset}" if entry.preset else entry.row.series
+
+
+def _line(axes: "Axes", points: Sequence[Reproduced], metric: str, colour: str, name: str) -> None:
+    cells = [entry.cell(metric) for entry in points]
+    places, ours = [entry.row.x for entry in points], [cell.ours for cell in cells]
+    spread = [cell.ours_std for cell in cells]
+    axes.errorbar(
+        places, ours, yerr=spread if any(spread) else None, color=colour, marker="o", markersize=4, linewidth=1.7,
+        elinewidth=0.9, label=name,
+    )  # fmt: skip
+    known = [
+        (place, cell.published) for place, cell in zip(places, cells, strict=True) if cell.published is not None
+    ]
+    if known:
+        axes.plot(*zip(*known, strict=True), linestyle=":", color=colour, marker="o", markerfacecolor=PAPER)
+
+
 def cost_bars(table: Table, done: Sequence[Reproduced]) -> "Figure":
     """A line of panels per dataset, a panel per measure, a bar per row."""
-    datasets = list(dict.fromkeys(entry.row.data for entry in done))
+    datasets = list(dict.fromkeys(entry.row.where for entry in done))
     metrics = [metric for metric in table.metrics if "@" in metric or metric in ("vectors", "MB")]
     with style():
         height = 0.45 * len(datasets) + 0.26 * len(done) + 0.15
         figure = new_figure(height)
         grid = figure.subplots(len(datasets), len(metrics), squeeze=False)
         for panels, data in zip(grid, datasets, strict=True):
-            rows = [entry for entry in done if entry.row.data == data]
+            rows = [entry for entry in done if entry.row.where == data]
             for axes, metric in zip(panels, metrics, strict=True):
                 values = [entry.cell(metric).ours for entry in rows]
                 bars = axes.barh(range(len(rows)), values, height=0.66, color=PALETTE[0])
@@ -46,7 +96,7 @@ def cost_bars(table: Table, done: Sequence[Reproduced]) -> "Figure":
             panels[0].set_yticks(range(len(rows)), [f"{data}: {row.name}" for row in rows])
             panels[0].tick_params(axis="y", length=0)
             panels[0].grid(False)
-        left = _left_margin(f"{entry.row.data}: {entry.name}" for entry in done)
+        left = _left_margin(f"{entry.row.where}: {entry.name}" for entry in done)
         top, bottom = 1 - 0.4 / height, 0.1 / height
         figure.subplots_adjust(left=left, right=0.99, top=top, bottom=bottom, hspace=0.4)
         return figure
@@ -62,13 +112,13 @@ def published_and_ours(table: Table, done: Sequence[Reproduced]) -> "Figure":
 
     Bytes differ by orders of magnitude, so their axis is logarithmic.
     """
-    datasets = list(dict.fromkeys(entry.row.data for entry in done))
+    datasets = list(dict.fromkeys(entry.row.where for entry in done))
     with style():
-        tallest = max(sum(entry.row.data == data for entry in done) for data in datasets)
+        tallest = max(sum(entry.row.where == data for entry in done) for data in datasets)
         figure = new_figure(len(datasets) * (0.24 * tallest + 1.0) + 0.3)
         grid = figure.subplots(len(datasets), len(table.metrics), squeeze=False)
         for panels, data in zip(grid, datasets, strict=True):
-            rows = [entry for entry in done if entry.row.data == data]
+            rows = [entry for entry in done if entry.row.where == data]
             for place, (axes, metric) in enumerate(zip(panels, table.metrics, strict=True)):
                 _draw(axes, rows, metric)
                 if table.kind == "bytes":

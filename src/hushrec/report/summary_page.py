@@ -1,0 +1,202 @@
+"""The summary of all tables of a dataset: a few lines for the terminal, a page in Markdown for the docs."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from hushrec.errors import HushrecError
+from hushrec.experiments.published import tables
+from hushrec.experiments.reproduction import Cell
+from hushrec.experiments.summary import (
+    NOT_RUN,
+    ClaimRecord,
+    RowRecord,
+    Summary,
+    TableRecord,
+    measured_summaries,
+    to_json,
+)
+from hushrec.report.numbers import format_number, format_seconds
+
+
+def picture_name(data: str, system: str, table: str) -> str:
+    """The file of a figure, beside the page."""
+    return f"{data}-{system.replace('+', 'p')}-{table}.png"
+
+
+def write_page(summary: Summary, path: Path) -> None:
+    """Write the page, and beside it the record that it is made from."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".json").write_bytes(msgspec.json.format(to_json(summary), indent=1))
+        path.write_text(page(summary, path.parent), encoding="utf-8")
+    except OSError as error:
+        raise HushrecError(f"{path} cannot be written ({error.strerror}); choose another --page") from None
+
+
+def summary_lines(summary: Summary) -> Iterator[str]:
+    """The counts, the claims that do not hold with our reasons, and what is missing."""
+    yield f"{summary.data}, {summary.date}, {format_seconds(summary.cpu_seconds)} of CPU"
+    for name, count in summary.counts().items():
+        yield f"  {name}: {count:,}"
+    for heading, answers in (("claims that do not hold:", ("no",)), ("claims that hold in part:", ("in part",))):
+        found = [(table, claim) for table in summary.tables for claim in table.claims if claim.answer in answers]
+        if found:
+            yield heading
+        for table, claim in found:
+            yield f"  {_named(table)}, {_place(claim.where, claim.preset)}: {claim.text}{_figures(claim)}"
+            if claim.why:
+                yield f"    why: {claim.why}"
+    missing = [(table, row) for table in summary.tables for row in table.rows if row.missing]
+    if missing:
+        yield "rows without a number:"
+    for table, row in missing:
+        yield f"  {_named(table)}, {row.where}, {row.name}: {row.missing}"
+    if any(row.missing == NOT_RUN for _, row in missing):
+        yield "the same command goes on with the rows that were not run yet"
+
+
+class ClaimRow(NamedTuple):
+    """A claim about a system, as it was found when all tables were measured."""
+
+    answer: str
+    claim: str
+    where: str
+    why: str
+
+
+def claims_about(systems: Iterable[str]) -> list[ClaimRow]:
+    """All claims of the tables that have rows of these systems, from the records that come with hushrec."""
+    wanted, known = set(systems), tables()
+    return [
+        ClaimRow(
+            claim.answer, f"{_named(table)}: {claim.text}",
+            f"{_place(claim.where, claim.preset)}, {summary.date}",
+            " ".join(part for part in (_figures(claim).strip(), claim.why) if part),
+        )
+        for summary in measured_summaries().values()
+        for table in summary.tables
+        for claim in table.claims
+        if wanted & {row.system for row in known[table.system, table.name].rows}
+    ]  # fmt: skip
+
+
+def _named(table: TableRecord) -> str:
+    return table.title.partition(":")[0]
+
+
+def _place(where: str, preset: str) -> str:
+    return f"{where}, {preset}" if preset else where
+
+
+def _figures(claim: ClaimRecord) -> str:
+    """By which measures it does not hold, with what the rows have."""
+    told = []
+    for name, values in claim.failed.items():
+        numbers = ", ".join(format_number(value) for value in values)
+        folds = claim.folds.get(name)
+        on = f", on {folds[0]} of {folds[1]} folds" if folds else ""
+        told.append(f"{name} {numbers}{on}" if numbers else name)
+    return f" ({'; '.join(told)})" if told else ""
+
+
+# --- The page ----------------------------------------------------------------------------------------------
+
+
+def page(summary: Summary, folder: Path | None = None) -> str:
+    """The page as text; pictures that lie in the folder are shown."""
+    counts = "\n".join(f"| {name} | {count:,} |" for name, count in summary.counts().items())
+    command = f"hushrec reproduce --all --data {summary.data} --out runs --page {summary.data}.md"
+    parts = [
+        f"# Published tables and claims on {summary.data}",
+        f"Measured on {summary.date} with hushrec {summary.version}, {format_seconds(summary.cpu_seconds)} of "
+        f"CPU. Made by `{command}`, which goes on where it was interrupted.",
+        "Within: ours lies within the published standard deviation, or within one unit of a published count. "
+        "Where a paper gives no deviation, ours is called near if it is within 10% of the published number. A "
+        "claim is decided by the means of our folds and seeds.",
+        f"| what | how many |\n|---|---|\n{counts}",
+        *_failed_claims(summary),
+    ]
+    papers = dict.fromkeys(table.paper for table in summary.tables)
+    for paper in papers:
+        parts.append(f"## {paper}")
+        for table in summary.tables:
+            if table.paper == paper:
+                parts += _table_parts(summary.data, table, folder)
+    return "\n\n".join(parts) + "\n"
+
+
+def _failed_claims(summary: Summary) -> Iterator[str]:
+    found = [(table, claim) for table in summary.tables for claim in table.claims if claim.answer != "yes"]
+    if found:
+        yield "## Claims that do not hold, or only in part"
+        yield "\n".join(_claim_line(claim, f"{_named(table)}, ") for table, claim in found)
+
+
+def _claim_line(claim: ClaimRecord, prefix: str = "") -> str:
+    why = f" Why: {_escaped(claim.why)}" if claim.why else ""
+    where = _place(claim.where, claim.preset)
+    return f"- **{claim.answer}** · {_escaped(f'{prefix}{where}: {claim.text}{_figures(claim)}')}.{why}"
+
+
+def _table_parts(data: str, table: TableRecord, folder: Path | None) -> Iterator[str]:
+    yield f"### {_escaped(table.title)}"
+    picture = picture_name(data, table.system, table.name)
+    if folder and (folder / picture).exists():
+        yield f"![{_escaped(table.title)}]({picture})"
+    rows = [row for row in table.rows if row.cells]
+    if rows:
+        yield _markdown_grid(table, rows)
+    for name, is_equal in table.bits.items():
+        yield f"{_escaped(name)}: identical to the last bit: {'yes' if is_equal else 'no'}"
+    missing = [row for row in table.rows if row.missing or row.remark]
+    if missing:
+        lines = (f"- {row.where}, {_escaped(row.name)}: {_escaped(row.missing or row.remark)}" for row in missing)
+        yield "\n".join(lines)
+    notes = dict.fromkeys(row.note for row in table.rows if row.note)
+    if notes:
+        yield "\n".join(f"- note: {_escaped(note)}" for note in notes)
+    if table.claims:
+        yield "\n".join(_claim_line(claim) for claim in table.claims)
+
+
+def _markdown_grid(table: TableRecord, rows: list[RowRecord]) -> str:
+    """A line per row with ours, published and the verdict per metric; or a line per number, if they are many."""
+    metrics = list(dict.fromkeys(cell.metric for row in rows for cell in row.cells))
+    has_published = {cell.metric for row in rows for cell in row.cells if cell.published is not None}
+    if len(metrics) > 4:
+        lines = ["| data | row | measure | ours | published | |", "|---|---|---|---|---|---|"]
+        for row in rows:
+            lines += [
+                f"| {row.where} | {_escaped(row.name)} | {_escaped(cell.metric)} | {' | '.join(_texts(cell))} |"
+                for cell in row.cells
+            ]
+        return "\n".join(lines)
+    heads = [head for name in metrics for head in ((name, "published", "") if name in has_published else (name,))]
+    lines = [f"| data | row | {' | '.join(map(_escaped, heads))} |", "|---" * (2 + len(heads)) + "|"]
+    for row in rows:
+        texts = []
+        for name in metrics:
+            cell = next((cell for cell in row.cells if cell.metric == name), None)
+            shown = _texts(cell) if cell else ["", "", ""]
+            texts += shown if name in has_published else shown[:1]
+        lines.append(f"| {row.where} | {_escaped(row.name)} | {' | '.join(texts)} |")
+    return "\n".join(lines)
+
+
+def _texts(cell: Cell) -> list[str]:
+    ours = f"{cell.ours:,.{cell.decimals}f}" + (f" ± {cell.ours_std:.{cell.decimals}f}" if cell.ours_std else "")
+    if cell.published is None:
+        return [ours, "", ""]
+    spread = "" if cell.published_std is None else f" ± {cell.published_std:.{cell.decimals}f}"
+    published = f"{cell.published:,.{cell.decimals}f}{spread}"
+    if cell.is_within is not None:
+        return [ours, published, "within" if cell.is_within else f"{cell.difference or 0:+,.{cell.decimals}f}"]
+    return [ours, published, "near" if cell.is_near else f"{cell.difference or 0:+,.{cell.decimals}f}"]
+
+
+def _escaped(text: str) -> str:
+    """Text within a line of Markdown."""
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("_", "\\_").replace("*", "\\*")
