@@ -178,7 +178,7 @@ class Recommender:
     def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
         """MAE, RMSE and ranking metrics on ratings that were not trained on."""
         ranker = self.ranker()
-        measured = prepared(self.system, test.renumbered_as(ranker.train))
+        measured = prepared(self.system, test.renumbered_as(ranker.train), self.config)
         return self.system.feedback.evaluate(ranker.scorer, ranker.train, measured, tuple(at))
 
     def save(self, path: str | Path) -> None:

@@ -124,12 +124,13 @@ def test_thresholds_side_by_side() -> None:
     result = invoke(*DRIFT, "--thetas", "1,5")
     lines = result.stdout.splitlines()
     assert lines[0] == "drift on synthetic on synthetic data, seed 0, one epoch each"
-    assert [line.split()[:2] for line in lines if line.strip()[:1].isdigit()] == [
-        ["1", "blocks"], ["1", "users"], ["5", "blocks"], ["5", "users"],
+    assert [line.split()[:3] for line in lines if line.startswith(("pairs", "literal"))] == [
+        [reading, theta, counts]
+        for reading in ("pairs", "literal") for theta in ("1", "5") for counts in ("blocks", "users")
     ]  # fmt: skip
     assert "a higher threshold blurs requests, but hides almost no interaction" in lines[-1]
     rows = json.loads(invoke(*DRIFT, "--thetas", "1,5", "--json").stdout)["thresholds"]
-    assert [row["scores"]["request watching"] < 1 for row in rows] == [False, False, True, True]
+    assert [row["scores"]["request watching"] < 1 for row in rows] == 2 * [False, False, True, True]
 
 
 def test_thresholds_that_nobody_reaches_tell_nothing() -> None:

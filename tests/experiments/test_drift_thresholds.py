@@ -40,6 +40,19 @@ def test_the_table_of_thresholds(train: Interactions) -> None:
     )
 
 
+def test_read_literally_more_groups_are_about_one_user_at_most(train: Interactions) -> None:
+    """Blocks without a pair count, and their users do not move: the share of groups of one learned user grows."""
+    pairs, literal = (
+        audit_threshold(job_of(train), 2, "users", RuntimeOptions(1), lambda _progress, _scores: None, blocks)
+        for blocks in ("pairs", "literal")
+    )
+    assert (pairs.blocks, literal.blocks) == ("pairs", "literal")
+    assert pairs.one_user_share == literal.one_user_share == pairs.one_moved_share == 0
+    assert literal.one_moved_share > 0.1
+    assert literal.num_groups > pairs.num_groups
+    assert literal.scores["gradient direction"] > 0.99
+
+
 def test_no_completed_group_tells_nothing(train: Interactions) -> None:
     row = audit_threshold(job_of(train), 100_000, "blocks", RuntimeOptions(1), lambda _progress, _scores: None)
     assert row.num_groups == 0
@@ -52,4 +65,4 @@ def test_no_completed_group_tells_nothing(train: Interactions) -> None:
 )
 def test_the_conclusion_is_made_of_the_numbers(direction: float, said: str) -> None:
     scores = {"request watching": 0.25, "gradient direction": direction}
-    assert said in conclusion([ThresholdRow(2, "blocks", 5, 1.5, 0.4, scores, {})])
+    assert said in conclusion([ThresholdRow(2, "blocks", 5, 1.5, 0.4, 0.4, scores, {})])

@@ -37,16 +37,17 @@ class SlowOwner:
 
     blocks: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
     saved: list[Block] = field(default_factory=list)
+    is_literal: bool = False
 
     def update_block(self, user: int, item: int, is_positive: bool) -> None:
-        """Algorithm 2; a block without a negative gives no gradient."""
+        """Algorithm 2; a block without a negative gives no gradient, and is saved only if it is read literally."""
         negatives, positives = self.blocks.setdefault(user, ([], []))
         if is_positive:
             positives.append(item)
         elif not positives:
             negatives.append(item)
         else:
-            if negatives:
+            if negatives or self.is_literal:
                 self.saved.append((user, negatives, positives))
             self.blocks[user] = ([item], [])
 
@@ -54,19 +55,22 @@ class SlowOwner:
 Vectors = dict[tuple[str, int], np.ndarray]
 
 
-def gradients_of(blocks: list[Block], vectors: Vectors, ridge: float) -> Vectors:
-    """Algorithm 3, with the sign put right, the mean over a block's pairs, and ridge."""
+def gradients_of(blocks: list[Block], vectors: Vectors, ridge: float, is_sum: bool = False) -> Vectors:
+    """Algorithm 3, with the sign put right, the mean or the sum over a block's pairs, and ridge."""
     sums: Vectors = {}
 
     def add(name: tuple[str, int], gradient: np.ndarray) -> None:
         sums[name] = sums.get(name, 0) + gradient
 
     for user, negatives, positives in blocks:
+        if not negatives:  # no pair
+            continue
         v = vectors["user", user]
+        share = 1 if is_sum else 1 / len(negatives) / len(positives)
         for negative in negatives:
             for positive in positives:
                 difference = vectors["item", positive] - vectors["item", negative]
-                slope = -1 / (1 + np.exp(v @ difference)) / len(negatives) / len(positives)
+                slope = -share / (1 + np.exp(v @ difference))
                 add(("user", user), slope * difference)
                 add(("item", positive), slope * v)
                 add(("item", negative), -slope * v)
@@ -85,6 +89,8 @@ def learned_slowly(
     window: int,
     epochs: int = 1,
     ends_blocks: bool = False,
+    is_literal: bool = False,
+    is_sum: bool = False,
 ) -> Vectors:
     """Go through the stream in windows; with windows of one event it is the report's sequence.
 
@@ -94,7 +100,7 @@ def learned_slowly(
     for number, items in enumerate(held):  # Algorithm 1
         for item in items:
             table.setdefault(item, []).append(number)
-    owners = [SlowOwner() for _ in held]
+    owners = [SlowOwner(is_literal=is_literal) for _ in held]
     for first in [first for _ in range(epochs) for first in range(0, len(events), window)]:
         if first == 0 and ends_blocks:
             for owner in owners:
@@ -107,7 +113,7 @@ def learned_slowly(
             own = dict(vectors)
             while len(owner.saved) >= theta:
                 group, owner.saved = owner.saved[:theta], owner.saved[theta:]
-                for name, gradient in gradients_of(group, own, ridge).items():  # Algorithm 4
+                for name, gradient in gradients_of(group, own, ridge, is_sum).items():  # Algorithm 4
                     own[name] = own[name] - rate * gradient
                     moved[name] = moved[name] - rate * gradient
         vectors = moved

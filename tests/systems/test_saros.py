@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -6,6 +7,8 @@ import pytest
 from hushrec.data import synthetic
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
+from hushrec.runs.run_settings import settings_for, splits_for
+from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import job_for, prepared, run_job
 from hushrec.systems.drift.messages import BlockGradients, Register
@@ -51,13 +54,14 @@ def test_without_encryption_it_is_the_same_transcript() -> None:
 
 
 def test_its_settings_are_drifts() -> None:
-    """But for those that make it what it is; defaults are the same, apart from how long it learns."""
+    """But for those that make it what it is, and its limits; defaults are the same, but for how long it learns."""
     saros, drift = (SYSTEMS[name].config(epochs=2) for name in ("saros", "drift"))
     assert saros.plan == drift.plan._replace(
         theta=1, threshold="blocks", max_delay=0, form=saros.plan.form, has_owners=False
     )
     assert not saros.plan.form.is_encrypted
-    assert vars(saros).items() <= vars(drift).items()
+    own = {"min_blocks": 0, "max_blocks": 0}
+    assert vars(saros).items() <= (vars(drift) | own).items()
 
 
 def test_equals_plain_python() -> None:
@@ -72,6 +76,61 @@ def test_equals_plain_python() -> None:
     learned = learned_slowly(events, held, vectors, 1, rate, ridge, 1)
     for number, row in enumerate(finished.item_factors):
         np.testing.assert_allclose(row, learned["item", number], atol=2e-5)
+
+
+def test_users_with_too_few_or_too_many_blocks_are_not_learned_from() -> None:
+    """User 0 completes one block, user 1 two, user 2 three; with limits of 2 it is as if user 1 were alone."""
+    bad_good = [(0, False), (1, True)]
+    events = [(user, item, sign) for user in range(3) for _ in range(user + 1) for item, sign in bad_good]
+    events += [(user, 2, False) for user in range(3)]
+    usual = {"num_factors": 2, "num_rounds": 1, "window": 4, "learning_rate": 0.5}
+    limited = run("saros", stream(events, [[0, 1, 2]]), min_blocks=2, max_blocks=2, **usual)
+    alone = run("saros", stream([one for one in events if one[0] == 1], [[0, 1, 2]]), **usual)
+    np.testing.assert_array_equal(limited.item_factors, alone.item_factors)
+    np.testing.assert_array_equal(limited.user_factors[1], alone.user_factors[1])
+    for limits in ({"min_blocks": 2}, {"max_blocks": 2}, {}):
+        other = run("saros", stream(events, [[0, 1, 2]]), **limits, **usual)
+        assert (other.item_factors != limited.item_factors).any()
+
+
+def test_limits_that_leave_nobody_are_refused() -> None:
+    with pytest.raises(HushrecError, match=r"\A--min-blocks 3 is above --max-blocks 2; nobody is left\Z"):
+        SYSTEMS["saros"].configure({"min_blocks": 3, "max_blocks": 2})
+
+
+def test_limits_go_on_after_a_stop(tmp_path: Path) -> None:
+    system, data = SYSTEMS["saros"], synthetic(24, 30, 300)
+    values = {"epochs": 2, "parts": 2, "num_factors": 4, "min_blocks": 1, "max_blocks": 3}
+    job = job_for(system, system.configure(values), 0, data)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(progress: Progress) -> None:
+        if progress.round_number > 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run_job(job, RuntimeOptions(threads=1), tmp_path / "state.npz", stop)
+    resumed = run_job(job, RuntimeOptions(threads=1), tmp_path / "state.npz")
+    whole = run_job(job, RuntimeOptions(threads=1))
+    np.testing.assert_array_equal(resumed.state.item_factors, whole.state.item_factors)
+
+
+def test_the_original_settings() -> None:
+    """4 factors, and good is what is rated 4 or 5; 3 is good by default, as in DRIFT's report."""
+    system, data = SYSTEMS["saros"], synthetic(24, 30, 300)
+    config = system.configure({"preset": "original"})
+    assert (config.num_factors, config.positive_from) == (4, 4)
+    good, usual = (
+        job_for(system, one, 0, data).train.ratings for one in (config, system.configure({"preset": "usual"}))
+    )
+    np.testing.assert_array_equal(good, data.ratings >= 4)
+    np.testing.assert_array_equal(usual, data.ratings >= 3)
+    split = next(splits_for(system, data, settings_for(system, split="random"), config))
+    assert split.train.ratings.sum() + split.test.ratings.sum() == (data.ratings >= 4).sum()
+    again = job_for(system, config, 0, job_for(system, config, 0, data).train)
+    np.testing.assert_array_equal(again.train.ratings, good)
 
 
 def test_windows_change_no_more_than_roundings() -> None:

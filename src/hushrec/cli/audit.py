@@ -76,7 +76,7 @@ def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOption
     settings = settings_for(
         system, options.seed, 1, options.split, options.test_share, owners=options.owners, data=data
     )
-    job = Job(system, config, options.seed, next(splits_for(system, data, settings)).train)
+    job = Job(system, config, options.seed, next(splits_for(system, data, settings, config)).train)
     if thetas:
         _compare(job, thetas, options.threads, options.as_json)
     else:
@@ -206,14 +206,19 @@ def _print_findings(job: Job, findings: list[Finding]) -> None:
 
 
 def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bool) -> None:
-    """Audit each threshold, counted in blocks and in users, for one epoch."""
+    """Audit each threshold, counted in blocks and in users, for both readings of a block, for one epoch."""
     announce_compilation()
-    ways = [(theta, threshold) for theta in thetas for threshold in ("blocks", "users")]
+    ways = [
+        (theta, threshold, blocks)
+        for blocks in ("pairs", "literal")
+        for theta in thetas
+        for threshold in ("blocks", "users")
+    ]
     rows, num_rounds = [], job.config.plan.parts
     with watching(f"audit {job.system.name}", num_rounds, len(ways)) as watch:
-        for number, (theta, threshold) in enumerate(ways, start=1):
+        for number, (theta, threshold, blocks) in enumerate(ways, start=1):
             on_look = _telling(watch, number, len(ways), num_rounds)
-            rows.append(audit_threshold(job, theta, threshold, runtime_options(threads), on_look))
+            rows.append(audit_threshold(job, theta, threshold, runtime_options(threads), on_look, blocks))
     if as_json:
         print(msgspec.json.encode({"thresholds": [asdict(row) for row in rows]}).decode())
     else:
@@ -226,16 +231,24 @@ def _print_thresholds(job: Job, rows: list[ThresholdRow]) -> None:
     out.print(f"{job.system.name} on {job.train.name}{label}, seed {job.seed}, one epoch each")
     table = Table(box=None, pad_edge=False)
     names = [attack.name for attack in attacks_of_orchestrator(job.system)]
-    for heading in ("theta", "counts", "groups", "users each", "of one user", *names, "chance"):
-        table.add_column(heading, justify="left" if heading == "counts" else "right")
+    shares = ("one user", "one learned")
+    for heading in ("blocks", "theta", "counts", "groups", "users", *shares, *names, "chance"):
+        table.add_column(heading, justify="left" if heading in ("blocks", "counts") else "right")
     for row in rows:
         numbers = [*(row.scores.get(name) for name in names), row.chances.get(names[0])]
-        groups = (str(row.num_groups), format_number(row.users_per_group), format_share(row.one_user_share))
-        table.add_row(str(row.theta), row.threshold, *groups, *(format_metric(number) for number in numbers))
+        of_groups = (format_share(share) for share in (row.one_user_share, row.one_moved_share))
+        groups = (str(row.num_groups), format_number(row.users_per_group), *of_groups)
+        shown = (format_metric(number) for number in numbers)
+        table.add_row(row.blocks, str(row.theta), row.threshold, *groups, *shown)
     out.print(table)
     out.print(
         "precision of guesses about a user; of interactions read, recall; chance: a blind guess among "
         "the owner's items",
+        soft_wrap=True,
+    )
+    out.print(
+        "blocks: pairs drops positives without a negative before them, literal is Algorithm 2 as printed; users: "
+        "of a group; one user, one learned: groups with one user, and with at most one who has pairs",
         soft_wrap=True,
     )
     out.print(conclusion(rows), soft_wrap=True)

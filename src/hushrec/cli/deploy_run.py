@@ -214,7 +214,7 @@ def deploy_here(
     settings = settings_for(
         chosen, seed, at=parse_lengths(at), relevant_from=relevant_from, deal=deal, owners=owners, data=data
     )
-    split = next(splits_for(chosen, data, settings))
+    split = next(splits_for(chosen, data, settings, chosen.configure(values)))
     order = Order(
         run_id=secrets.token_hex(16), run_name=system, system=system, config=config, seed=seed, shares_seed=True,
         data_name=data.name, is_synthetic=data.is_synthetic, data_sha256=data.sha256,

@@ -83,15 +83,19 @@ class Interactions:
         """The same interactions without ratings: each is a positive."""
         return replace(self, ratings=None, rating_range=None)
 
-    def as_signed(self) -> "Interactions":
-        """The same interactions rated 1 from the middle of the range up, else 0; without ratings each is 1."""
-        return replace(self, ratings=self.is_positive().astype(np.float32), rating_range=(0.0, 1.0))
+    def as_signed(self, positive_from: float = 0.0) -> "Interactions":
+        """The same interactions rated 1 if they are positive, else 0; see `is_positive`."""
+        return replace(self, ratings=self.is_positive(positive_from).astype(np.float32), rating_range=(0.0, 1.0))
 
-    def is_positive(self) -> npt.NDArray[np.bool_]:
-        """Of each row, whether it is from the middle of the range up; all are, without ratings."""
+    def is_positive(self, positive_from: float = 0.0) -> npt.NDArray[np.bool_]:
+        """Of each row, whether it is rated so or higher, or, with 0, from the middle of the range up.
+
+        Without ratings all are; ratings from 0 to 1 say so already.
+        """
         if self.ratings is None or self.rating_range is None:
             return np.ones(len(self), np.bool_)
-        return self.ratings >= sum(self.rating_range) / 2
+        is_told = positive_from > 0 and self.rating_range != (0.0, 1.0)
+        return self.ratings >= (positive_from if is_told else sum(self.rating_range) / 2)
 
     def canonical_order(self) -> npt.NDArray[np.signedinteger] | None:
         """Row numbers sorted by user, then item; None where the rows are in that order already."""

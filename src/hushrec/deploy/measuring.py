@@ -47,7 +47,7 @@ def measure(
         return Measured(model_sha256=model_sha256)
     test = system.holders.read_test(settings.files, train, invitation.catalogue, invitation.rating_range)
     scorer = system.result.party(private, config, invitation.rating_range)
-    train, test = prepared(system, train), prepared(system, test)
+    train, test = prepared(system, train, config), prepared(system, test, config)
     # Where the server has a model of its own, the clients' is another one.
     prefix = "client " if system.result.server is not None else ""
     found = system.feedback.evaluate(scorer, train, test, order.at, order.relevant_from)

@@ -195,7 +195,7 @@ class _NodeRun:
     def enrolled(self) -> Enrolled:
         """How many parties are here, and their names if they have some."""
         system, train = self.system, self._train()
-        system.feedback.check_trainable(prepared(system, train), system.name)
+        system.feedback.check_trainable(prepared(system, train, self.config), system.name)
         num_parties = system.holders.num_parties(train)
         agreed = read_arrays(self._folder / "numbers.npz").get("agreed")
         private = self._first_private()
@@ -252,7 +252,7 @@ class _NodeRun:
         return load_train(self._folder / "fold-1" / "train.npz", self.system, "own ratings", "", False)
 
     def _private(self, numbers: Numbers) -> Any:
-        train = prepared(self.system, self._train())
+        train = prepared(self.system, self._train(), self.config)
         rows = self.system.holders.rows(train)
         return self.system.enrol(numbers, rows, train.num_items, self.config, self._draws())
 

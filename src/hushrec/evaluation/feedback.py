@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hushrec.data import Interactions, SplitKind
 from hushrec.errors import HushrecError
+from hushrec.evaluation.held_back import held_back_metrics, held_back_names
 from hushrec.evaluation.ranking import evaluated_users, ranking_metrics
 from hushrec.evaluation.rating import rating_metrics
 from hushrec.evaluation.scoring import Scorer
@@ -29,8 +30,8 @@ class Feedback(ABC):
     takes_passed_over: ClassVar[bool] = False  # whether items can be drawn that a user did not like
 
     @abstractmethod
-    def prepare(self, data: Interactions, wanted_by: str) -> Interactions:
-        """The data as a system takes it; once per job."""
+    def prepare(self, data: Interactions, wanted_by: str, positive_from: float = 0.0) -> Interactions:
+        """The data as a system takes it; once per job. `positive_from` is for those who tell good from bad."""
 
     def check_trainable(self, _train: Interactions, _wanted_by: str) -> None:
         """Refuse data from which nothing can be learned; as a rule, something can."""
@@ -78,7 +79,7 @@ class _Explicit(Feedback):
     usual_lengths = (10,)
     needs_ratings = True
 
-    def prepare(self, data: Interactions, wanted_by: str) -> Interactions:
+    def prepare(self, data: Interactions, wanted_by: str, _positive_from: float = 0.0) -> Interactions:
         """The ratings, unchanged."""
         if data.ratings is None:
             raise HushrecError(
@@ -119,7 +120,7 @@ class _Implicit(Feedback):
     usual_split: ClassVar[SplitKind] = "random"
     usual_lengths = (20,)
 
-    def prepare(self, data: Interactions, _wanted_by: str) -> Interactions:
+    def prepare(self, data: Interactions, _wanted_by: str, _positive_from: float = 0.0) -> Interactions:
         """Drop the ratings."""
         return data.as_implicit()
 
@@ -140,9 +141,9 @@ class _Signed(Feedback):
     usual_lengths = (1, 5, 10, 20)
     takes_passed_over = True
 
-    def prepare(self, data: Interactions, _wanted_by: str) -> Interactions:
-        """1 from the middle of the range up, else 0."""
-        return data.as_signed()
+    def prepare(self, data: Interactions, _wanted_by: str, positive_from: float = 0.0) -> Interactions:
+        """1 from this rating on, or from the middle of the range up, else 0."""
+        return data.as_signed(positive_from)
 
     def check_trainable(self, train: Interactions, wanted_by: str) -> None:
         """Refuse data with only good or only bad rows."""
@@ -153,12 +154,30 @@ class _Signed(Feedback):
             )
 
     def curve_names(self, lengths: Lengths) -> tuple[str, ...]:
-        """MAP and NDCG for each length, longest first."""
-        return tuple(f"{name}@{length}" for name in ("MAP", "NDCG") for length in sorted(lengths, reverse=True))
+        """MAP and NDCG for each length, longest first: of all items, and of those that were held back."""
+        ranked = (f"{name}@{length}" for name in ("MAP", "NDCG") for length in sorted(lengths, reverse=True))
+        return (*ranked, *held_back_names(lengths))
 
     def curve(self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths) -> dict[str, float]:
-        """MAP and NDCG for each length, longest first."""
-        return _ranked(scorer.score, train, test, lengths, self.curve_names(lengths))
+        """MAP and NDCG for each length, longest first: of all items, and of those that were held back."""
+        held_back = held_back_metrics(scorer.predict, test.by_user(), lengths, relevance_limit(test))
+        names = self.curve_names(lengths)
+        return _ranked(scorer.score, train, test, lengths, names[: -len(held_back)]) | held_back
+
+    def evaluate(
+        self,
+        scorer: Scorer,
+        train: Interactions,
+        test: Interactions,
+        lengths: Lengths,
+        relevant_from: float | None = None,
+    ) -> dict[str, float]:
+        """Metrics of rankings of all items, and of those that were held back."""
+        metrics = super().evaluate(scorer, train, test, lengths, relevant_from)
+        if not metrics:
+            return {}
+        limit = relevance_limit(test, relevant_from)
+        return metrics | held_back_metrics(scorer.predict, test.by_user(), lengths, limit)
 
     def is_shown(self, metric: str) -> bool:
         """Only MAP and NDCG."""
@@ -172,6 +191,12 @@ def rating_quality(scorer: Scorer, test: Interactions) -> dict[str, float]:
     """MAE and RMSE of predicted test ratings."""
     assert test.ratings is not None
     return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
+
+
+def positive_from(config: object) -> float:
+    """From which rating on an event is good, if a config says so; 0: from the middle of the range up."""
+    limit: float = getattr(config, "positive_from", 0.0)
+    return limit
 
 
 def relevance_limit(test: Interactions, relevant_from: float | None = None) -> float | None:

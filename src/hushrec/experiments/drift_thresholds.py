@@ -1,14 +1,20 @@
-"""What DRIFT's threshold protects: audits of one epoch each, side by side."""
+"""What DRIFT's threshold protects: audits of one epoch each, side by side, for both readings of Algorithm 2.
+
+Read literally, blocks without a pair count towards the threshold. They move nothing, and the orchestrator sees
+that: what is learned from in such a group is of fewer users than it has.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from hushrec.audit.attacks import attacks_on
 from hushrec.audit.driver import OnLook, audit
-from hushrec.audit.requests import asked_for
+from hushrec.audit.requests import answered, asked_for
 from hushrec.audit.scoreboard import Attack
-from hushrec.protocol import AnySystem, Role
+from hushrec.protocol import AnySystem, Role, View
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
@@ -26,8 +32,10 @@ class ThresholdRow:
     num_groups: int
     users_per_group: float
     one_user_share: float  # of groups
+    one_moved_share: float  # of groups: those in which at most one user's vector moves, so that it alone has pairs
     scores: dict[str, float]  # by attack of the orchestrator; without those that had nothing to guess
     chances: dict[str, float]
+    blocks: str = "pairs"  # how Algorithm 2 is read
 
 
 def attacks_of_orchestrator(system: AnySystem) -> list[Attack[Any]]:
@@ -36,14 +44,17 @@ def attacks_of_orchestrator(system: AnySystem) -> list[Attack[Any]]:
 
 
 def audit_threshold(
-    job: Job, theta: int, threshold: str, options: RuntimeOptions, on_look: OnLook
+    job: Job, theta: int, threshold: str, options: RuntimeOptions, on_look: OnLook, blocks: str = "pairs"
 ) -> ThresholdRow:
     """Train for one epoch with this threshold, and attack."""
-    job = replace(job, config=replace(job.config, epochs=1, theta=theta, threshold=threshold))
+    job = replace(job, config=replace(job.config, epochs=1, theta=theta, threshold=threshold, blocks=blocks))
     users_of_groups: list[int] = []
+    moved_of_groups: list[int] = []
 
     def count(progress: Progress, scores: Mapping[str, float]) -> None:
-        users_of_groups.extend(asked_for(progress.transcript.seen_by(Role.ORCHESTRATOR)).num_users.tolist())
+        users, moved = _users_of_groups(progress.transcript.seen_by(Role.ORCHESTRATOR))
+        users_of_groups.extend(users)
+        moved_of_groups.extend(moved)
         on_look(progress, scores)
 
     findings = audit(job, options, count, attacks_of_orchestrator(job.system)).findings
@@ -51,9 +62,20 @@ def audit_threshold(
     return ThresholdRow(
         theta, threshold, num_groups, sum(users_of_groups) / max(num_groups, 1),
         users_of_groups.count(1) / max(num_groups, 1),
+        sum(moved <= 1 for moved in moved_of_groups) / max(num_groups, 1),
         {finding.attack.name: finding.score for finding in findings},
         {finding.attack.name: finding.chance for finding in findings},
+        blocks,
     )  # fmt: skip
+
+
+def _users_of_groups(view: View) -> tuple[list[int], list[int]]:
+    """How many users each group has, and how many of them have vectors that move."""
+    asked = asked_for(view)
+    _, gradients = answered(view, asked)
+    is_moved = ~asked.is_item & gradients.any(axis=1) if len(asked.groups) else np.zeros(0, np.bool_)
+    moved = np.bincount(asked.groups[is_moved], minlength=len(asked.num_users))
+    return asked.num_users.tolist(), moved.tolist()
 
 
 def conclusion(rows: list[ThresholdRow]) -> str:

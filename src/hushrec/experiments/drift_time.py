@@ -86,7 +86,7 @@ def warm_up(config: Any) -> None:
 def preprocessing_seconds(data: str, config: Any, settings: RunSettings) -> float:
     """Reading a data set, dealing its items to owners, splitting it and sorting the stream."""
     start = time.process_time()
-    split = next(splits_for(DRIFT, load(data), settings))
+    split = next(splits_for(DRIFT, load(data), settings, config))
     Job(DRIFT, config, settings.seed, split.train).start()
     return time.process_time() - start
 

@@ -76,11 +76,12 @@ def run(
     The last of what a probe measures is among the metrics; what it measures after every round is a curve. Without
     `keeps_checkpoint` an interrupted fold begins again; so it does with a probe, whose values no checkpoint has.
     """
-    splits = splits_for(system, data, settings)
+    splits = splits_for(system, data, settings, config)
     first = next(splits)
     if first.train.ratings is None and settings.relevant_from is not None:
         raise HushrecError(f"{system.name} takes no ratings: all items are relevant; leave --relevant-from out")
-    planned = planned_run(system, config, data_to_split(system, data, settings), settings, first.train)
+    whole = data_to_split(system, data, settings, config)
+    planned = planned_run(system, config, whole, settings, first.train)
     current = open_run(folder, planned, resume) if folder else planned
     with alone_in(folder) if folder else nullcontext():
         for split in islice(chain([first], splits), len(current.folds), None):
@@ -143,6 +144,10 @@ def _run_fold(
             except DivergedError as error:
                 raise diverged(job.config, progress.round_number, str(error)) from None
             row = np.array([list(metrics.values())])
+            if progress.curve is not None and progress.curve.shape[1] != row.shape[1]:
+                raise HushrecError(
+                    "another version began this run and measured less; run it anew, in another --out"
+                )
             progress.curve = row if progress.curve is None else np.concatenate([progress.curve, row])
         if watch:
             sent = sum(progress.transcript.sent_bytes().values())

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 from hushrec.data import (
     Deal,
@@ -18,6 +19,7 @@ from hushrec.data import (
     with_passed_over,
 )
 from hushrec.errors import HushrecError
+from hushrec.evaluation.feedback import positive_from
 from hushrec.protocol import AnySystem
 
 NUM_FOLDS = 5
@@ -124,16 +126,20 @@ def _has_all_times(data: Interactions) -> bool:
     return data.order is not None or (data.timestamps is not None and bool((data.timestamps >= 0).all()))
 
 
-def data_to_split(system: AnySystem, data: Interactions, settings: RunSettings) -> Interactions:
+def data_to_split(
+    system: AnySystem, data: Interactions, settings: RunSettings, config: Any = None
+) -> Interactions:
     """The data with the feedback that the system learns from, and dealt as was wished; the rest is the split's."""
     if settings.passed_over:
         data = with_passed_over(data, settings.passed_over, settings.seed)
-    data = system.feedback.prepare(data, system.name)
+    data = system.feedback.prepare(data, system.name, positive_from(config))
     return system.holders.dealt(data, settings.owners, settings.seed, system.name) if settings.owners else data
 
 
-def splits_for(system: AnySystem, data: Interactions, settings: RunSettings) -> Iterator[Split]:
+def splits_for(
+    system: AnySystem, data: Interactions, settings: RunSettings, config: Any = None
+) -> Iterator[Split]:
     """The folds to run, in the hands of the system's parties."""
-    for split in splits_of(data_to_split(system, data, settings), settings):
+    for split in splits_of(data_to_split(system, data, settings, config), settings):
         held = system.holders.held_in_run
         yield replace(split, train=held(split.train), test=held(split.test))

@@ -10,6 +10,7 @@ import numpy as np
 from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.evaluation.feedback import positive_from
 from hushrec.protocol import AnySystem, Scorer, Transcript
 from hushrec.runtime.checkpoint import Progress, load_progress, save_progress
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
@@ -51,14 +52,14 @@ class Job:
         return result.whole(progress.state, progress.private, self.config, rating_range)
 
 
-def prepared(system: AnySystem, data: Interactions) -> Interactions:
+def prepared(system: AnySystem, data: Interactions, config: Any = None) -> Interactions:
     """Data as a system takes it: with the feedback that it learns from, in the hands of its parties."""
-    return system.holders.held(system.feedback.prepare(data, system.name))
+    return system.holders.held(system.feedback.prepare(data, system.name, positive_from(config)))
 
 
 def job_for(system: AnySystem, config: Any, seed: int, data: Interactions) -> Job:
     """The job of training a system on data, which is prepared for it here, once."""
-    return Job(system, config, seed, prepared(system, data))
+    return Job(system, config, seed, prepared(system, data, config))
 
 
 OnRound = Callable[[Progress], None]

@@ -1,23 +1,32 @@
 """SAROS: learning to rank from blocks of one stream of interactions, in one place.
 
 Burashnikova, Maximov, Clausel, Laclau, Iutzeler, Amini: Learning over no-Preferred and Preferred Sequence of
-Items for Robust Recommendation (JAIR 2021). The counterpart of DRIFT without owners: one organisation holds all
-items and learns from every block as it is completed. It is DRIFT with one owner, Theta = 1 and no encryption, and
-that is how it is made here. The round: as in `drift`.
+Items for Robust Recommendation (JAIR 2021). The counterpart of DRIFT without owners: one organisation holds
+all items and learns from every block as it is completed. It is DRIFT with one owner, Theta = 1 and no
+encryption, and that is how it is made here. The round: as in `drift`. Updates of users with fewer blocks than
+b or more than B can be discarded, as the paper does against bots and against those who hardly do anything:
+since one place has the whole stream, it leaves out the events of these users before it begins.
 
 Threat model: none; one place has all interactions.
 
-Symbols: as in `drift`.
+Symbols: as in `drift`; b = min_blocks, B = max_blocks.
 """
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
+from hushrec.data import OwnerRows
 from hushrec.data.holdings import SOLE_OWNER
-from hushrec.protocol import About, Handler, Paper
-from hushrec.settings import check_bounds, setting
+from hushrec.draws import Draws
+from hushrec.protocol import About, Handler, Numbers, Paper
+from hushrec.settings import check, check_bounds, setting
 from hushrec.systems.drift import SYSTEM as DRIFT
+from hushrec.systems.drift.blocks import Reading, blocks_per_user
 from hushrec.systems.drift.cipher import Form
+from hushrec.systems.drift.gradients import BlockLoss
+from hushrec.systems.drift.members import Members
 from hushrec.systems.drift.messages import NextWindow, OwnerKey, SentInteractions
 from hushrec.systems.drift.plan import Plan
 from hushrec.systems.drift.users import users_send
@@ -25,19 +34,34 @@ from hushrec.systems.drift.users import users_send
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of SAROS, chosen as DRIFT's; the paper's limits on the number of blocks per user are not used."""
+    """Settings of SAROS, chosen as DRIFT's; the paper's limits on the number of blocks per user are off."""
 
     num_factors: int = setting(16, "length of vectors", "[1, inf)")
     epochs: int = setting(7, "how often the stream is learned from", "[1, inf)")
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
     regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
     window: int = setting(256, "events that are sent at once; changes no more than roundings", "[1, inf)")
+    blocks: Reading = setting(
+        "pairs", "whether a positive without a negative before it is dropped, or kept: literal"
+    )
+    block_loss: BlockLoss = setting("mean", "how the losses of a block's pairs make up its loss")
     open_blocks: Literal["go-on", "end"] = setting("go-on", "what open blocks do between two epochs")
     parts: int = setting(8, "rounds that an epoch is cut into, to go on from after a stop", "[1, inf)")
     recommended: int = setting(0, "items recommended to each user of a window while learning", "[0, inf)")
+    positive_from: float = setting(
+        0.0, "rating from which on an event is good; 0: the middle of the range", "[0, inf)"
+    )
+    min_blocks: int = setting(0, "completed blocks that a user must have to be learned from", "[0, inf)")
+    max_blocks: int = setting(
+        0, "completed blocks that a user may have to be learned from; 0: any number", "[0, inf)"
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check(
+            not self.max_blocks or self.min_blocks <= self.max_blocks,
+            f"--min-blocks {self.min_blocks} is above --max-blocks {self.max_blocks}; nobody is left",
+        )
 
     @property
     def num_rounds(self) -> int:
@@ -50,8 +74,21 @@ class Config:
         return Plan(
             self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
             self.open_blocks == "end", theta=1, threshold="blocks", max_delay=0, form=Form(is_encrypted=False),
-            has_owners=False,
+            blocks=self.blocks, block_loss=self.block_loss, has_owners=False,
+            min_blocks=self.min_blocks, max_blocks=self.max_blocks,
         )  # fmt: skip
+
+
+def enrol(numbers: Numbers, rows: OwnerRows, num_items: int, config: Config, draws: Draws) -> Members:
+    """The one owner and its stream, without the events of users who have too few or too many blocks."""
+    if rows.has_users and (config.min_blocks or config.max_blocks):
+        counts = blocks_per_user(rows.users, rows.is_positive, rows.num_users)
+        is_within = counts >= config.min_blocks
+        if config.max_blocks:
+            is_within &= counts <= config.max_blocks
+        left = np.flatnonzero(is_within[rows.users])
+        rows = replace(rows, users=rows.users[left], items=rows.items[left], is_positive=rows.is_positive[left])
+    return DRIFT.enrol(numbers, rows, num_items, config, draws)
 
 
 PAPER = Paper(
@@ -75,10 +112,12 @@ SYSTEM = replace(
         is_online=True,
         small={"window": 100, "recommended": 2, "learning_rate": 0.5, "epochs": 4, "parts": 1},
         learns_with={"window": 50, "learning_rate": 0.3, "epochs": 60, "parts": 1},
+        presets={"usual": {}, "original": {"num_factors": 4, "positive_from": 4.0}},
         builds_on=("hushrec.systems.drift",),
     ),
     config=Config,
     holders=SOLE_OWNER,
+    enrol=enrol,
     messages=tuple(kind for kind in DRIFT.messages if kind is not OwnerKey),  # nothing is encrypted
     handlers={**DRIFT.handlers, NextWindow: Handler(users_send)},
     inboxes={SentInteractions: DRIFT.inboxes[SentInteractions]},

@@ -6,23 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushrec.systems.drift.blocks import WAITING, Blocks, Groups, Threshold, stamp_of
+from hushrec.systems.drift.blocks import WAITING, Blocks, Groups, Reading, Threshold, blocks_per_user, stamp_of
 
 Event = tuple[int, int, bool]  # user, item, whether it is positive
 Block = tuple[int, list[tuple[int, bool]]]  # a user, and its items in order
 
 
 class SlowBlocks:
-    """Algorithm 2 as printed, with the pairs that it leaves without a negative left out."""
+    """Algorithm 2 as printed; unless read literally, without the blocks that have no negative."""
 
-    def __init__(self) -> None:
+    def __init__(self, reading: Reading = "pairs") -> None:
+        self.is_literal = reading == "literal"
         self.open: dict[int, list[tuple[int, bool]]] = {}
         self.saved: list[Block] = []
 
     def update(self, user: int, item: int, is_positive: bool) -> None:
         block = self.open.setdefault(user, [])
         if not is_positive and any(positive for _, positive in block):
-            if not all(positive for _, positive in block):
+            if self.is_literal or not all(positive for _, positive in block):
                 self.saved.append((user, block))
             block = self.open[user] = []
         block.append((item, is_positive))
@@ -42,9 +43,11 @@ class SlowBlocks:
 
     @property
     def num_waiting(self) -> int:
-        """Of what is open, only what begins with a negative can ever give a pair."""
-        with_pairs = [block for block in self.open.values() if not all(positive for _, positive in block)]
-        return sum(map(len, with_pairs)) + sum(len(block) for _, block in self.saved)
+        """Of what is open, only what begins with a negative can ever give a pair; read literally, all waits."""
+        waiting = [
+            block for block in self.open.values() if self.is_literal or not all(positive for _, positive in block)
+        ]
+        return sum(map(len, waiting)) + sum(len(block) for _, block in self.saved)
 
 
 def read(groups: Groups) -> list[list[Block]]:
@@ -108,6 +111,17 @@ def test_algorithm_2_by_hand() -> None:
     assert num_waiting(blocks) == 3, "bad 5; bad 7 and good 8"
 
 
+def test_algorithm_2_read_literally_by_hand() -> None:
+    """User 1: good 6 and good 7 are a block without a negative; bad 8 completes it, so it counts towards Theta."""
+    blocks = Blocks(reading="literal")
+    add(blocks, [(0, 1, BAD), (1, 6, GOOD), (0, 2, GOOD), (1, 7, GOOD)])
+    assert read(blocks.learn(2, "blocks", 1)) == []
+    add(blocks, [(1, 8, BAD), (0, 3, BAD)])
+    found = read(blocks.learn(2, "blocks", 1))
+    assert found == [[(1, [(6, GOOD), (7, GOOD)]), (0, [(1, BAD), (2, GOOD)])]]
+    assert num_waiting(blocks) == 2, "bad 8 and bad 3"
+
+
 def test_theta_blocks_go_together() -> None:
     """Of three blocks two are learned from; the third waits for a fourth."""
     blocks = Blocks()
@@ -133,12 +147,15 @@ def test_theta_users_go_together() -> None:
 
 EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), max_size=60)
 THRESHOLDS = st.sampled_from(["blocks", "users"])
+READINGS = st.sampled_from(["pairs", "literal"])
 
 
-@given(EVENTS, st.lists(st.integers(0, 60)), st.integers(1, 3), THRESHOLDS)
-def test_equals_the_slow_way(events: list[Event], cuts: list[int], theta: int, threshold: Any) -> None:
+@given(EVENTS, st.lists(st.integers(0, 60)), st.integers(1, 3), THRESHOLDS, READINGS)
+def test_equals_the_slow_way(
+    events: list[Event], cuts: list[int], theta: int, threshold: Any, reading: Any
+) -> None:
     """However the stream is cut into windows."""
-    fast, slow = Blocks(), SlowBlocks()
+    fast, slow = Blocks(reading=reading), SlowBlocks(reading)
     bounds = [0, *sorted(min(cut, len(events)) for cut in cuts), len(events)]
     for window, (first, last) in enumerate(pairwise(bounds)):
         stamp = stamp_of(1, window)
@@ -152,12 +169,24 @@ def test_equals_the_slow_way(events: list[Event], cuts: list[int], theta: int, t
         assert num_waiting(fast) == slow.num_waiting
 
 
-@given(EVENTS, EVENTS, st.integers(1, 3), THRESHOLDS)
-def test_restored_blocks_go_on_alike(before: list[Event], after: list[Event], theta: int, threshold: Any) -> None:
-    blocks = Blocks()
+@given(EVENTS)
+def test_blocks_of_users_are_counted_as_they_are_saved(events: list[Event]) -> None:
+    slow = SlowBlocks()
+    for event in events:
+        slow.update(*event)
+    users, signs = np.array([one[0] for one in events], np.int32), np.array([one[2] for one in events], np.bool_)
+    expected = np.bincount(np.array([user for user, _ in slow.saved], np.int64), minlength=4)
+    np.testing.assert_array_equal(blocks_per_user(users, signs, 4), expected)
+
+
+@given(EVENTS, EVENTS, st.integers(1, 3), THRESHOLDS, READINGS)
+def test_restored_blocks_go_on_alike(
+    before: list[Event], after: list[Event], theta: int, threshold: Any, reading: Any
+) -> None:
+    blocks = Blocks(reading=reading)
     add(blocks, before)
     learned = blocks.learn(theta, threshold, stamp_of(1, 0))
-    again = Blocks.restored(blocks.kept(), len(blocks.heads))
+    again = Blocks.restored(blocks.kept(), len(blocks.heads), reading)
     assert_same(again.learned_at(stamp_of(1, 0), theta), learned)
     assert (again.num_saved, num_waiting(again)) == (blocks.num_saved, num_waiting(blocks))
     for one in (blocks, again):
@@ -165,12 +194,12 @@ def test_restored_blocks_go_on_alike(before: list[Event], after: list[Event], th
     assert_same(again.learn(theta, threshold, stamp_of(1, 1)), blocks.learn(theta, threshold, stamp_of(1, 1)))
 
 
-@given(EVENTS, EVENTS, EVENTS, st.integers(1, 3), THRESHOLDS)
+@given(EVENTS, EVENTS, EVENTS, st.integers(1, 3), THRESHOLDS, READINGS)
 def test_a_round_begun_again_forgets_what_came_in_it(
-    before: list[Event], lost: list[Event], instead: list[Event], theta: int, threshold: Any
+    before: list[Event], lost: list[Event], instead: list[Event], theta: int, threshold: Any, reading: Any
 ) -> None:
     """And only that: what round 1 learned from stays learned, what round 2 learned from waits again."""
-    once, twice = Blocks(), Blocks()
+    once, twice = Blocks(reading=reading), Blocks(reading=reading)
     for blocks in (once, twice):
         add(blocks, before, stamp_of(1, 0))
         blocks.learn(theta, threshold, stamp_of(1, 0))

@@ -69,6 +69,31 @@ def test_one_pair_by_hand() -> None:
     assert found.ravel() == pytest.approx([-s + 0.1, s + 0.1, -s + 0.2], abs=1e-6)
 
 
+def test_two_pairs_by_hand() -> None:
+    """v = 1, bad 1 and bad 0, good 2: w = 1 and 2, so s = 0.268941 and 0.119203.
+
+    Summed (Algorithm 3): user -s1 (2 - 1) - s2 (2 - 0), good -(s1 + s2), bad +s1 and +s2. The mean (Sec. 3.4)
+    is half of that.
+    """
+    stream = (np.zeros(4, np.int32), np.arange(4, dtype=np.int32), np.array([False, False, True, False]))
+    groups = groups_of(stream, 1)
+    vectors, (s1, s2) = np.array([[1], [1], [0], [2]], np.float32), (0.268941, 0.119203)
+    summed, mean = (group_gradients(groups, vectors, 0.5, 0.0, one) for one in ("sum", "mean"))
+    assert summed.ravel() == pytest.approx([-s1 - 2 * s2, s1, s2, -s1 - s2], abs=1e-6)
+    np.testing.assert_allclose(2 * mean, summed, atol=1e-6)
+
+
+def test_a_block_without_a_pair_has_no_gradient_and_no_ridge() -> None:
+    """Good 0, good 1, then bad 2 completes a block that Algorithm 2, read literally, saves."""
+    blocks = Blocks(reading="literal")
+    blocks.make_room(3, 1)
+    signs = np.array([True, True, False])
+    blocks.add(np.arange(1, 4), np.zeros(3, np.int32), np.arange(3, dtype=np.int32), signs, 1, 1)
+    groups = blocks.learn(1, "blocks", 1)
+    assert groups.numbers.tolist() == [0, 0, 1]
+    assert not group_gradients(groups, np.ones((3, 2), np.float32), 0.5, 0.1).any()
+
+
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
 def test_gradients_of_one_group_are_slopes_of_its_loss(ridge: float) -> None:
     """All blocks of a stream in one group; some have an item twice, some share items and users."""

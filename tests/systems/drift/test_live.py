@@ -68,10 +68,12 @@ def as_data(stream: Sequence[Event]) -> Interactions:
 
 
 @pytest.mark.parametrize(("window", "at_once"), [(1, 1), (1, 70), (4, 4), (4, 40)])
-def test_live_learning_equals_a_run_over_the_same_events(window: int, at_once: int) -> None:
-    live = new(holdings=HOLDINGS, window=window)
+@pytest.mark.parametrize("blocks", ["pairs", "literal"])
+def test_live_learning_equals_a_run_over_the_same_events(window: int, at_once: int, blocks: str) -> None:
+    live = new(holdings=HOLDINGS, window=window, blocks=blocks)
     told = learned(live, events(), at_once)
-    config = SYSTEMS["drift"].configure({"window": window, "parts": 1, "epochs": 1, "num_factors": 4})
+    sizes = {"window": window, "parts": 1, "epochs": 1, "num_factors": 4}
+    config = SYSTEMS["drift"].configure({**sizes, "blocks": blocks})
     done = run_job(Job(SYSTEMS["drift"], config, 0, as_data(events())), RuntimeOptions(threads=1))
     assert model(live) == digest(result_arrays(done.state))
     start = SYSTEMS["drift"].start(4, NUM_ITEMS, config, live.draws)
@@ -214,9 +216,9 @@ def test_a_change_that_cannot_be_is_refused_and_changes_nothing(change: Change, 
 
 
 @pytest.mark.parametrize("holdings", [HOLDINGS, None])
-@pytest.mark.parametrize("stop", [1, 46, 89])
+@pytest.mark.parametrize(("stop", "blocks"), [(1, "pairs"), (46, "pairs"), (89, "pairs"), (61, "literal")])
 def test_to_go_on_from_what_was_kept_changes_no_number(
-    tmp_path: Path, holdings: dict[str, list[str]] | None, stop: int
+    tmp_path: Path, holdings: dict[str, list[str]] | None, stop: int, blocks: str
 ) -> None:
     changes = {45: Change("late", adds=("x1", ITEMS[3])), 60: Change("late", drops=("x1",))}
 
@@ -228,7 +230,7 @@ def test_to_go_on_from_what_was_kept_changes_no_number(
             told += learned(live, events()[place : place + 1], 1)
         return told
 
-    whole, before, after = new(holdings=holdings), new(holdings=holdings), new(holdings=holdings)
+    whole, before, after = (new(holdings=holdings, blocks=blocks) for _ in range(3))
     told = go(whole, 0, 90)
     assert go(before, 0, stop) == told[:stop]
     write_arrays(tmp_path / "live.npz", before.arrays())
@@ -313,6 +315,11 @@ def test_what_was_given_at_the_start_is_told_apart_whatever_its_order() -> None:
     others = [{"a": ["1", "2"]}, {"a": ["1"], "b": ["2"]}, {"a": ["1", "2"], "c": ["2"]}]
     assert len({given(holdings) for holdings in [same[0], *others]}) == 4
     assert given(same[0], {"1": ""}) != given(same[0]) != given(same[0], {"1": "One"}) != given(same[0], {"1": ""})
+
+
+def test_limits_on_blocks_are_refused() -> None:
+    with pytest.raises(HushrecError, match=r"\Alive learning cannot know how many blocks a user will have"):
+        new("saros", max_blocks=5)
 
 
 def test_delays_are_refused() -> None:

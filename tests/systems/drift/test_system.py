@@ -89,23 +89,48 @@ def test_hand_worked_round() -> None:
 @pytest.mark.parametrize("theta", [1, 2, 3])
 @pytest.mark.parametrize("window", [1, 7, 1000])
 @pytest.mark.parametrize("open_blocks", ["go-on", "end"])
-def test_equals_the_report_in_plain_python(theta: int, window: int, open_blocks: str) -> None:
+@pytest.mark.parametrize(("blocks", "block_loss"), [("pairs", "mean"), ("literal", "mean"), ("literal", "sum")])
+def test_equals_the_report_in_plain_python(
+    theta: int, window: int, open_blocks: str, blocks: str, block_loss: str
+) -> None:
     """Two epochs of a random stream."""
     events, rate, ridge = some_stream(), 0.2, 0.05
     finished = run(
         "drift", stream(events, HELD, 12), num_factors=3, num_rounds=2, theta=theta, window=window,
-        learning_rate=rate, regularization=ridge, open_blocks=open_blocks,
+        learning_rate=rate, regularization=ridge, open_blocks=open_blocks, blocks=blocks, block_loss=block_loss,
     )  # fmt: skip
     start = run("drift", stream(events, [[0], []], 12), num_factors=3, num_rounds=1, learning_rate=1e-30)
     vectors = {("user", number): row.astype(float) for number, row in enumerate(start.user_factors)}
     vectors |= {("item", number): row.astype(float) for number, row in enumerate(start.item_factors)}
-    ends = open_blocks == "end"
-    learned = learned_slowly(events, HELD, vectors, theta, rate, ridge, window, epochs=2, ends_blocks=ends)
+    learned = learned_slowly(
+        events, HELD, vectors, theta, rate, ridge, window, epochs=2, ends_blocks=open_blocks == "end",
+        is_literal=blocks == "literal", is_sum=block_loss == "sum",
+    )  # fmt: skip
     for number, row in enumerate(finished.user_factors):
         np.testing.assert_allclose(row, learned["user", number], atol=2e-5)
     for number, row in enumerate(finished.item_factors):
         np.testing.assert_allclose(row, learned["item", number], atol=2e-5)
     assert np.abs(finished.item_factors - start.item_factors).max() > 0.1
+
+
+@pytest.mark.parametrize("theta", [1, 2])
+def test_blocks_without_a_pair_are_asked_for_and_move_nothing(theta: int) -> None:
+    """One owner; user 0: good 0, good 1, bad 2; user 1: bad 0, good 1, bad 2: two blocks, one of them with a pair.
+
+    Read literally, Theta 2 is reached; with pairs only, not. With Theta 1 both readings end with the same model.
+    """
+    events = [(0, 0, GOOD), (0, 1, GOOD), (0, 2, BAD), (1, 0, BAD), (1, 1, GOOD), (1, 2, BAD)]
+    usual = {"num_factors": 2, "num_rounds": 1, "theta": theta, "window": 10, "learning_rate": 0.5}
+    ratings = stream(events, [[0, 1, 2]])
+    literal, pairs = (run("drift", ratings, blocks=one, **usual) for one in ("literal", "pairs"))
+    start = run("drift", ratings, **{**usual, "learning_rate": 1e-30})
+    np.testing.assert_array_equal(literal.user_factors[0], start.user_factors[0])
+    assert (literal.user_factors[1] != start.user_factors[1]).any()
+    assert np.array_equal(literal.user_factors, pairs.user_factors) == (theta == 1)
+    messages = [sent.message for sent in literal.transcript.recorded]
+    asked = [one.numbers.values.tolist() for one in messages if type(one) is Wanted and one.num_rows]
+    assert asked == ([[0, 0, 1, 1, 0, 1]] if theta == 1 else [[0, 1, 0, 1]])
+    assert facts(literal)["interactions waiting"] == 2
 
 
 def test_golden_transcript() -> None:
@@ -171,11 +196,11 @@ def test_late_gradients_arrive_by_the_end_of_the_round(max_delay: int) -> None:
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 5])
-def test_a_resumed_run_equals_one_without_interruption(stop_after: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("blocks", ["pairs", "literal"])
+def test_a_resumed_run_equals_one_without_interruption(stop_after: int, blocks: str, tmp_path: Path) -> None:
     data = owned(synthetic(24, 30, 300).as_signed(), "3", 0)
-    config = DRIFT.configure(
-        {"epochs": 2, "parts": 3, "window": 20, "num_factors": 4, "learning_rate": 0.5, "recommended": 2}
-    )
+    sizes = {"epochs": 2, "parts": 3, "window": 20, "num_factors": 4}
+    config = DRIFT.configure({**sizes, "learning_rate": 0.5, "recommended": 2, "blocks": blocks})
     job, options = Job(DRIFT, config, 0, data), RuntimeOptions(threads=1)
 
     class Stopped(Exception):
@@ -200,13 +225,13 @@ def test_a_resumed_run_equals_one_without_interruption(stop_after: int, tmp_path
 
 @pytest.mark.parametrize("request_type", [Register, Begin, NextWindow, TakeIn, Vectors, Recommend])
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("open_blocks", ["go-on", "end"])
+@pytest.mark.parametrize(("open_blocks", "blocks"), [("go-on", "pairs"), ("end", "pairs"), ("end", "literal")])
 def test_a_round_that_broke_off_and_begins_again_equals_one_that_did_not(
-    request_type: type[Message], moment: str, open_blocks: str
+    request_type: type[Message], moment: str, open_blocks: str, blocks: str
 ) -> None:
     """It breaks off before or after some party did what it was asked to, in the third ask of that type, if any."""
     ratings, values = some_events(), {"window": 20, "num_factors": 4, "learning_rate": 0.5, "recommended": 2}
-    values["open_blocks"] = open_blocks
+    values |= {"open_blocks": open_blocks, "blocks": blocks}
     config = DRIFT.configure({"epochs": 3, "parts": 1, **values})
     undisturbed = run("drift", ratings, num_rounds=3, **values)
     draws, numbers, asked = Draws(0), np.arange(ratings.num_parties, dtype=np.int32), 0

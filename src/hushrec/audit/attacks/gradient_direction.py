@@ -6,6 +6,9 @@ the sum of c_u v_u over the users whose blocks hold the item, and of as many rid
 the interaction was positive. The guess: the fewest users whose vectors make up the gradient; they fit but for
 rounding, whoever else is in the group.
 
+An item that does not move at all is in a block without a pair (Algorithm 2 read literally), which has positive
+items only; its user does not move either. The guess: the only user of the group who stays, if there is one.
+
 Symbols: v = user_factors, psi = item_factors.
 """
 
@@ -62,6 +65,9 @@ def _best_fits(starts, num_users, vectors, moves, ridge):
         first, first_item = starts[group], starts[group] + num_users[group]
         own = vectors[first:first_item]
         for item in range(first_item, starts[group + 1]):
+            if not moves[item].any():
+                users[item, 0], weights[item, 0] = _only_one_who_stays(moves, first, first_item), -1.0
+                continue
             chosen, num_chosen = _fewest(own, moves[item], ridge * vectors[item])
             some = own[chosen[:num_chosen]]
             along = some @ (moves[item] - num_chosen * ridge * vectors[item])
@@ -70,6 +76,18 @@ def _best_fits(starts, num_users, vectors, moves, ridge):
             for place in range(num_chosen):
                 users[item, place], weights[item, place] = first + chosen[place], along[place]
     return users, weights
+
+
+@numba.njit(nogil=True, cache=True)
+def _only_one_who_stays(moves, first, last):
+    """The user of a group whose vector does not move, or its only user; -1, if that is not one."""
+    found = first if last - first == 1 else -1
+    for user in range(first, last):
+        if not moves[user].any() and last - first > 1:
+            if found >= 0:
+                return -1
+            found = user
+    return found
 
 
 @numba.njit(nogil=True, cache=True)

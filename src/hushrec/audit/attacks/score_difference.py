@@ -3,6 +3,7 @@
 
 The orchestrator knows the vectors that it sent, and gets the gradients: so it knows how much each update moves the
 score of each item of a group for each user of it. The report's way: the user whose score of the item moved most.
+Nothing is guessed of items whose own vectors stay the same.
 """
 
 import numba
@@ -20,7 +21,7 @@ def guess_by_scores(moved: Moved) -> Guesses:
     users, is_up = _largest_change(
         asked.group_starts, asked.num_users, moved.vectors, moved.gradients, moved.learning_rate
     )
-    items = np.flatnonzero(asked.is_item)
+    items = np.flatnonzero(asked.is_item & moved.gradients.any(axis=1))
     return Guesses(asked.owners[items], asked.numbers[users[items]], asked.numbers[items], is_up[items])
 
 

@@ -2,9 +2,12 @@
 """Blocks of interactions: what a data owner keeps until it has learned from it.
 
 Burashnikova et al. (JAIR 2021); Algorithm 2 of DRIFT. A block is a run of negative interactions of a user and the
-positive ones after them; the next negative one completes it and begins another. A positive one without a negative
-before it is in no pair and is dropped at once. So may be what is open when an epoch begins the stream anew, since
-its first events do not follow on its last ones.
+positive ones after them; the next negative one completes it and begins another. What is open may be dropped when
+an epoch begins the stream anew, since its first events do not follow on its last ones.
+
+DEVIATION: a positive interaction without a negative before it is in no pair and is dropped at once. Algorithm 2
+keeps it, and the next negative one completes a block without a pair, which counts towards Theta, is asked for, and
+moves nothing; it would only tell who likes what. The reading `literal` is the algorithm as printed.
 
 All that an owner holds are interactions: those not learned from yet, and, so that a round can begin again, those
 of the round that runs. Blocks follow from them: to read the interactions again, in order, rebuilds every block.
@@ -22,11 +25,12 @@ from numpy.typing import NDArray
 from hushrec.protocol import Numbers
 
 Threshold = Literal["blocks", "users"]
+Reading = Literal["pairs", "literal"]
 
 WAITING = 0  # the stamp of an interaction that was not learned from yet
 _FORGOTTEN = 1  # of one that is in no block; below the stamps of all rounds
 _NO_BLOCK = -1
-_NOTHING, _NEGATIVE, _BOTH = 0, 1, 2  # in the open block of a user
+_NOTHING, _NEGATIVE, _POSITIVE = 0, 1, 2  # in the open block of a user: nothing, no positive yet, a positive
 _LEAST_ROOM = 1024
 
 
@@ -84,19 +88,21 @@ class Groups(NamedTuple):
 
 
 @numba.njit(nogil=True, cache=True)
-def _keep(first, last, users, is_positive, added, stamps, previous, heads, content, saved, num_saved, stamp):
+def _keep(
+    first, last, users, is_positive, added, stamps, previous, heads, content, saved, num_saved, stamp, is_literal
+):  # fmt: skip
     """Put interactions into blocks (Algorithm 2); saved blocks are known by their last interaction."""
     for entry in range(first, last):
         if stamps[entry] != WAITING or added[entry] < 0:  # learned from before, or saved before
             continue
         user = users[entry]
         if is_positive[entry]:
-            if content[user] == _NOTHING:  # without a negative before it there is no pair
+            if content[user] == _NOTHING and not is_literal:  # without a negative before it there is no pair
                 stamps[entry] = stamp
                 continue
-            content[user] = _BOTH
+            content[user] = _POSITIVE
         else:
-            if content[user] == _BOTH:
+            if content[user] == _POSITIVE:
                 saved[num_saved] = heads[user]
                 num_saved += 1
                 heads[user] = -1
@@ -109,7 +115,7 @@ def _keep(first, last, users, is_positive, added, stamps, previous, heads, conte
 @numba.njit(nogil=True, cache=True)
 def _add(
     first, new_sequences, new_users, new_items, new_is_positive, round_number, stamp, sequences, users, items,
-    is_positive, added, stamps, blocks, previous, heads, content, saved, num_saved,
+    is_positive, added, stamps, blocks, previous, heads, content, saved, num_saved, is_literal,
 ):  # fmt: skip
     """Write interactions down, and put them into blocks."""
     for place in range(new_users.size):
@@ -118,7 +124,10 @@ def _add(
         items[entry], is_positive[entry] = new_items[place], new_is_positive[place]
         added[entry], stamps[entry], blocks[entry] = round_number, WAITING, _NO_BLOCK
     last = first + new_users.size
-    return _keep(first, last, users, is_positive, added, stamps, previous, heads, content, saved, num_saved, stamp)
+    return _keep(
+        first, last, users, is_positive, added, stamps, previous, heads, content, saved, num_saved, stamp,
+        is_literal,
+    )  # fmt: skip
 
 
 @numba.njit(nogil=True, cache=True)
@@ -223,6 +232,25 @@ def _grouped(places, blocks, users, items, theta):
     )
 
 
+@numba.njit(nogil=True, cache=True)
+def _count_blocks(users, is_positive, counts):
+    content = np.zeros(counts.size, np.uint8)
+    for event in range(users.size):
+        user = users[event]
+        if not is_positive[event]:
+            counts[user] += content[user] == _POSITIVE
+            content[user] = _NEGATIVE
+        elif content[user] == _NEGATIVE:
+            content[user] = _POSITIVE
+
+
+def blocks_per_user(users: Numbers, is_positive: NDArray[np.bool_], num_users: int) -> NDArray[np.int64]:
+    """How many blocks with pairs each user completes in a stream."""
+    counts = np.zeros(num_users, np.int64)
+    _count_blocks(users, is_positive, counts)
+    return counts
+
+
 @cache
 def _no_groups(theta: int) -> Groups:
     rows, numbers = np.empty(0, np.int64), np.empty(0, np.int32)
@@ -241,11 +269,12 @@ class Blocks:
     content: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))  # of the open block
     saved: NDArray[np.int64] = field(default_factory=lambda: np.empty(_LEAST_ROOM, np.int64))
     num_saved: int = 0
+    reading: Reading = "pairs"
 
     @classmethod
-    def restored(cls, entries: Entries, num_users: int) -> "Blocks":
+    def restored(cls, entries: Entries, num_users: int, reading: Reading = "pairs") -> "Blocks":
         """From what `kept` gave: interactions that still wait are put into blocks again."""
-        blocks = cls()
+        blocks = cls(reading=reading)
         blocks.make_room(len(entries.users), num_users)
         blocks.size = len(entries.users)
         columns: tuple[NDArray[Any], ...] = blocks.entries
@@ -303,7 +332,7 @@ class Blocks:
             self._become(self.kept())
 
     def _become(self, entries: Entries) -> None:
-        fresh = Blocks.restored(entries.take(entries.stamps == WAITING), len(self.heads))
+        fresh = Blocks.restored(entries.take(entries.stamps == WAITING), len(self.heads), self.reading)
         self.__dict__.update(fresh.__dict__)
 
     def end_open(self, stamp: int) -> None:
@@ -329,13 +358,14 @@ class Blocks:
         entries = self.entries
         self.num_saved = _add(
             first, sequences, users, items, is_positive, round_number, stamp, *entries, self.previous, self.heads,
-            self.content, self.saved, self.num_saved,
+            self.content, self.saved, self.num_saved, self.reading == "literal",
         )  # fmt: skip
 
     def _put(self, first: int, stamp: int) -> None:
         self.num_saved = _keep(
             first, self.size, self.entries.users, self.entries.is_positive, self.entries.added,
             self.entries.stamps, self.previous, self.heads, self.content, self.saved, self.num_saved, stamp,
+            self.reading == "literal",
         )  # fmt: skip
 
     def learn(self, theta: int, threshold: Threshold, stamp: int) -> Groups:

@@ -2,10 +2,15 @@
 """Learning to rank from blocks: the maths of SAROS and DRIFT.
 
 The loss of a block of user u: the mean over its pairs (positive p, negative n) of -log sigma(w), with
-w = v_u . (psi_p - psi_n), and a ridge on the vectors of the block.
+w = v_u . (psi_p - psi_n), and a ridge on the vectors of the block. A block without a pair has no loss.
+
+DEVIATION: the gradients of a block's pairs are averaged by default, as Sec. 3.4 has it, where Algorithms 3 and 4
+apply each of them. `block_loss sum` is the algorithm as printed.
 
 Symbols: v = user_factors, psi = item_factors, alpha = learning_rate.
 """
+
+from typing import Literal
 
 import numba
 import numpy as np
@@ -14,15 +19,19 @@ from numpy.typing import NDArray
 from hushrec.systems.drift.blocks import Blocks, Groups
 
 Rows = NDArray[np.float32]
+BlockLoss = Literal["mean", "sum"]
 
 
 @numba.njit(nogil=True, cache=True)
-def _block(vectors, user, rows, is_positive, gradients, user_row, entry_rows, ridge):
+def _block(vectors, user, rows, is_positive, gradients, user_row, entry_rows, ridge, is_mean):
     """Add the gradient of one block's loss; an item that is in it twice counts twice, with its ridge."""
     num_factors, num_positive = vectors.shape[1], 0
     for entry in range(rows.size):
         num_positive += is_positive[entry]
-    share = 1.0 / (num_positive * (rows.size - num_positive))
+    num_pairs = num_positive * (rows.size - num_positive)
+    if num_pairs == 0:
+        return
+    share = 1.0 / num_pairs if is_mean else 1.0
     for positive in range(rows.size):
         if not is_positive[positive]:
             continue
@@ -51,8 +60,9 @@ def _block(vectors, user, rows, is_positive, gradients, user_row, entry_rows, ri
 
 @numba.njit(nogil=True, cache=True)
 def _group_gradients(
-    vectors, vector_of_row, group_of_row, block_starts, row_of_entry, is_positive, user_rows, theta, rate, ridge
-):
+    vectors, vector_of_row, group_of_row, block_starts, row_of_entry, is_positive, user_rows, theta, rate, ridge,
+    is_mean,
+):  # fmt: skip
     """Gradients of groups, one after the other; each sees what those before it moved (Algorithms 3 and 4)."""
     num_rows, num_factors = vectors.shape
     local = np.empty((vector_of_row.max() + 1, num_factors), np.float64)
@@ -68,7 +78,7 @@ def _group_gradients(
             signs = is_positive[block_starts[block] : block_starts[block + 1]]
             _block(
                 local, vector_of_row[user_rows[block]], vector_of_row[entries], signs, gradients,
-                user_rows[block], entries, ridge,
+                user_rows[block], entries, ridge, is_mean,
             )  # fmt: skip
         while row < num_rows and group_of_row[row] == group:
             for factor in range(num_factors):
@@ -78,13 +88,15 @@ def _group_gradients(
     return result
 
 
-def group_gradients(groups: Groups, vectors: Rows, learning_rate: float, regularization: float) -> Rows:
+def group_gradients(
+    groups: Groups, vectors: Rows, learning_rate: float, regularization: float, block_loss: BlockLoss = "mean"
+) -> Rows:
     """A gradient for every row of the groups."""
     if not groups.num_blocks:
         return np.empty((0, vectors.shape[1]), np.float32)
     gradients: Rows = _group_gradients(
         vectors, groups.vector_of_row, groups.group_of_row, groups.block_starts, groups.row_of_entry,
-        groups.is_positive, groups.user_rows, groups.theta, learning_rate, regularization,
+        groups.is_positive, groups.user_rows, groups.theta, learning_rate, regularization, block_loss == "mean",
     )  # fmt: skip
     return gradients
 

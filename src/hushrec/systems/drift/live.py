@@ -132,6 +132,11 @@ class Live:
         """`holdings`: the items of owners before the first event; `titles`: also of items without an owner."""
         if config.plan.max_delay or config.plan.parts != 1:
             raise HushrecError("live learning has no delays and no parts; leave --max-delay and --parts out")
+        if config.plan.min_blocks or config.plan.max_blocks:
+            raise HushrecError(
+                "live learning cannot know how many blocks a user will have; leave --min-blocks and --max-blocks "
+                "out"
+            )
         self.system, self.config, self.draws = system, config, Draws(seed)
         self.users, self.items, self.owners = Ids(), Ids(), Ids()
         self.titles = dict(titles or {})
@@ -154,7 +159,7 @@ class Live:
         cls, system: AnySystem, config: Any, seed: int, data: Interactions, clock: Clock = _stands_still
     ) -> "Live":
         """A live system with the items, titles and owners of a dataset, without its events."""
-        data = prepared(system, data)
+        data = prepared(system, data, config)
         rows, ids = rows_of_owners(data), [str(item) for item in data.item_ids.tolist()]
         titles = [""] * len(ids) if data.titles is None else data.titles.tolist()
         held = [[ids[item] for item in part.tolist()] for part in np.split(rows.held, rows.held_starts[1:-1])]
@@ -269,13 +274,16 @@ class Live:
             self._give_up(everything, np.intersect1d(everything.held, added))
         self._give_up(owner, held if change.leaves else dropped)
         if change.leaves:
-            owner.blocks = Blocks()  # an owner takes along what it knows
+            owner.blocks = Blocks(reading=self.config.plan.blocks)  # an owner takes along what it knows
 
     def _owner(self, name: str) -> Owner:
         number = self.owners.number(name)
         if number == len(self.members.owners):
             # The users' side is the last party: it moves up.
-            self.members.owners.append(Owner(number, np.empty(0, np.int32), owner_key(self.draws, number)))
+            blocks = Blocks(reading=self.config.plan.blocks)
+            self.members.owners.append(
+                Owner(number, np.empty(0, np.int32), owner_key(self.draws, number), blocks=blocks)
+            )
             self.members.numbers = np.arange(number + 2, dtype=np.int32)
             self.gateway.number = number + 1
             self.state = replace(self.state, num_owners=np.array(number + 1))
@@ -302,7 +310,8 @@ class Live:
                 del self._num_owners_of[item]
         entries = owner.blocks.kept()
         left = entries.take(~np.isin(entries.items, items))
-        owner.blocks, owner.groups = Blocks.restored(left, 1 + int(left.users.max(initial=-1))), None
+        num_users = 1 + int(left.users.max(initial=-1))
+        owner.blocks, owner.groups = Blocks.restored(left, num_users, owner.blocks.reading), None
 
     # --- What is kept ---
 

@@ -18,7 +18,7 @@ from hushrec.data import OwnerRows
 from hushrec.draws import BLOCK_WORDS, Draws, chacha_block
 from hushrec.errors import HushrecError
 from hushrec.protocol import Numbers, packed
-from hushrec.systems.drift.blocks import WAITING, Blocks, Entries, Groups, Threshold, stamp_of
+from hushrec.systems.drift.blocks import WAITING, Blocks, Entries, Groups, Reading, Threshold, stamp_of
 from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, Opened, open_interactions, seal_interactions
 from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 
@@ -157,7 +157,11 @@ def _is_own(users, items, message_of, is_read, holds, counts):
 
 @dataclass
 class Gateway:
-    """The users' side: the events of all users, and what each user knows already."""
+    """The users' side: the events of all users, and what each user knows already.
+
+    DEVIATION: one party stands for the devices of all users, since the order of the stream is theirs together;
+    in the report each user sends for itself. Both use the key of the owner, which all users share.
+    """
 
     number: int
     users: Numbers  # of the events, in the order of time
@@ -249,11 +253,13 @@ class Members:
         self.numbers, self.owners, self.gateway = numbers, owners, gateway
 
     @classmethod
-    def enrol(cls, numbers: Numbers, rows: OwnerRows, parts: int, draws: Draws) -> "Members":
+    def enrol(
+        cls, numbers: Numbers, rows: OwnerRows, parts: int, draws: Draws, reading: Reading = "pairs"
+    ) -> "Members":
         """Owners with their items, and the users' side with its events."""
         held = np.split(rows.held, rows.held_starts[1:-1]) if rows.names else []
         owners = [
-            Owner(int(number), items, owner_key(draws, int(number)), parts)
+            Owner(int(number), items, owner_key(draws, int(number)), parts, Blocks(reading=reading))
             for number, items in zip(numbers[: len(held)].tolist(), held, strict=True)
         ]
         gateway = None
@@ -283,7 +289,7 @@ class Members:
             of_owner = records[records["owner"] == place]
             users = of_owner["users"]
             own = Entries(*(of_owner[name] for name in _ENTRIES))
-            owner.blocks = Blocks.restored(own, 1 + int(users.max(initial=-1)))
+            owner.blocks = Blocks.restored(own, 1 + int(users.max(initial=-1)), owner.blocks.reading)
             owner.groups = None
 
     def _pack_owner_states(self) -> NDArray[np.int64]:

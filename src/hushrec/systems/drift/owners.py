@@ -43,7 +43,9 @@ def owner_register(cohort: Cohort[Members], request: Register, config: Planned, 
     held = Holdings(slices([owner.held for owner in owners], np.int32))
     if not config.plan.form.is_encrypted:
         return Reply(held)
-    # DEVIATION: in the report the orchestrator makes the keys, and could read everything.
+    # DEVIATION: each owner makes its key. The report does not say who does ("we create keys at the very
+    # beginning, and we share them with each DO", Sec. 2.3); an orchestrator that hands them out could read
+    # every interaction.
     keys = slices([np.frombuffer(owner.key, np.uint8) for owner in owners], np.uint8)
     return Reply(held, (Sealed(OwnerKey(cohort.numbers, keys), np.full(len(owners), request.users_side)),))
 
@@ -95,5 +97,7 @@ def owner_learn(
         if len(groups.numbers) != len(vectors):
             raise HushrecError("vectors came that do not fit what was asked for")
         with stopwatch("gradients", owner.number):
-            gradients.append(group_gradients(groups, vectors, plan.learning_rate, plan.regularization))
+            gradients.append(
+                group_gradients(groups, vectors, plan.learning_rate, plan.regularization, plan.block_loss)
+            )
     return Reply(BlockGradients(slices(gradients, np.float32)))

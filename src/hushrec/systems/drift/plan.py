@@ -2,8 +2,9 @@
 
 from typing import NamedTuple, Protocol
 
-from hushrec.systems.drift.blocks import Threshold
+from hushrec.systems.drift.blocks import Reading, Threshold
 from hushrec.systems.drift.cipher import Form
+from hushrec.systems.drift.gradients import BlockLoss
 
 
 class Plan(NamedTuple):
@@ -20,7 +21,11 @@ class Plan(NamedTuple):
     threshold: Threshold
     max_delay: int
     form: Form
+    blocks: Reading
+    block_loss: BlockLoss
     has_owners: bool = True  # several, that may come and go; else one that holds everything
+    min_blocks: int = 0  # of a user that is learned from: SAROS alone has these two
+    max_blocks: int = 0
 
 
 class Planned(Protocol):

@@ -13,9 +13,11 @@ Then, window by window:
    users and items in them, and only those (steps 2 and 3);
 4. the orchestrator sends the vectors; owners return gradients (Algorithm 3);
 5. the orchestrator moves the vectors (Algorithm 4) and, if it was asked to, recommends.
-An owner learns from its groups of blocks one after the other, each with the vectors as those before it left them;
-what others learn in the same window it sees in the next one. So the delay of Sec. 5.1 is at most one window; with
-`window 1` this is the report's sequence.
+An owner learns from its groups of blocks one after the other, each with the vectors as those before it left them.
+
+DEVIATION: what others learn in the same window an owner sees in the next one, since a message per event and
+owner would take all the time there is. The delay of Sec. 5.1 is at most one window; with `window 1` this is
+the report's sequence.
 
 Threat model: all parties are honest but curious. An owner learns the interactions with its own items, and the
 vectors that it asks for. The orchestrator sees which users and items an owner asks for together, and the gradients
@@ -61,9 +63,9 @@ from hushrec.protocol import (
     kept,
 )
 from hushrec.settings import check_bounds, setting
-from hushrec.systems.drift.blocks import Threshold
+from hushrec.systems.drift.blocks import Reading, Threshold
 from hushrec.systems.drift.cipher import Form
-from hushrec.systems.drift.gradients import block_loss
+from hushrec.systems.drift.gradients import BlockLoss, block_loss
 from hushrec.systems.drift.members import COUNTS, MOST, Members
 from hushrec.systems.drift.messages import (
     Began,
@@ -101,6 +103,10 @@ class Config:
     epochs: int = setting(3, "how often the stream is learned from", "[1, inf)")
     theta: int = setting(2, "completed blocks of an owner for which it asks for vectors", "[1, inf)")
     threshold: Threshold = setting("blocks", "what theta counts: blocks, or users with a block each")
+    blocks: Reading = setting(
+        "pairs", "whether a positive without a negative before it is dropped, or kept: literal"
+    )
+    block_loss: BlockLoss = setting("mean", "how the losses of a block's pairs make up its loss")
     learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
     regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
     window: int = setting(256, "events after which owners see what others learned", "[1, inf)")
@@ -111,6 +117,9 @@ class Config:
     batch: int = setting(1, "interactions that are encrypted together", "[1, 1000]")
     recommended: int = setting(0, "items recommended to each user of a window while learning", "[0, inf)")
     parts: int = setting(8, "rounds that an epoch is cut into, to go on from after a stop", "[1, inf)")
+    positive_from: float = setting(
+        0.0, "rating from which on an event is good; 0: the middle of the range", "[0, inf)"
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -126,7 +135,7 @@ class Config:
         return Plan(
             self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
             self.open_blocks == "end", self.theta, self.threshold, self.max_delay,
-            Form(self.batch, self.flag == "inside", self.encryption == "aes-gcm"),
+            Form(self.batch, self.flag == "inside", self.encryption == "aes-gcm"), self.blocks, self.block_loss,
         )  # fmt: skip
 
 
@@ -291,7 +300,8 @@ def _recommendation(state: OrchestratorState, users: Ragged, config: Planned) ->
 
 def enrol(numbers: Numbers, rows: OwnerRows, _num_items: int, config: Planned, draws: Draws) -> Members:
     """Owners with their items, the users' side with its events."""
-    return Members.enrol(numbers, rows, config.plan.parts if config.plan.ends_blocks else 0, draws)
+    plan = config.plan
+    return Members.enrol(numbers, rows, plan.parts if plan.ends_blocks else 0, draws, plan.blocks)
 
 
 def model(state: OrchestratorState, config: Planned, _rating_range: RatingRange) -> Scorer:

@@ -23,7 +23,11 @@ from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 
 
 def users_begin(cohort: Cohort[Members], request: Begin, config: Planned, _draws: Draws) -> Reply:
-    """Learn who holds what; tell how much is to come."""
+    """Learn who holds what; tell how much is to come.
+
+    DEVIATION: the users' side gets the whole table of who holds what. In the report the orchestrator looks up
+    the owners of an item (Sec. 3.3), to which it must be told with which item a user interacts.
+    """
     gateway = cohort.private.only_gateway()
     if request.starts[-1] != len(request.owners) or (np.diff(request.starts) < 0).any():
         raise HushrecError("the table of who holds what is not whole")
