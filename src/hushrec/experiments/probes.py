@@ -3,6 +3,7 @@
 from hushrec.audit.attacks import ATTACKS
 from hushrec.audit.driver import Onlooker
 from hushrec.draws import Draws
+from hushrec.experiments import ptf_probes
 from hushrec.experiments.fedcore_tables import identified, similarity
 from hushrec.runs.folds import Probe
 from hushrec.runtime.checkpoint import Progress
@@ -47,6 +48,7 @@ def _top_guess(job: Job, progress: Progress) -> dict[str, float]:
 
 PROBES: dict[str, Probe] = {
     "top guess F1": _top_guess,
+    **ptf_probes.PROBES,
     "identification": _identification,
     **{f"similarity {name}": _similarity(name) for name in ("none", "average", "dp", "dp+average")},
 }
