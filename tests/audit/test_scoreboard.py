@@ -57,7 +57,13 @@ def test_every_attack_reads_messages_of_some_system_from_a_seat_that_sees_them(n
     [
         ("pmf", ["listed items", "upload frequency"]),
         ("fedrec", ["listed items", "upload frequency"]),
-        ("ptf-fedrec", ["listed items", "top guess", "upload frequency"]),
+        (
+            "ptf-fedrec",
+            [
+                *("listed items", "top guess", "order change", "upload frequency"),
+                *(f"server extraction {which}" for which in ("1%", "10%", "50%", "untold")),
+            ],
+        ),
         ("fcf", ["dense gradients"]),
         ("fedmf", ["sent blocks"]),
         ("metamf", ["error signs"]),

@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hushrec.audit.attacks import ATTACKS, attacks_on
 from hushrec.audit.scoreboard import Arrays, Attack, Finding, Own, Score, Truth
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.protocol import DRIVING, Seat, View
+from hushrec.protocol import DRIVING, Numbers, Scorer, Seat, View
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
@@ -75,19 +78,22 @@ class Onlooker:
         self._views: dict[tuple[Seat, ...], View] = {}
         self._held: dict[int, Arrays] = {}
         self._now: dict[object, Any] = {}
+        self._scorer: Scorer | None = None
 
     def begin(self, progress: Progress) -> None:
         """Start on the messages of a new round."""
         self._progress = progress
         for of_last_round in (self._views, self._held, self._now):
             of_last_round.clear()
+        self._scorer = None
 
     def guess(self, attack: Attack[Any]) -> Any:
         """What an attack makes of the round."""
-        way = (attack.look, attack.seats, attack.own)
+        seats = self._seats(attack)
+        way = (attack.look, seats, attack.own)
         if way not in self._now:
             try:
-                self._now[way] = attack.look(self._memory.get(way), self._view(attack.seats), self._own(attack))
+                self._now[way] = attack.look(self._memory.get(way), self._view(seats), self._own(attack, seats))
                 self._memory[way] = self._now[way]
             except HushrecError as error:
                 self._now[way] = error
@@ -98,28 +104,53 @@ class Onlooker:
     def truth(self) -> Truth:
         """What the guesses of the round are scored by."""
         job = self._job
-        return Truth(job.train, to_dict(job.config), self._progress.round_number, self._holds)
+        truth = Truth(job.train, to_dict(job.config), self._progress.round_number, self._holds)
+        has_model = job.system.result.server is not None
+        return truth._replace(server_scores=self._server_scores) if has_model else truth
+
+    def _seats(self, attack: Attack[Any]) -> tuple[Seat, ...]:
+        """Where it sits. Those who collude are the same in every round; a larger share has those of a smaller."""
+        if attack.share is None:
+            return attack.seats
+        num_parties = self._job.system.holders.num_parties(self._job.train)
+        order = self._draws.generator("attack-colluders").permutation(num_parties)
+        drawn = np.sort(order[: max(round(attack.share * num_parties), 1)])
+        return tuple(Seat(attack.seats[0].role, number) for number in drawn.tolist())
 
     def _view(self, seats: tuple[Seat, ...]) -> View:
         if seats not in self._views:
             self._views[seats] = self._progress.transcript.seen_by(*seats)
         return self._views[seats]
 
-    def _own(self, attack: Attack[Any]) -> Own:
-        config, first = self._job.config, attack.seats[0]
-        is_driving = any(seat.role in DRIVING for seat in attack.seats)
+    def _own(self, attack: Attack[Any], seats: tuple[Seat, ...]) -> Own:
+        config = self._job.config
+        is_driving = any(seat.role in DRIVING for seat in seats)
         holds: Arrays = {}
-        if attack.own:
-            assert first.number is not None  # an attack without it cannot be made
-            known = self._holds(first.number)
-            if missing := set(attack.own) - known.keys():
-                raise HushrecError(f"the attacker has no {', '.join(sorted(missing))} in this system")
-            holds = {name: known[name] for name in attack.own}
+        each: dict[int, Arrays] = {}
+        if attack.share is not None:
+            each = {seat.number: self._declared(attack, seat) for seat in seats if seat.number is not None}
+        elif attack.own:
+            holds = self._declared(attack, seats[0])
         generator = self._draws.generator(f"attack-{attack.name}", self._progress.round_number)
-        return Own(to_dict(config) if is_driving else shown_to_parties(config), holds, generator)
+        return Own(to_dict(config) if is_driving else shown_to_parties(config), holds, generator, each)
+
+    def _declared(self, attack: Attack[Any], seat: Seat) -> Arrays:
+        """What a party has of what an attack declares."""
+        assert seat.number is not None  # an attack without it cannot be made
+        known = self._holds(seat.number)
+        if missing := set(attack.own) - known.keys():
+            raise HushrecError(f"the attacker has no {', '.join(sorted(missing))} in this system")
+        return {name: known[name] for name in attack.own}
 
     def _holds(self, number: int) -> Arrays:
         holds = self._job.system.result.holds
         if number not in self._held:
             self._held[number] = {} if holds is None else holds(self._progress.private, self._job.config, number)
         return self._held[number]
+
+    def _server_scores(self, users: Numbers) -> NDArray[np.float32]:
+        job, server = self._job, self._job.system.result.server
+        if self._scorer is None:
+            assert server is not None
+            self._scorer = server(self._progress.state, job.config, job.train.rating_range)
+        return self._scorer.score(users)

@@ -15,7 +15,7 @@ from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation import bootstrap_interval
-from hushrec.protocol import AnySystem, Message, Role, Seat, View
+from hushrec.protocol import AnySystem, Message, Numbers, Role, Seat, View
 
 Guess = TypeVar("Guess")
 Arrays = Mapping[str, NDArray[Any]]
@@ -27,10 +27,15 @@ class Own(NamedTuple):
     settings: Mapping[str, Any]  # of the run, as far as the attacker knows them
     holds: Arrays  # of its own data and vectors, those that the attack declares
     generator: np.random.Generator  # for what it draws itself
+    each: Mapping[int, Arrays] = {}  # the same, of each of those that collude, by its number
 
 
 def _nothing(_number: int) -> Arrays:
     return {}
+
+
+def _no_model(_users: Numbers) -> NDArray[np.float32]:
+    raise HushrecError("the driving side has no model of its own")
 
 
 class Truth(NamedTuple):
@@ -40,6 +45,8 @@ class Truth(NamedTuple):
     settings: Mapping[str, Any] = {}
     round_number: int = 1
     holds: Callable[[int], Arrays] = _nothing  # what a party has, by its number
+    # The driving side's own scores of all items, a row for each of these users.
+    server_scores: Callable[[Numbers], NDArray[np.float32]] = _no_model
 
 
 class Outcome(NamedTuple):
@@ -97,11 +104,16 @@ class Attack(Generic[Guess]):
     only_last: bool = False  # whether the guess after the last round counts alone, not the mean over rounds
     settings: tuple[str, ...] = ()  # of the run, without which it cannot start
     own: tuple[str, ...] = ()  # names of what it needs of the attacker's own data
+    share: float | None = None  # of all parties: so many, drawn at random, collude in its one seat
 
     def __post_init__(self) -> None:
         if not self.seats:
             raise HushrecError(f"the attack {self.name} has no seat; give it one, as in (Seat(Role.SERVER),)")
-        if self.own and self.seats[0].number is None:
+        if self.share is not None and (len(self.seats) > 1 or self.seats[0].number is not None):
+            raise HushrecError(f"the attack {self.name} draws who sits there; give it one seat without a number")
+        if self.share is not None and not 0 < self.share <= 1:
+            raise HushrecError(f"the attack {self.name} has a share of {self.share:g}; choose one in (0, 1]")
+        if self.own and self.seats[0].number is None and self.share is None:
             raise HushrecError(f"the attack {self.name} needs data of its own; number its first seat")
         try:
             self.sentence.format(score=0.0, chance=0.0)

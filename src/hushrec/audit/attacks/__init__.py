@@ -16,7 +16,12 @@ ATTACKS: Registry[Attack[Any]] = Registry(
     {
         "listed items": f"{__name__}.listed_items",
         "top guess": f"{__name__}.top_guess",
+        "order change": f"{__name__}.order_change",
         "upload frequency": f"{__name__}.upload_frequency",
+        "server extraction 1%": f"{__name__}.server_extraction_1",
+        "server extraction 10%": f"{__name__}.server_extraction",
+        "server extraction 50%": f"{__name__}.server_extraction_50",
+        "server extraction untold": f"{__name__}.server_extraction_untold",
         "dense gradients": f"{__name__}.dense_gradients",
         "error signs": f"{__name__}.error_signs",
         "sent blocks": f"{__name__}.sent_blocks",

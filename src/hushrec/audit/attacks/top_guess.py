@@ -29,15 +29,29 @@ class Guesses:
 def guess_positives(view: View, positive_share: float = POSITIVE_SHARE) -> Guesses:
     """The best share of each client's upload, at least one item."""
     rows, scores = listed(view, with_scores=True)
-    # Of a repeated item the last score counts.
+    pairs, last_scores = last_of(rows, scores)
+    return best_of(pairs, last_scores, num_guesses(rows, positive_share))
+
+
+def last_of(rows: Pairs, scores: NDArray[np.float32]) -> tuple[Pairs, NDArray[np.float32]]:
+    """Distinct pairs, ascending; of a repeated one the last score counts."""
     pairs, from_end = np.unique(rows[::-1], return_index=True)
-    best = np.lexsort((-scores[::-1][from_end], clients_of(pairs)))
-    clients, num_pairs = np.unique(clients_of(pairs), return_counts=True)
+    return pairs, scores[::-1][from_end]
+
+
+def num_guesses(rows: Pairs, positive_share: float = POSITIVE_SHARE) -> NDArray[np.int64]:
+    """How many positives are guessed of each client that uploaded these rows, by client."""
     _, num_rows = np.unique(clients_of(rows), return_counts=True)
-    num_guesses = np.maximum((positive_share * num_rows).astype(np.int64), 1)
+    return np.maximum((positive_share * num_rows).astype(np.int64), 1)
+
+
+def best_of(pairs: Pairs, values: NDArray[np.floating], most: NDArray[np.int64]) -> Guesses:
+    """Those with the highest values of each client's pairs, at most so many."""
+    best = np.lexsort((-values, clients_of(pairs)))
+    clients, num_pairs = np.unique(clients_of(pairs), return_counts=True)
     rank = np.arange(len(pairs)) - np.repeat(np.cumsum(num_pairs) - num_pairs, num_pairs)
     is_guess = np.zeros(len(pairs), np.bool_)
-    is_guess[best] = rank < np.repeat(num_guesses, num_pairs)
+    is_guess[best] = rank < np.repeat(most, num_pairs)
     return Guesses(clients, pairs, is_guess)
 
 

@@ -57,6 +57,7 @@ from hushrec.systems.ptf_fedrec.clients import LocalClients, LocalModel, LocalSe
 from hushrec.systems.ptf_fedrec.defenses import Sampling, Swapping, TrainedItems, add_laplace, sample, swap
 from hushrec.systems.ptf_fedrec.dispersal import Dispersal, Strategy, disperse
 from hushrec.systems.ptf_fedrec.ensemble import Ensemble
+from hushrec.systems.ptf_fedrec.holds import holds_of
 from hushrec.systems.ptf_fedrec.messages import Predictions, Told
 from hushrec.systems.ptf_fedrec.uploads import Shown, Uploads
 
@@ -404,5 +405,5 @@ SYSTEM = System(
     round=server_round,
     handlers={Told: Handler(client_update)},
     reply_bytes=touched_bytes,
-    result=Result(whole_model, server=model, party=own_model, also=ALSO),
+    result=Result(whole_model, server=model, party=own_model, also=ALSO, holds=holds_of),
 )  # fmt: skip

@@ -1,0 +1,13 @@
+"""Server extraction by 1% of the clients: see `server_extraction.py`."""
+
+from dataclasses import replace
+
+from hushrec.audit.attacks import server_extraction
+
+ATTACK = replace(
+    server_extraction.ATTACK,
+    name="server extraction 1%",
+    sentence="If 1% of the clients collude, the copy recommends {score:.0%} of what the server's model would "
+    "recommend to them; with their own data alone, {chance:.0%}.",
+    share=0.01,
+)
