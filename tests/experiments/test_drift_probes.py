@@ -35,7 +35,7 @@ def seen(train: Interactions, who: str, **settings: Any) -> dict[str, float]:
 
 
 def marks(found: dict[str, float]) -> set[str]:
-    return {name for name, value in found.items() if value == 1 and name != "share of interactions"}
+    return {name for name, value in found.items() if value == 1 and name != "% of interactions"}
 
 
 EVERYTHING = {"interaction", "block", "weights", "user id", "item id", "sign", "gradients"}
@@ -44,7 +44,7 @@ EVERYTHING = {"interaction", "block", "weights", "user id", "item id", "sign", "
 def test_an_owner_sees_all_of_its_own_items(train: Interactions) -> None:
     found = seen(train, "seen by the owner of the item")
     assert marks(found) == EVERYTHING
-    assert found["share of interactions"] == 1
+    assert found["% of interactions"] == 100
 
 
 def test_an_owner_sees_nothing_of_the_items_of_others(train: Interactions) -> None:
@@ -55,7 +55,7 @@ def test_an_owner_sees_nothing_of_the_items_of_others(train: Interactions) -> No
 def test_the_users_side_sees_interactions_and_nothing_else(train: Interactions) -> None:
     found = seen(train, "seen by the users' side")
     assert marks(found) == {"interaction", "user id", "item id", "sign"}
-    assert found["share of interactions"] == 1
+    assert found["% of interactions"] == 100
 
 
 @pytest.mark.parametrize("threshold", ["blocks", "users"])
@@ -64,12 +64,12 @@ def test_the_orchestrator_reads_what_a_request_about_one_user_says(train: Intera
     found = seen(train, "seen by the orchestrator", threshold=threshold)
     stated = {"interaction", "block"} if threshold == "blocks" else set()
     assert marks(found) == stated | {"weights", "user id", "item id", "gradients"}
-    assert (0 < found["share of interactions"] < 1) == (threshold == "blocks")
+    assert (0 < found["% of interactions"] < 100) == (threshold == "blocks")
 
 
 def test_with_theta_1_the_orchestrator_is_told_all_that_was_learned_from(train: Interactions) -> None:
     """Not all of everything: open blocks are asked for later."""
-    assert 0.5 < seen(train, "seen by the orchestrator", theta=1)["share of interactions"] < 1
+    assert 50 < seen(train, "seen by the orchestrator", theta=1)["% of interactions"] < 100
 
 
 @pytest.mark.parametrize(

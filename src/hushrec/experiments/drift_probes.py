@@ -120,7 +120,7 @@ def _seen_by(seat: Seat, which: str = "all") -> Probe:
             "item id": float(found.has_items),
             "sign": float(found.has_signs),
             "gradients": float(found.has_gradients),
-            "share of interactions": len(found.pairs) / max(len(pairs), 1),
+            "% of interactions": 100 * len(found.pairs) / max(len(pairs), 1),
         }
 
     return look

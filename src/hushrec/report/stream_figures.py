@@ -81,8 +81,11 @@ def _colour(place: int) -> str:
     return PALETTE[place % len(PALETTE)]
 
 
-def first_and_last(runs: Sequence[Run], names: Sequence[str]) -> "Figure":
-    """MAP and NDCG by length of list: after the first epoch above, after the last one below."""
+def first_and_last(runs: Sequence[Run], names: Sequence[str], prefix: str = "") -> "Figure":
+    """MAP and NDCG by length of list: after the first epoch above, after the last one below.
+
+    `prefix` is "held-back " for those of held-back items alone.
+    """
     lengths = sorted(set.intersection(*(set(run.at) for run in runs)))
     if not lengths:
         raise HushrecError("these runs have no length of lists in common; run them with the same --at")
@@ -91,9 +94,9 @@ def first_and_last(runs: Sequence[Run], names: Sequence[str]) -> "Figure":
         grid = figure.subplots(2, 2, sharey="col")
         for row, (when, place) in enumerate((("after epoch 1", 0), ("at the end", -1))):
             for column, metric in enumerate(("MAP", "NDCG")):
-                heights = [[run.folds[0].curve[f"{metric}@{k}"][place] for k in lengths] for run in runs]
+                heights = [[run.folds[0].curve[f"{prefix}{metric}@{k}"][place] for k in lengths] for run in runs]
                 _draw_groups(grid[row][column], heights, [f"@{k}" for k in lengths])
-                grid[row][column].set_title(f"{metric} {when}")
+                grid[row][column].set_title(f"{prefix}{metric} {when}")
         _legend(figure, names)
         figure.subplots_adjust(left=0.06, right=0.985, top=0.88, bottom=0.06, wspace=0.16, hspace=0.28)
         return figure
