@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushrec.data import Interactions, owned, synthetic
+from hushrec.data import Interactions, Owners, owned, synthetic
 from hushrec.experiments.drift_probes import PROBES
 from hushrec.registry import SYSTEMS
 from hushrec.runtime.checkpoint import Progress
@@ -94,3 +94,23 @@ def test_guesses_and_blind_ones(train: Interactions) -> None:
     }
     assert found["gradient direction on DRIFT"] > 0.99 > 0.7 > found["gradient direction on DRIFT, blind"] > 0.1
     assert seen(train, "wire reading on DRIFT") == {"precision": 0.0}
+
+
+def test_blocks_of_owners_by_hand() -> None:
+    """Owners hold items 0, 1 and 1, 2, 3. The whole stream of user 0: bad 0, bad 2, good 1 (bad 3 completes it).
+
+    Owner 0 has bad 0, good 1, which nothing completes; owner 1 has bad 2, good 1, completed by bad 3.
+    """
+    few = synthetic(1, 4, 4)
+    data = replace(
+        few, users=np.zeros(4, np.int32), items=np.array([0, 2, 1, 3], np.int32),
+        ratings=np.array([0, 0, 1, 0], np.float32), rating_range=(0.0, 1.0), timestamps=np.arange(4),
+        holding=Owners(("a", "b"), np.array([0, 1, 3, 4, 5]), np.array([0, 0, 1, 1, 1], np.int32)),
+    )  # fmt: skip
+    job = Job(DRIFT, DRIFT.configure({"epochs": 1}), 0, data)
+    assert PROBES["blocks of owners"](job, job.start()) == {
+        "owners": 2,
+        "owners per item": 1.25,
+        "blocks per block of SAROS": 1,
+        "negatives per block": 1,
+    }

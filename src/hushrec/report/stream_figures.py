@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BAR = 0.8  # of the room for a group of bars
+_MOST_LABELLED = 3  # bars of a group that have room for their numbers
 _GAP_INCHES = 0.6  # between two panels, one above the other
 
 
@@ -108,8 +109,10 @@ def _draw_groups(axes: "Axes", heights: Sequence[Sequence[float]], ticks: Sequen
     for place, values in enumerate(heights):
         middles = [group + width * (place - (len(heights) - 1) / 2) for group in range(len(ticks))]
         bars = axes.bar(middles, values, width=0.94 * width, color=_colour(place))
-        if len(heights) <= 3:
-            axes.bar_label(bars, fmt=format_number, fontsize=8, padding=1)
+        if len(heights) <= _MOST_LABELLED:
+            axes.bar_label(
+                bars, [format_number(value).removeprefix("0") for value in values], fontsize=8, padding=1
+            )
     axes.set_xticks(range(len(ticks)), list(ticks))
     axes.grid(False, axis="x")
     axes.margins(y=0.12)
