@@ -54,12 +54,13 @@ def test_curves_go_by_epoch_though_rounds_are_shorter(streams: list[Run]) -> Non
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one", "two"]
 
 
-def test_bars_are_the_first_and_the_last_epoch(streams: list[Run]) -> None:
-    axes = {panel.get_title(loc="left"): panel for panel in first_and_last(streams, ("one", "two")).axes}
+@pytest.mark.parametrize("prefix", ["", "held-back "])
+def test_bars_are_the_first_and_the_last_epoch(streams: list[Run], prefix: str) -> None:
+    axes = {panel.get_title(loc="left"): panel for panel in first_and_last(streams, ("one", "two"), prefix).axes}
     for metric in ("MAP", "NDCG"):
         for when, place in (("after epoch 1", 0), ("at the end", -1)):
-            heights = [bar.get_height() for bar in axes[f"{metric} {when}"].patches]
-            expected = [done.folds[0].curve[f"{metric}@{k}"][place] for done in streams for k in (1, 5)]
+            heights = [bar.get_height() for bar in axes[f"{prefix}{metric} {when}"].patches]
+            expected = [done.folds[0].curve[f"{prefix}{metric}@{k}"][place] for done in streams for k in (1, 5)]
             assert heights == expected
 
 

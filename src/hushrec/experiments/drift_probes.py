@@ -1,5 +1,6 @@
-"""Measurements inside runs of DRIFT: who reads what in the clear (Figure 5.1), how right guesses are (Sec. 5.2).
+"""Measurements inside runs of DRIFT, for its figures and claims.
 
+Who reads what in the clear (Figure 5.1), how right guesses are (Sec. 5.2), how many blocks there are (Sec. 6.2.2).
 What a party reads comes from the payloads of the messages that it sent or received, and from nothing else:
 keys too must be among them. Without its key a ciphertext is read as if it were plain. What is read counts if
 it is true.
@@ -15,11 +16,13 @@ from numpy.typing import NDArray
 from hushrec.audit.attacks import ATTACKS
 from hushrec.audit.driver import Onlooker
 from hushrec.audit.requests import Asked, asked_for
+from hushrec.data import OwnerRows
 from hushrec.data.holdings.owners import rows_of_owners
 from hushrec.protocol import Role, Seat, View
 from hushrec.runs.folds import Probe
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.training import Job
+from hushrec.systems.drift.blocks import Blocks
 from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, open_interactions
 from hushrec.systems.drift.messages import BlockGradients, OwnerKey, SentInteractions, Vectors
 
@@ -120,7 +123,7 @@ def _seen_by(seat: Seat, which: str = "all") -> Probe:
             "item id": float(found.has_items),
             "sign": float(found.has_signs),
             "gradients": float(found.has_gradients),
-            "share of interactions": len(found.pairs) / max(len(pairs), 1),
+            "% of interactions": 100 * len(found.pairs) / max(len(pairs), 1),
         }
 
     return look
@@ -139,9 +142,34 @@ def _guessed(name: str, is_blind: bool = False) -> Probe:
     return look
 
 
+def _blocks(job: Job, _progress: Progress) -> dict[str, float]:
+    """Owners and blocks with pairs, of all owners together, over those of the whole stream, as SAROS has it."""
+    rows = rows_of_owners(job.train)
+    held = np.split(rows.held, rows.held_starts[1:-1])
+    counts = np.array([_count_blocks(rows, np.isin(rows.items, items)) for items in held]).sum(axis=0)
+    whole = _count_blocks(rows, np.ones(len(rows.items), np.bool_))
+    return {
+        "owners": float(len(held)),
+        "owners per item": len(rows.held) / max(len(np.unique(rows.held)), 1),
+        "blocks per block of SAROS": float(counts[0] / max(whole[0], 1)),
+        "negatives per block": float(counts[1] / max(counts[0], 1)),
+    }
+
+
+def _count_blocks(rows: OwnerRows, is_held: NDArray[np.bool_]) -> tuple[int, int]:
+    """Completed blocks with pairs of one owner, and the negatives in them."""
+    users, is_positive = rows.users[is_held], rows.is_positive[is_held]
+    blocks = Blocks()
+    blocks.make_room(0, rows.num_users)
+    blocks.add(np.zeros(len(users), np.int64), users, rows.items[is_held], is_positive, 1, 1)
+    groups = blocks.learn(1, "blocks", 1)
+    return groups.num_blocks, int(np.count_nonzero(~groups.is_positive))
+
+
 _GUESSED = ("request watching", "score difference", "gradient direction", "wire reading")
 
 PROBES: dict[str, Probe] = {
+    "blocks of owners": _blocks,
     "seen by the owner of the item": _seen_by(Seat(Role.OWNER, _OWNER), "own"),
     "seen by another owner": _seen_by(Seat(Role.OWNER, _OWNER), "others"),
     "seen by the users' side": _seen_by(Seat(Role.USER)),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BAR = 0.8  # of the room for a group of bars
+_MOST_LABELLED = 3  # bars of a group that have room for their numbers
 _GAP_INCHES = 0.6  # between two panels, one above the other
 
 
@@ -81,8 +82,11 @@ def _colour(place: int) -> str:
     return PALETTE[place % len(PALETTE)]
 
 
-def first_and_last(runs: Sequence[Run], names: Sequence[str]) -> "Figure":
-    """MAP and NDCG by length of list: after the first epoch above, after the last one below."""
+def first_and_last(runs: Sequence[Run], names: Sequence[str], prefix: str = "") -> "Figure":
+    """MAP and NDCG by length of list: after the first epoch above, after the last one below.
+
+    `prefix` is "held-back " for those of held-back items alone.
+    """
     lengths = sorted(set.intersection(*(set(run.at) for run in runs)))
     if not lengths:
         raise HushrecError("these runs have no length of lists in common; run them with the same --at")
@@ -91,9 +95,9 @@ def first_and_last(runs: Sequence[Run], names: Sequence[str]) -> "Figure":
         grid = figure.subplots(2, 2, sharey="col")
         for row, (when, place) in enumerate((("after epoch 1", 0), ("at the end", -1))):
             for column, metric in enumerate(("MAP", "NDCG")):
-                heights = [[run.folds[0].curve[f"{metric}@{k}"][place] for k in lengths] for run in runs]
+                heights = [[run.folds[0].curve[f"{prefix}{metric}@{k}"][place] for k in lengths] for run in runs]
                 _draw_groups(grid[row][column], heights, [f"@{k}" for k in lengths])
-                grid[row][column].set_title(f"{metric} {when}")
+                grid[row][column].set_title(f"{prefix}{metric} {when}")
         _legend(figure, names)
         figure.subplots_adjust(left=0.06, right=0.985, top=0.88, bottom=0.06, wspace=0.16, hspace=0.28)
         return figure
@@ -105,8 +109,10 @@ def _draw_groups(axes: "Axes", heights: Sequence[Sequence[float]], ticks: Sequen
     for place, values in enumerate(heights):
         middles = [group + width * (place - (len(heights) - 1) / 2) for group in range(len(ticks))]
         bars = axes.bar(middles, values, width=0.94 * width, color=_colour(place))
-        if len(heights) <= 3:
-            axes.bar_label(bars, fmt=format_number, fontsize=8, padding=1)
+        if len(heights) <= _MOST_LABELLED:
+            axes.bar_label(
+                bars, [format_number(value).removeprefix("0") for value in values], fontsize=8, padding=1
+            )
     axes.set_xticks(range(len(ticks)), list(ticks))
     axes.grid(False, axis="x")
     axes.margins(y=0.12)
