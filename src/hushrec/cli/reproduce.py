@@ -42,7 +42,7 @@ class Wish:
 
     options: RuntimeOptions
     seed: int
-    folds: int
+    folds: int | None  # None: as many as the table has
     out: Path | None
     stop_at: float | None = None  # of this process's CPU time, in seconds: no row is started after it
 
@@ -61,7 +61,10 @@ def reproduce(
     row: Annotated[str | None, typer.Option(help="Only rows whose name holds this text.")] = None,
     preset: Annotated[str | None, typer.Option(help="Only this preset, where a table has several.")] = None,
     seed: Annotated[int, typer.Option(help="Of the folds and everything else.")] = 0,
-    folds: Annotated[int, typer.Option(help="How many of the five folds.")] = 5,
+    folds: Annotated[
+        int | None,
+        typer.Option(help="How many of the five folds. Default: all, fewer where only a figure is known."),
+    ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(help="Average over so many, from --seed on, and tell the spread. Default: 1 for most."),
@@ -156,7 +159,7 @@ def _reproduced(system: str, table: Table, row: Row, preset: str, place: str, wi
     interactions = _loaded(row.data)
     if isinstance(interactions, str):
         return Reproduced(row, [], [], preset, interactions)
-    settings = run_settings(row, interactions, wish.seed, wish.folds)
+    settings = run_settings(row, interactions, wish.seed, table.num_folds if wish.folds is None else wish.folds)
     planned = experiments(table, row, preset, interactions.num_users, settings)
     has_it = is_kept(table, row, preset, interactions, settings, wish.out)
     if wish.is_over() and not has_it:
