@@ -79,7 +79,8 @@ def ease(labels: Scores, penalty: float = _PENALTY) -> Scores:
     products = labels @ labels.T + np.float32(penalty) * np.eye(len(labels), dtype=np.float32)
     rows: Scores = np.linalg.solve(products, labels)
     diagonal = (1 - np.einsum("ui,ui->i", labels, rows)) / np.float32(penalty)
-    return labels - rows / diagonal
+    predicted: Scores = labels - rows / diagonal
+    return predicted
 
 
 def judge(copied: Copied, truth: Truth) -> Outcome:
