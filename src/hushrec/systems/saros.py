@@ -15,18 +15,13 @@ Symbols: as in `drift`; b = min_blocks, B = max_blocks.
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
-from hushrec.data import OwnerRows
 from hushrec.data.holdings import SOLE_OWNER
-from hushrec.draws import Draws
-from hushrec.protocol import About, Handler, Numbers, Paper
+from hushrec.protocol import About, Handler, Paper
 from hushrec.settings import check, check_bounds, setting
 from hushrec.systems.drift import SYSTEM as DRIFT
-from hushrec.systems.drift.blocks import Reading, blocks_per_user
+from hushrec.systems.drift.blocks import Reading
 from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import BlockLoss
-from hushrec.systems.drift.members import Members
 from hushrec.systems.drift.messages import NextWindow, OwnerKey, SentInteractions
 from hushrec.systems.drift.plan import Plan
 from hushrec.systems.drift.users import users_send
@@ -79,18 +74,6 @@ class Config:
         )  # fmt: skip
 
 
-def enrol(numbers: Numbers, rows: OwnerRows, num_items: int, config: Config, draws: Draws) -> Members:
-    """The one owner and its stream, without the events of users who have too few or too many blocks."""
-    if rows.has_users and (config.min_blocks or config.max_blocks):
-        counts = blocks_per_user(rows.users, rows.is_positive, rows.num_users)
-        is_within = counts >= config.min_blocks
-        if config.max_blocks:
-            is_within &= counts <= config.max_blocks
-        left = np.flatnonzero(is_within[rows.users])
-        rows = replace(rows, users=rows.users[left], items=rows.items[left], is_positive=rows.is_positive[left])
-    return DRIFT.enrol(numbers, rows, num_items, config, draws)
-
-
 PAPER = Paper(
     title="Learning over no-Preferred and Preferred Sequence of Items for Robust Recommendation",
     authors=(
@@ -117,7 +100,6 @@ SYSTEM = replace(
     ),
     config=Config,
     holders=SOLE_OWNER,
-    enrol=enrol,
     messages=tuple(kind for kind in DRIFT.messages if kind is not OwnerKey),  # nothing is encrypted
     handlers={**DRIFT.handlers, NextWindow: Handler(users_send)},
     inboxes={SentInteractions: DRIFT.inboxes[SentInteractions]},

@@ -75,5 +75,25 @@ def test_no_fit_is_one_guess() -> None:
 
 
 def test_vectors_without_length_break_nothing() -> None:
-    guesses = guess_by_directions(moved([([0, 1], [5])], np.zeros((3, 1)), np.zeros((3, 1))))
+    guesses = guess_by_directions(moved([([0, 1], [5])], np.zeros((3, 1)), np.ones((3, 1))))
     assert len(guesses.users) == 1
+
+
+@pytest.mark.parametrize(
+    ("users", "stay", "theta", "expected"),
+    [
+        ([3, 4], [4], 2, {(3, 5, True), (4, 6, True)}),  # user 4 has the block without a pair
+        ([3, 4], [3, 4], 2, {(3, 5, True)}),  # both may have one
+        ([3, 4], [4], 5, {(3, 5, True)}),  # user 3 may have another block
+        ([3], [], 2, {(3, 5, True), (3, 6, True)}),  # there is nobody else
+    ],
+)
+def test_an_item_that_stays_is_of_the_only_user_who_stays(
+    users: list[int], stay: list[int], theta: int, expected: set[tuple[int, int, bool]]
+) -> None:
+    """Item 5 moves up along user 3, item 6 does not move: it is in a block without a pair. Scores say nothing."""
+    vectors = np.concatenate([np.eye(2)[: len(users)], np.zeros((2, 2))])
+    of_users = [[0.0, 0.0] if user in stay else [0.0, 1.0] for user in users]
+    case = moved([(users, [5, 6])], vectors, np.array([*of_users, [-1.0, 0.0], [0.0, 0.0]]))
+    assert triples(guess_by_directions(case, theta)) == expected
+    assert {item for _, item, _ in triples(guess_by_scores(case))} == {5}

@@ -7,7 +7,8 @@ the interaction was positive. The guess: the fewest users whose vectors make up 
 rounding, whoever else is in the group.
 
 An item that does not move at all is in a block without a pair (Algorithm 2 read literally), which has positive
-items only; its user does not move either. The guess: the only user of the group who stays, if there is one.
+items only; its user does not move either, unless it has another block in the group. The guess: the only user of
+the group who stays, if there is one and each user has one block, or the group has one user.
 
 Symbols: v = user_factors, psi = item_factors.
 """
@@ -37,7 +38,7 @@ class Read(NamedTuple):
 
 def read_gradients(before: Read | None, view: View, own: Own) -> Read:
     """The guesses of a round, added to those of the rounds before."""
-    now = guess_by_directions(moved_by(view, own))
+    now = guess_by_directions(moved_by(view, own), own.settings.get("theta", 1))
     assert now.is_positive is not None
     pairs = paired(now.users, now.items)
     positive, negative = (before.positive, before.negative) if before else (pairs[:0], pairs[:0])
@@ -45,11 +46,11 @@ def read_gradients(before: Read | None, view: View, own: Own) -> Read:
     return Read(now, np.union1d(positive, pairs[is_positive]), np.union1d(negative, pairs[~is_positive]))
 
 
-def guess_by_directions(moved: Moved) -> Guesses:
+def guess_by_directions(moved: Moved, theta: int = 1) -> Guesses:
     """For each item of a group, the fewest users whose vectors make up its gradient. Weights below 0: positive."""
     asked = moved.asked
     users, weights = _best_fits(
-        asked.group_starts, asked.num_users, moved.vectors, moved.gradients, moved.regularization
+        asked.group_starts, asked.num_users, moved.vectors, moved.gradients, moved.regularization, theta
     )
     items, choice = np.nonzero(users >= 0)
     return Guesses(
@@ -58,7 +59,7 @@ def guess_by_directions(moved: Moved) -> Guesses:
 
 
 @numba.njit(nogil=True, cache=True)
-def _best_fits(starts, num_users, vectors, moves, ridge):
+def _best_fits(starts, num_users, vectors, moves, ridge, theta):
     users = np.full((vectors.shape[0], _MOST), -1, np.int64)
     weights = np.zeros((vectors.shape[0], _MOST))
     for group in range(num_users.size):
@@ -66,7 +67,8 @@ def _best_fits(starts, num_users, vectors, moves, ridge):
         own = vectors[first:first_item]
         for item in range(first_item, starts[group + 1]):
             if not moves[item].any():
-                users[item, 0], weights[item, 0] = _only_one_who_stays(moves, first, first_item), -1.0
+                if num_users[group] in (1, theta):
+                    users[item, 0], weights[item, 0] = _only_one_who_stays(moves, first, first_item), -1.0
                 continue
             chosen, num_chosen = _fewest(own, moves[item], ridge * vectors[item])
             some = own[chosen[:num_chosen]]

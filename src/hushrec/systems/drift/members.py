@@ -7,7 +7,7 @@ What a request changed is done once: the same request again gives the same answe
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numba
@@ -18,7 +18,16 @@ from hushrec.data import OwnerRows
 from hushrec.draws import BLOCK_WORDS, Draws, chacha_block
 from hushrec.errors import HushrecError
 from hushrec.protocol import Numbers, packed
-from hushrec.systems.drift.blocks import WAITING, Blocks, Entries, Groups, Reading, Threshold, stamp_of
+from hushrec.systems.drift.blocks import (
+    WAITING,
+    Blocks,
+    Entries,
+    Groups,
+    Reading,
+    Threshold,
+    blocks_per_user,
+    stamp_of,
+)
 from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, Opened, open_interactions, seal_interactions
 from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 
@@ -234,6 +243,16 @@ class Gateway:
         for user, row in zip(users.tolist(), items, strict=True):
             known = self.seen.get(user, set())
             self.shown[user] = np.array([item for item in row.tolist() if item not in known][:most], np.int32)
+
+
+def within_limits(rows: OwnerRows, min_blocks: int, max_blocks: int) -> OwnerRows:
+    """The rows without the events of users who complete too few or too many blocks (SAROS); 0: no limit."""
+    if not rows.has_users or not (min_blocks or max_blocks):
+        return rows
+    counts = blocks_per_user(rows.users, rows.is_positive, rows.num_users)
+    is_left = (counts >= min_blocks) & (counts <= (max_blocks or counts.max(initial=0)))
+    left = np.flatnonzero(is_left[rows.users])
+    return replace(rows, users=rows.users[left], items=rows.items[left], is_positive=rows.is_positive[left])
 
 
 def owner_key(draws: Draws, number: int) -> bytes:

@@ -66,7 +66,7 @@ from hushrec.settings import check_bounds, setting
 from hushrec.systems.drift.blocks import Reading, Threshold
 from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import BlockLoss, block_loss
-from hushrec.systems.drift.members import COUNTS, MOST, Members
+from hushrec.systems.drift.members import COUNTS, MOST, Members, within_limits
 from hushrec.systems.drift.messages import (
     Began,
     Begin,
@@ -301,6 +301,7 @@ def _recommendation(state: OrchestratorState, users: Ragged, config: Planned) ->
 def enrol(numbers: Numbers, rows: OwnerRows, _num_items: int, config: Planned, draws: Draws) -> Members:
     """Owners with their items, the users' side with its events."""
     plan = config.plan
+    rows = within_limits(rows, plan.min_blocks, plan.max_blocks)
     return Members.enrol(numbers, rows, plan.parts if plan.ends_blocks else 0, draws, plan.blocks)
 
 
