@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="assignment"
 """From the raw files of the Netflix Prize to NF5K5K: 5,000 popular films, rated by 5,000 active users.
 
 The files hold 100 million lines, so a compiled loop reads them, 64 MB at a time. A line is "FILM:", or one of the
@@ -117,8 +118,10 @@ def _draft(columns: Columns, rows: NDArray[np.int64]) -> Interactions:
 def read_columns(path: Path) -> Columns:
     """All ratings: of combined_data_1.txt to _4.txt, of training_set.tar, or of a folder of mv_*.txt."""
     room = sum(size for _, size in _sizes(path)) // _SHORTEST_LINE + 1
-    kinds = (np.int32, np.int16, np.int8, np.int32)
-    columns = Columns(*(np.empty(room, kind) for kind in kinds))  # memory is taken where it is written
+    # Memory is taken where it is written.
+    columns = Columns(
+        np.empty(room, np.int32), np.empty(room, np.int16), np.empty(room, np.int8), np.empty(room, np.int32)
+    )
     num_rows = 0
     for name, file in _files(path):
         film, rest = 0, b""
@@ -126,7 +129,8 @@ def read_columns(path: Path) -> Columns:
             head, end, rest = (rest + chunk).rpartition(b"\n")
             num_rows, film = _parsed(name, head + end, film, num_rows, columns)
         num_rows, _ = _parsed(name, rest, film, num_rows, columns)
-    return Columns(*(column[:num_rows] for column in columns))
+    users, films, ratings, days = columns
+    return Columns(users[:num_rows], films[:num_rows], ratings[:num_rows], days[:num_rows])
 
 
 def _sizes(path: Path) -> Iterator[tuple[Path, int]]:
@@ -167,7 +171,7 @@ def _parsed(name: str, text: bytes, film: int, num_rows: int, columns: Columns) 
 
 
 @njit(cache=True, nogil=True)
-def _parse(text, film, row, users, films, ratings, days):  # type: ignore[no-untyped-def]
+def _parse(text, film, row, users, films, ratings, days):
     """Next row, film, and whether every line was as it should be."""
     place, size = 0, text.size
     while place < size:
@@ -193,7 +197,7 @@ def _parse(text, film, row, users, films, ratings, days):  # type: ignore[no-unt
 
 
 @njit(cache=True, nogil=True)
-def _number(text, place, most_digits):  # type: ignore[no-untyped-def]
+def _number(text, place, most_digits):
     """The number that begins here, -1 if there is none or it is too long; and what follows it."""
     number, first = 0, place
     while place < text.size and 48 <= text[place] <= 57:
@@ -205,7 +209,7 @@ def _number(text, place, most_digits):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _rating_and_day(text, place):  # type: ignore[no-untyped-def]
+def _rating_and_day(text, place):
     """Of ",5,2005-12-31": 1 to 5 and the day since 1970; -1 for what is not so."""
     if place + 13 > text.size or text[place] != 44 or text[place + 2] != 44:
         return -1, -1

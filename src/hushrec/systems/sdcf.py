@@ -1,7 +1,7 @@
 """SDCF: secure distributed collaborative filtering. Randomised response hides items, SGLD noise hides values.
 
-Jiang, Li, Lin: Towards a more reliable privacy-preserving recommender system (Information Sciences 482, 2019), as
-described in the FedRec++ paper, whose Eq. 10 is used here.
+Jiang, Li, Lin: Towards a more reliable privacy-preserving recommender system (Information Sciences 2019),
+vol. 482, as described in the FedRec++ paper, whose Eq. 10 is used here.
 
 The round:
 1. The server sends V to the participating clients.
