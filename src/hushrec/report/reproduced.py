@@ -29,7 +29,7 @@ def table_picture(table: Table, done: Sequence[Reproduced]) -> "Figure":
     if table.kind == "curve" and "loss" in table.metrics[0]:
         return curve_panels(runs, ("train loss", "test loss"), names)
     if table.kind == "curve":
-        return first_and_last(runs, names)
+        return first_and_last(runs, names, "held-back " if table.metrics[0].startswith("held-back ") else "")
     if table.kind == "time":
         return time_by_step(runs, names)
     return cost_bars(table, done) if table.kind == "cost" else published_and_ours(table, done)
