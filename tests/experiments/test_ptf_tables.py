@@ -100,8 +100,8 @@ def test_claims_name_rows_and_metrics_that_are_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_presets_and_settings_of_all_rows_exist(name: str) -> None:
-    expected = {"table3": ["paper", "released", "fitted"], "table8": ["paper"], "figure3": ["paper"],
-                "figure4": ["paper"]}.get(name, ["paper", "released"])  # fmt: skip
+    several = {"table3": ["paper", "released", "fitted"], "table4": ["paper", "released"]}
+    expected = several.get(name, ["paper"])
     for row in table(name).rows:
         presets = table(name).presets_of(row)
         assert presets == (expected if row.system == "ptf-fedrec" else presets)

@@ -48,7 +48,8 @@ def verdicts(table: Table, done: Sequence[Reproduced]) -> list[Verdict]:
     found = []
     for where, preset, entries in _comparisons(done):
         for claim in table.claims:
-            if claim.rows and set(claim.rows) <= entries.keys():
+            is_about = not claim.data or where.partition(",")[0] in claim.data
+            if is_about and claim.rows and set(claim.rows) <= entries.keys():
                 rows = [entries[label] for label in claim.rows]
                 measures = {name: _held(table, claim, name, rows) for name in claim.metrics}
                 found.append(Verdict(claim, where, preset, measures))
@@ -95,6 +96,11 @@ def _is_true(claim: Claim, values: Sequence[float]) -> bool:
             return all(first < other for other in others)
         case "close":
             return all(abs(first - other) <= claim.limit * abs(other) for other in others)
+        case "narrower":
+            one, another, far, farther = values
+            return abs(one - another) < abs(far - farther)
+        case "times below":
+            return all(other >= claim.limit * first for other in others)
         case "at most":
             return all(value <= claim.limit for value in values)
         case "at least":

@@ -18,7 +18,9 @@ from hushrec.settings import to_dict
 # accuracy, counts and communication have a published spread or unit; of the others only the order is claimed.
 # A curve, a time or a cost is published in words or as a picture only.
 Kind = Literal["accuracy", "counts", "communication", "ranking", "bytes", "attack", "curve", "time", "cost"]
-Relation = Literal["above", "below", "highest", "lowest", "close", "identical", "at most", "at least"]
+Relation = Literal[
+    "above", "below", "highest", "lowest", "close", "narrower", "times below", "identical", "at most", "at least"
+]
 
 
 METRIC_DECIMALS = 4
@@ -72,8 +74,10 @@ class Claim:
     """What a text says of its results, so that it can be held against ours.
 
     above, below: each row is above the next one, or below it. highest, lowest: the first row is above all others,
-    or below them. close: the first is within `limit` of every other one, as a share of it. identical: all rows end
-    with the same bits. at most, at least: so is the metric of each row; in a table of times, a share of the time.
+    or below them. close: the first is within `limit` of every other one, as a share of it. narrower: the first two
+    are closer to each other than the last two. times below: every other one is at least `limit` times the first.
+    identical: all rows end with the same bits. at most, at least: so is the metric of each row; in a table of
+    times, a share of the time.
     """
 
     text: str
@@ -82,6 +86,7 @@ class Claim:
     rows: list[str] = field(default_factory=list)
     limit: float = 0.1
     why: str = ""  # our reason, told where it does not hold
+    data: list[str] = field(default_factory=list)  # that the text speaks of; none: of all
 
 
 @dataclass(frozen=True)
