@@ -1,6 +1,7 @@
 """`hushrec reproduce SYSTEM TABLE`: a published table, ours beside it; with --all, every one of a dataset."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -28,6 +29,7 @@ from hushrec.experiments.reproduction import (
 from hushrec.experiments.summary import NOT_RUN, Summary, TableRecord, record_of, to_json, usual_seconds
 from hushrec.registry import system_named
 from hushrec.report.canvas import check_picture, write_picture
+from hushrec.report.deviations import deviations
 from hushrec.report.numbers import format_seconds
 from hushrec.report.reproduced import is_figure, table_picture
 from hushrec.report.summary_page import picture_name, summary_lines, write_page
@@ -189,6 +191,11 @@ def _check_all(table: str | None, data: str | None, out: Path | None, others: di
         raise HushrecError("--all takes hours: add --out DIR, so that it goes on from there if interrupted")
 
 
+def _num_deviations(chosen: Iterable[Table]) -> int:
+    systems = {row.system for table in chosen for row in table.rows}
+    return len({found for name in systems for found in deviations(system_named(name))})
+
+
 def _reproduce_all(system: str | None, data: str, wish: Wish, page: Path | None, as_json: bool) -> None:
     name = system_named(system).name if system else None
     chosen = {
@@ -210,7 +217,14 @@ def _reproduce_all(system: str | None, data: str, wish: Wish, page: Path | None,
         spent |= {f"{fold.model_sha256} {fold.wall_seconds}": fold.cpu_seconds for fold in folds}
         if page and finished and is_figure(table):
             write_picture(table_picture(table, finished), page.parent / picture_name(data, owner, table.name))
-    summary = Summary(data, datetime.now(UTC).date().isoformat(), version("hushrec"), records, sum(spent.values()))
+    summary = Summary(
+        data,
+        datetime.now(UTC).date().isoformat(),
+        version("hushrec"),
+        records,
+        sum(spent.values()),
+        _num_deviations(chosen.values()),
+    )
     if page:
         write_page(summary, page)
         note(f"page: {page}, record: {page.with_suffix('.json')}")

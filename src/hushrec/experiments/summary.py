@@ -76,6 +76,7 @@ class Summary:
     version: str
     tables: list[TableRecord]
     cpu_seconds: float = 0.0  # of all runs; one that several tables share counts once
+    num_deviations: int = 0  # departures from the papers that the code of these systems marks
 
     def counts(self) -> dict[str, int]:
         """Cells, claims and rows, by what became of them."""
@@ -99,6 +100,7 @@ class Summary:
             "claims that hold": answers["yes"],
             "claims that hold in part": answers["in part"],
             "claims that do not hold": answers["no"],
+            "departures from the papers, marked in the code": self.num_deviations,
         }
 
 
