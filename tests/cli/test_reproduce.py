@@ -15,7 +15,7 @@ from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_time import STEPS
 from hushrec.experiments.published import Claim, Row, Table
-from hushrec.report.numbers import format_number
+from hushrec.report.numbers import format_metric
 from hushrec.runs import folds as runs
 from hushrec.runs.record import read_run
 
@@ -332,7 +332,7 @@ def test_curves_stand_side_by_side_with_the_verdict_on_each_claim(
     for place in range(2):
         numbers = [f"{curve[name][place]:.4f}" for name in ("train loss", "test loss") for _ in range(2)]
         assert lines[4 + place].split() == ["epoch", str(place + 1), *numbers]
-    first, last = (format_number(curve["MAP@5"][place]) for place in (0, -1))
+    first, last = (format_metric(curve["MAP@5"][place]) for place in (0, -1))
     assert lines[7:] == [
         f"{DATA}: ahead: no (MAP@5, epoch 1 {first}, {first})",
         f"{DATA}: behind: no, by none of 2 measures (MAP@5, epoch 1 {first}, {first}; MAP@5, end {last}, {last})",

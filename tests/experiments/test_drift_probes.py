@@ -81,7 +81,7 @@ def test_with_theta_1_the_orchestrator_is_told_all_that_was_learned_from(train: 
         ({"encryption": "none"}, {"interaction", "user id", "item id", "sign"}),
         ({"encryption": "none", "flag": "inside", "batch": 4}, {"interaction", "user id", "item id", "sign"}),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_who_watches_the_wire(train: Interactions, settings: dict[str, Any], expected: set[str]) -> None:
     assert marks(seen(train, "seen by an external observer", **settings)) == expected

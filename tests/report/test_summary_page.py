@@ -67,8 +67,8 @@ def test_counts_by_hand() -> None:
 def test_lines_name_what_fails_and_what_is_missing() -> None:
     lines = list(summary_lines(small()))
     assert lines[0] == "here, 2026-01-02, 90.0 s of CPU"
-    assert "  P, Table 1, here: best (MAE 0.750, 0.750)" in lines
-    assert "  P, Table 1, here, paper: better (RMSE 0.900, 1.00, on 1 of 5 folds)" in lines
+    assert "  P, Table 1, here: best (MAE 0.7500, 0.7500)" in lines
+    assert "  P, Table 1, here, paper: better (RMSE 0.9000, 1.0000, on 1 of 5 folds)" in lines
     assert "    why: a guess" in lines
     assert "  P, Table 1, here, d: needs the raw files" in lines
     assert not any("good" in line for line in lines)
@@ -108,9 +108,9 @@ def test_claims_about_a_system_are_those_of_its_tables(monkeypatch: pytest.Monke
             "in part",
             "P, Table 1: better",
             "here, paper, 2026-01-02",
-            "(RMSE 0.900, 1.00, on 1 of 5 folds) a guess",
+            "(RMSE 0.9000, 1.0000, on 1 of 5 folds) a guess",
         ),
-        ("no", "P, Table 1: best", "here, 2026-01-02", "(MAE 0.750, 0.750)"),
+        ("no", "P, Table 1: best", "here, 2026-01-02", "(MAE 0.7500, 0.7500)"),
     ]
     assert summary_page.claims_about(["fcf"]) == []
 

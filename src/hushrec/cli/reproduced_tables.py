@@ -9,7 +9,7 @@ from hushrec.cli.console import results
 from hushrec.experiments.claims import Held, Verdict, lossless_pairs, order_changes, verdicts
 from hushrec.experiments.published import Table
 from hushrec.experiments.reproduction import Cell, Reproduced
-from hushrec.report.numbers import format_number, format_seconds, format_share
+from hushrec.report.numbers import format_figure, format_number, format_seconds, format_share
 
 _WITH_SPREAD = ("accuracy", "counts", "communication")
 _OURS_ONLY = ("curve", "time", "cost")  # published in words or not at all
@@ -241,7 +241,7 @@ def _told(name: str, held: Held) -> str:
         share, seconds = held.values
         return f"{format_share(share)}, {format_seconds(seconds)}"
     folds = f"on {held.num_folds[0]} of {held.num_folds[1]} folds" if held.num_folds else ""
-    values = f"{name} {', '.join(format_number(value) for value in held.values)}" if held.values else ""
+    values = f"{name} {', '.join(format_figure(value) for value in held.values)}" if held.values else ""
     return ", ".join(part for part in (values, folds) if part)
 
 

@@ -55,6 +55,15 @@ def format_number(value: float) -> str:
     return f"{value:#.3g}"
 
 
+def format_figure(value: float) -> str:
+    """What a verdict rests on: a metric, or a larger number.
+
+    >>> [format_figure(value) for value in (0.94304, 1.0, 81588.4)]
+    ['0.9430', '1.0000', '81,588']
+    """
+    return format_metric(value) if abs(value) < 10 else format_number(value)
+
+
 def format_share(share: float) -> str:
     """A share, in percent.
 

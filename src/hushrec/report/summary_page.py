@@ -18,7 +18,7 @@ from hushrec.experiments.summary import (
     measured_summaries,
     to_json,
 )
-from hushrec.report.numbers import format_number, format_seconds
+from hushrec.report.numbers import format_figure, format_seconds
 
 
 def picture_name(data: str, system: str, table: str) -> str:
@@ -95,7 +95,7 @@ def _figures(claim: ClaimRecord) -> str:
     """By which measures it does not hold, with what the rows have."""
     told = []
     for name, values in claim.failed.items():
-        numbers = ", ".join(format_number(value) for value in values)
+        numbers = ", ".join(format_figure(value) for value in values)
         folds = claim.folds.get(name)
         on = f", on {folds[0]} of {folds[1]} folds" if folds else ""
         told.append(f"{name} {numbers}{on}" if numbers else name)
