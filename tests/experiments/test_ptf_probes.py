@@ -9,6 +9,8 @@ from hushrec.data import Interactions
 from hushrec.experiments.probes import all_of
 from hushrec.experiments.ptf_probes import PROBES
 from hushrec.registry import SYSTEMS
+from hushrec.runs.folds import run
+from hushrec.runs.run_settings import settings_for, splits_for
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, run_job
@@ -37,6 +39,22 @@ def probed(job: Job) -> list[dict[str, float]]:
 
     run_job(job, RuntimeOptions(1, keep_payloads=True), on_round=on_round)
     return found
+
+
+def test_probes_inside_of_a_run_remember_its_rounds(data: Interactions) -> None:
+    """What `run` keeps of them is what an audit of the same training part finds."""
+    system = SYSTEMS["ptf-fedrec"]
+    config = system.configure({**system.about.small, "num_rounds": NUM_ROUNDS})
+    settings = settings_for(system, data=data)
+    names = ["order change F1", *EXTRACTIONS]
+    done = run(system, config, data, settings, RuntimeOptions(1), probe=all_of(names))
+    train = next(splits_for(system, data, settings)).train
+    attacks = [ATTACKS[name.removesuffix(" F1")] for name in names]
+    audited = audit(Job(system, config, 0, train), RuntimeOptions(1), lambda _progress, _scores: None, attacks)
+    for name, finding in zip(names, audited.findings, strict=True):
+        assert finding.attack.name == name.removesuffix(" F1")
+        assert done.folds[0].curve[name] == [score or 0.0 for score in finding.rounds]
+    assert done.folds[0].curve["order change F1"][-1] > 0
 
 
 def test_a_probe_finds_what_an_audit_finds(data: Interactions) -> None:

@@ -1,5 +1,6 @@
 """`hushrec reproduce SYSTEM TABLE`: a published table, ours beside it; with --all, every one of a dataset."""
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -28,11 +29,12 @@ from hushrec.experiments.reproduction import (
 )
 from hushrec.experiments.summary import NOT_RUN, Summary, TableRecord, record_of, to_json, usual_seconds
 from hushrec.registry import system_named
-from hushrec.report.canvas import check_picture, write_picture
+from hushrec.report.canvas import check_picture, style, write_picture
 from hushrec.report.deviations import deviations
 from hushrec.report.numbers import format_seconds
 from hushrec.report.reproduced import is_figure, table_picture
 from hushrec.report.summary_page import picture_name, summary_lines, write_page
+from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 
 _LONG_SECONDS = 60.0  # a row that takes longer says so before it starts
@@ -47,6 +49,7 @@ class Wish:
     folds: int | None  # None: as many as the table has
     out: Path | None
     stop_at: float | None = None  # of this process's CPU time, in seconds: no row is started after it
+    goes_on: bool = False  # with the next row, if one cannot be run
 
     def is_over(self) -> bool:
         """Whether no further row is to be started."""
@@ -87,10 +90,15 @@ def reproduce(
 ) -> None:
     """Run published tables' experiments and print ours beside the paper's, with spread and verdict."""
     options = runtime_options(threads)
+    if out and out.exists() and not out.is_dir():
+        raise HushrecError(f"{out} is a file; choose a folder for --out")
     if is_all:
         _check_all(table, data, out, {"--row": row, "--preset": preset, "--seeds": seeds, "--picture": picture})
+        if hours is not None and not 0 <= hours < math.inf:
+            raise HushrecError(f"--hours {hours:g}: choose 0 or more")
+        _check_page(page)
         stop_at = None if hours is None else time.process_time() + 3600 * hours
-        _reproduce_all(system, str(data), Wish(options, seed, folds, out, stop_at), page, as_json)
+        _reproduce_all(system, str(data), Wish(options, seed, folds, out, stop_at, True), page, as_json)
         return
     if system is None or table is None:
         raise HushrecError("name a system and a table, as in fedrec++ table2, or add --all --data NAME --out DIR")
@@ -102,7 +110,7 @@ def reproduce(
     announce_compilation()
     done = _reproduced_table(system_named(system).name, chosen, tasks, Wish(options, seed, folds, out))
     if not any(entry.cells for entry in done):
-        raise HushrecError(done[0].missing)
+        raise HushrecError(done[0].missing if done else "nothing is left to hold against; leave --row out")
     if picture:
         write_picture(table_picture(chosen, [entry for entry in done if entry.cells]), picture)
         of_one = f", of seed {seed}" if chosen.kind == "curve" and chosen.num_seeds > 1 else ""
@@ -162,6 +170,25 @@ def _reproduced(system: str, table: Table, row: Row, preset: str, place: str, wi
     if isinstance(interactions, str):
         return Reproduced(row, [], [], preset, interactions)
     settings = run_settings(row, interactions, wish.seed, table.num_folds if wish.folds is None else wish.folds)
+    try:
+        return _run_or_kept(system, table, row, preset, place, wish, interactions, settings)
+    except HushrecError as error:
+        if not wish.goes_on:
+            raise
+        note(f"{place} {row.where} {row.label}: {error}")
+        return Reproduced(row, [], [], preset, str(error))
+
+
+def _run_or_kept(
+    system: str,
+    table: Table,
+    row: Row,
+    preset: str,
+    place: str,
+    wish: Wish,
+    interactions: Interactions,
+    settings: RunSettings,
+) -> Reproduced:
     planned = experiments(table, row, preset, interactions.num_users, settings)
     has_it = is_kept(table, row, preset, interactions, settings, wish.out)
     if wish.is_over() and not has_it:
@@ -191,6 +218,15 @@ def _check_all(table: str | None, data: str | None, out: Path | None, others: di
         raise HushrecError("--all takes hours: add --out DIR, so that it goes on from there if interrupted")
 
 
+def _check_page(page: Path | None) -> None:
+    if page is None:
+        return
+    if page.suffix != ".md" or page.is_dir():
+        raise HushrecError(f"--page {page}: write a file that ends in .md")
+    with style():  # pictures need matplotlib: better said now than in an hour
+        pass
+
+
 def _num_deviations(chosen: Iterable[Table]) -> int:
     systems = {row.system for table in chosen for row in table.rows}
     return len({found for name in systems for found in deviations(system_named(name))})
@@ -204,8 +240,11 @@ def _reproduce_all(system: str | None, data: str, wish: Wish, page: Path | None,
         if name in (None, key[0]) and any(row.data == data for row in table.rows)
     }
     if not chosen:
-        known = sorted({row.data for table in tables().values() for row in table.rows})
-        raise HushrecError(f"no table has a row on {data}; there are rows on {', '.join(known)}")
+        known = sorted(
+            {row.data for key, table in tables().items() if name in (None, key[0]) for row in table.rows}
+        )
+        of = f" of {name}" if name else ""
+        raise HushrecError(f"no table{of} has a row on {data}; there are rows on {', '.join(known) or 'none'}")
     announce_compilation()
     records, spent = list[TableRecord](), dict[str, float]()
     for place, ((owner, _), table) in enumerate(chosen.items(), 1):
@@ -213,18 +252,20 @@ def _reproduce_all(system: str | None, data: str, wish: Wish, page: Path | None,
         done = _reproduced_table(owner, table, _tasks(table, data, None, None), wish)
         records.append(record_of(owner, table, done))
         finished = [entry for entry in done if entry.cells]
-        folds = [fold for entry in finished for one in entry.runs for fold in one.folds]
+        folds = [fold for entry in done for one in (*entry.tried, *entry.runs) for fold in one.folds]
         spent |= {f"{fold.model_sha256} {fold.wall_seconds}": fold.cpu_seconds for fold in folds}
         if page and finished and is_figure(table):
             write_picture(table_picture(table, finished), page.parent / picture_name(data, owner, table.name))
+    today = datetime.now(UTC).date().isoformat()
+    options = [
+        name or "",
+        f"--seed {wish.seed}" if wish.seed else "",
+        f"--folds {wish.folds}" if wish.folds else "",
+    ]
     summary = Summary(
-        data,
-        datetime.now(UTC).date().isoformat(),
-        version("hushrec"),
-        records,
-        sum(spent.values()),
-        _num_deviations(chosen.values()),
-    )
+        data, today, version("hushrec"), records, sum(spent.values()), _num_deviations(chosen.values()),
+        " ".join(option for option in options if option),
+    )  # fmt: skip
     if page:
         write_page(summary, page)
         note(f"page: {page}, record: {page.with_suffix('.json')}")

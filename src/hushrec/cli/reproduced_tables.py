@@ -229,7 +229,11 @@ def verdict_text(verdict: Verdict) -> str:
         held = [name for name, one in verdict.measures.items() if one.is_true]
         some = f": {'; '.join(held)}" if 0 < num_held < num_all else ""
         answer += f", by {num_held or 'none'} of {num_all} measures{some}"
-    told = [_told(name, held) for name, held in verdict.measures.items() if not held.is_true or num_all == 1]
+    told = [
+        _told(name, held)
+        for name, held in verdict.measures.items()
+        if not held.is_true or num_all == 1 or (held.num_folds and held.num_folds[0] < held.num_folds[1])
+    ]
     figures = "; ".join(text for text in told if text)
     where = f"{verdict.where}, {verdict.preset}" if verdict.preset else verdict.where
     return f"{where}: {verdict.claim.text}: {answer}{f' ({figures})' if figures else ''}"

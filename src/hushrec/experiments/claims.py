@@ -45,14 +45,16 @@ class Verdict:
 
 def verdicts(table: Table, done: Sequence[Reproduced]) -> list[Verdict]:
     """All claims on each dataset and split, with each preset, of which the rows were run."""
-    found = []
+    found: list[Verdict] = []
     for where, preset, entries in _comparisons(done):
         for claim in table.claims:
             is_about = not claim.data or where.partition(",")[0] in claim.data
             if is_about and claim.rows and set(claim.rows) <= entries.keys():
                 rows = [entries[label] for label in claim.rows]
                 measures = {name: _held(table, claim, name, rows) for name in claim.metrics}
-                found.append(Verdict(claim, where, preset, measures))
+                verdict = Verdict(claim, where, preset if any(entry.preset for entry in rows) else "", measures)
+                if verdict not in found:  # of rows without presets, the same with each
+                    found.append(verdict)
     return found
 
 
@@ -75,12 +77,18 @@ def _held(table: Table, claim: Claim, metric: str, rows: Sequence[Reproduced]) -
     if table.ratio:
         values = [entry.cell(metric).ours for entry in rows]
         return Held(values, _is_true(claim, values))
-    by_fold = [[value for run in entry.runs for value in measured(table, metric, run)] for entry in rows]
-    means = [statistics.fmean(values) for values in by_fold]
-    num_folds = min(map(len, by_fold))
-    is_comparable = num_folds > 1 and all(len(values) == num_folds for values in by_fold)
-    true_folds = sum(_is_true(claim, fold) for fold in zip(*by_fold, strict=True)) if is_comparable else 0
-    return Held(means, _is_true(claim, means), (true_folds, num_folds) if is_comparable else None)
+    by_fold = [
+        {
+            (run.seed, place): value
+            for run in entry.runs
+            for place, value in enumerate(measured(table, metric, run))
+        }
+        for entry in rows
+    ]
+    means = [statistics.fmean(values.values()) for values in by_fold]
+    common = set.intersection(*(set(values) for values in by_fold))
+    true_folds = sum(_is_true(claim, [values[fold] for values in by_fold]) for fold in common)
+    return Held(means, _is_true(claim, means), (true_folds, len(common)) if len(common) > 1 else None)
 
 
 def _is_true(claim: Claim, values: Sequence[float]) -> bool:

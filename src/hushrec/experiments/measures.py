@@ -5,6 +5,8 @@ from collections.abc import Callable
 from hushrec.experiments.published import Table
 from hushrec.runs.record import FoldResult, Run
 
+_FROM_NOTHING = 1e9  # how much a metric grew that began at 0: more than any limit
+
 
 def measured(table: Table, metric: str, done: Run) -> list[float]:
     """The number of each fold."""
@@ -28,7 +30,7 @@ def of_curve(fold: FoldResult, metric: str) -> float:
     name, _, when = metric.partition(", ")
     curve = fold.curve[name]
     if when == "end over epoch 1":
-        return curve[-1] / curve[0]
+        return curve[-1] / curve[0] if curve[0] else _FROM_NOTHING
     if when == "best":
         return min(curve) if is_loss(name) else max(curve)
     return curve[-1 if when == "end" else int(when.removeprefix("epoch ").removeprefix("round ")) - 1]
@@ -51,7 +53,7 @@ _COST: dict[str, Callable[[FoldResult], float]] = {
 
 # --- Table 3 of FedRec++: the unit is one vector; see the paper's caption ---------------------------------
 
-_VECTOR_MB = 20 * 4 / 1e6  # 20 factors of 4 bytes
+_VECTOR_BYTES = 20 * 4  # 20 factors of 4 bytes
 
 
 def _vectors(fold: FoldResult, message: str) -> int:
@@ -83,15 +85,12 @@ def _of_client(fold: FoldResult) -> float:
 def _added_mb(fold: FoldResult) -> float:
     """What denoising adds to a client's cost in the paper's 100 rounds, in its MB of 2^20 bytes."""
     of_fedrec = _vectors(fold, "ItemGradients") / _senders(fold, "ItemGradients")
-    return (_of_client(fold) - of_fedrec) * 20 * 4 * 100 / 2**20
+    return (_of_client(fold) - of_fedrec) * _VECTOR_BYTES * 100 / 2**20
 
 
 _COMMUNICATION: dict[str, Callable[[FoldResult], float]] = {
     "denoising": _of_denoiser,
     "ordinary": _of_ordinary,
     "client": _of_client,
-    "denoising MB": lambda fold: _of_denoiser(fold) * _VECTOR_MB,
-    "ordinary MB": lambda fold: _of_ordinary(fold) * _VECTOR_MB,
-    "client MB": lambda fold: _of_client(fold) * _VECTOR_MB,
     "added MB": _added_mb,
 }

@@ -4,7 +4,7 @@ import hashlib
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from hushrec.protocol import AnySystem
 from hushrec.registry import system_named
 from hushrec.runs.folds import FoldProgress, Watch, run
 from hushrec.runs.record import Run, read_run, write_run
-from hushrec.runs.run_settings import RunSettings, settings_for
+from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, settings_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import to_dict
 
@@ -71,6 +71,7 @@ class Reproduced:
     preset: str = ""
     missing: str = ""  # why there is no number
     remark: str = ""  # what else is to be said of the runs
+    tried: list[Run] = field(default_factory=list)  # on validation data, to choose the number of rounds
 
     @property
     def run(self) -> Run:
@@ -85,7 +86,7 @@ class Reproduced:
     @property
     def cpu_seconds(self) -> float:
         """What all runs took."""
-        return sum(fold.cpu_seconds for done in self.runs for fold in done.folds)
+        return sum(fold.cpu_seconds for done in (*self.tried, *self.runs) for fold in done.folds)
 
     def cell(self, metric: str) -> Cell:
         """The number of a metric."""
@@ -124,14 +125,25 @@ class Experiment:
         folder = self.folder(out, data)
         if folder is None or not (folder / "run.json").exists():
             return False
-        return (folder / _DIVERGED).exists() or len(read_run(folder).folds) >= self.settings.num_folds
+        kept = read_run(folder)
+        if self._has_diverged(folder, kept):
+            return True
+        if to_dict(self.system.configure(kept.config)) != to_dict(self.config) or (
+            self.timed_from and not has_times(kept)
+        ):
+            return False
+        return len(kept.folds) >= self.settings.num_folds
+
+    def _has_diverged(self, folder: Path, kept: Run) -> bool:
+        """Whether one of the wished-for folds did."""
+        return (folder / _DIVERGED).exists() and len(kept.folds) < self.settings.num_folds
 
     def run(self, data: Interactions, options: RuntimeOptions, out: Path | None, watch: Watch | None) -> Run:
         """Run it, or go on where it was interrupted. That a run diverged is kept, too."""
         folder = self.folder(out, data)
         if self.timed_from:
             return _timed_run(self, data, folder, watch)
-        if folder and (folder / _DIVERGED).exists():
+        if folder and (folder / _DIVERGED).exists() and self._has_diverged(folder, read_run(folder)):
             raise DivergedError((folder / _DIVERGED).read_text(encoding="utf-8"))
         probe = all_of(list(self.probes)) if self.probes else None
         try:
@@ -143,11 +155,18 @@ class Experiment:
 
 
 def _not_usual(values: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value != usual.get(name)}
+    """What differs from the usual, also within what has parts of its own."""
+    return {
+        name: _not_usual(value, usual[name]) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if value != usual.get(name)
+    }
 
 
 def run_settings(row: Row, data: Interactions, seed: int, num_folds: int) -> RunSettings:
     """The split of a row, with as many of its folds as are wished for."""
+    if not 1 <= num_folds <= NUM_FOLDS:
+        raise HushrecError(f"--folds {num_folds}: choose 1 to {NUM_FOLDS}")
     settings = settings_for(
         system_named(row.system), seed, split=row.split, deal=row.deal, owners=row.owners,
         passed_over=row.passed_over, data=data,
@@ -190,24 +209,25 @@ def reproduce_row(
     watch: Watch | None,
 ) -> Reproduced:
     """Run one row; with a folder, go on where it stopped. A seed that diverges is left out, and said so."""
-    done, faults = list[Run](), list[str]()
+    done, tried, faults = list[Run](), list[Run](), list[str]()
     planned = experiments(table, row, preset, data.num_users, settings)
     for place, experiment in enumerate(planned):
         told = _watch_seed(watch, place, table.num_seeds) if watch else None
-        if row.stop_by:
-            tried = _on_validation(experiment).run(data, options, out, told)
-            experiment = _stopped(experiment, row.stop_by, tried)
         try:
+            if row.stop_by:
+                tried.append(_on_validation(experiment).run(data, options, out, told))
+                experiment = _stopped(experiment, row.stop_by, tried[-1])
             done.append(experiment.run(data, options, out, told))
         except DivergedError as error:
             faults.append(str(error))
     if not done:
         return Reproduced(row, [], [], preset, f"diverged: {faults[0]}")
-    remark = f"{len(faults)} of {len(planned)} seeds diverged" if faults else ""
+    remarks = [f"{len(faults)} of {len(planned)} seeds diverged"] if faults else []
     if row.stop_by:
-        remark = f"{done[0].config['num_rounds']} rounds, as chosen on validation data by {row.stop_by}"
+        rounds = ", ".join(str(one.config["num_rounds"]) for one in done)
+        remarks.append(f"{rounds} rounds, as chosen on validation data by {row.stop_by}")
     cells = [] if table.ratio else [_cell(table, row, metric, done) for metric in table.metrics]
-    return Reproduced(row, cells, done, preset, remark=remark)
+    return Reproduced(row, cells, done, preset, remark="; ".join(remarks), tried=tried)
 
 
 def _on_validation(experiment: Experiment) -> Experiment:
@@ -230,7 +250,10 @@ def is_kept(
             tried = _on_validation(experiment)
             if not tried.is_kept(out, data):
                 return False
-            experiment = _stopped(experiment, row.stop_by, tried.run(data, RuntimeOptions(), out, None))
+            try:
+                experiment = _stopped(experiment, row.stop_by, tried.run(data, RuntimeOptions(), out, None))
+            except DivergedError:
+                continue
         if not experiment.is_kept(out, data):
             return False
     return True
@@ -249,17 +272,24 @@ def _watch_seed(watch: Watch, place: int, num_seeds: int) -> Watch:
 def _timed_run(experiment: Experiment, data: Interactions, folder: Path | None, watch: Watch | None) -> Run:
     """A run of DRIFT with the time of its steps, in one thread."""
     config, settings = experiment.config, experiment.settings
+    if folder and (folder / "run.json").exists():
+        kept = read_run(folder)
+        if has_times(kept):
+            return kept
+        write_run(folder, replace(kept, folds=[]))  # its end was interrupted before the times were written
     warm_up(config)
     preprocessing, clock = preprocessing_seconds(experiment.timed_from, config, settings), Clock()
     options = RuntimeOptions(threads=1)
     done = run(timed(clock), config, data, settings, options, folder, True, watch, keeps_checkpoint=False)
-    if clock.seconds:  # else it was run before
-        done = with_seconds(done, clock, preprocessing, config.plan.form)
-        if folder:
-            write_run(folder, done)
-    elif not done.folds[0].seconds:
-        raise HushrecError(f"{folder} has a run without its times, as its end was interrupted; delete the folder")
+    done = with_seconds(done, clock, preprocessing, config.plan.form)
+    if folder:
+        write_run(folder, done)
     return done
+
+
+def has_times(done: Run) -> bool:
+    """Whether the time of its steps is kept with a run."""
+    return bool(done.folds) and bool(done.folds[0].seconds)
 
 
 def _cell(table: Table, row: Row, metric: str, done: Sequence[Run]) -> Cell:
@@ -285,19 +315,24 @@ def with_ratios(table: Table, done: Sequence[Reproduced]) -> list[Reproduced]:
     ratio = table.ratio
     if ratio is None:
         return list(done)
-    finished = [entry for entry in done if entry.runs]
-    baselines = {(entry.row.where, entry.preset): entry for entry in finished if entry.row.label == ratio.baseline}
+    baselines = {(entry.row.where, entry.preset): entry for entry in done if entry.row.label == ratio.baseline}
     found = []
     for entry in done:
         baseline = baselines.get((entry.row.where, entry.preset))
-        if not entry.runs or baseline is None or entry is baseline:
+        if entry is baseline:
             continue
-        of, to = (_mean(table, baseline, name) - _mean(table, entry, name) for name in (ratio.of, ratio.to))
-        if to == 0:
-            found.append(replace(entry, runs=[], missing=f"it has lost nothing of {ratio.to}"))
-        else:
-            found.append(replace(entry, cells=[_beside(table, entry.row, table.metrics[0], of / to, 0.0)]))
-    return found + [entry for entry in done if not entry.runs]
+        if entry.runs and (baseline is None or not baseline.runs):
+            entry = replace(
+                entry, runs=[], missing=f"it is held against the row {ratio.baseline}, which is missing"
+            )
+        elif entry.runs and baseline is not None:
+            of, to = (_mean(table, baseline, name) - _mean(table, entry, name) for name in (ratio.of, ratio.to))
+            if to <= 0:
+                entry = replace(entry, runs=[], missing=f"it has lost nothing of {ratio.to} ({-to:+.4f})")
+            else:
+                entry = replace(entry, cells=[_beside(table, entry.row, table.metrics[0], of / to, 0.0)])
+        found.append(entry)
+    return found
 
 
 def _mean(table: Table, entry: Reproduced, metric: str) -> float:

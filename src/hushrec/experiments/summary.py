@@ -77,6 +77,7 @@ class Summary:
     tables: list[TableRecord]
     cpu_seconds: float = 0.0  # of all runs; one that several tables share counts once
     num_deviations: int = 0  # departures from the papers that the code of these systems marks
+    options: str = ""  # of the command, if not all systems, folds or the usual seed
 
     def counts(self) -> dict[str, int]:
         """Cells, claims and rows, by what became of them."""

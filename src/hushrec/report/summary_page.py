@@ -79,7 +79,8 @@ def claims_about(systems: Iterable[str]) -> list[ClaimRow]:
         for summary in measured_summaries().values()
         for table in summary.tables
         for claim in table.claims
-        if wanted & {row.system for row in known[table.system, table.name].rows}
+        if (table.system, table.name) in known
+        and wanted & {row.system for row in known[table.system, table.name].rows}
     ]  # fmt: skip
 
 
@@ -92,14 +93,23 @@ def _place(where: str, preset: str) -> str:
 
 
 def _figures(claim: ClaimRecord) -> str:
-    """By which measures it does not hold, with what the rows have."""
+    """By which measures it does not hold, with what the rows have; and where it does not on all folds."""
     told = []
     for name, values in claim.failed.items():
         numbers = ", ".join(format_figure(value) for value in values)
-        folds = claim.folds.get(name)
-        on = f", on {folds[0]} of {folds[1]} folds" if folds else ""
-        told.append(f"{name} {numbers}{on}" if numbers else name)
+        told.append(f"{name} {numbers}{_on_folds(claim, name)}" if numbers else name)
+    told += [f"{name}{_on_folds(claim, name)}" for name in claim.held if not _is_on_all(claim, name)]
     return f" ({'; '.join(told)})" if told else ""
+
+
+def _on_folds(claim: ClaimRecord, name: str) -> str:
+    folds = claim.folds.get(name)
+    return f", on {folds[0]} of {folds[1]} folds" if folds else ""
+
+
+def _is_on_all(claim: ClaimRecord, name: str) -> bool:
+    held, every = claim.folds.get(name, (1, 1))
+    return held == every
 
 
 # --- The page ----------------------------------------------------------------------------------------------
@@ -108,11 +118,13 @@ def _figures(claim: ClaimRecord) -> str:
 def page(summary: Summary, folder: Path | None = None) -> str:
     """The page as text; pictures that lie in the folder are shown."""
     counts = "\n".join(f"| {name} | {count:,} |" for name, count in summary.counts().items())
-    command = f"hushrec reproduce --all --data {summary.data} --out runs --page {summary.data}.md"
+    command = (
+        f"hushrec reproduce --all --data {summary.data} --out runs --page {summary.data}.md {summary.options}"
+    )
     parts = [
         f"# Published tables and claims on {summary.data}",
         f"Measured on {summary.date} with hushrec {summary.version}, {format_seconds(summary.cpu_seconds)} of "
-        f"CPU. Made by `{command}`, which goes on where it was interrupted.",
+        f"CPU. Made by `{command.strip()}`, which goes on where it was interrupted.",
         "Within: ours lies within the published standard deviation, or within one unit of a published count. "
         "Where a paper gives no deviation, ours is called near if it is within 10% of the published number. A "
         "claim is decided by the means of our folds and seeds.",

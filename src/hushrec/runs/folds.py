@@ -130,12 +130,13 @@ def _run_fold(
 ) -> FoldResult:
     num_rounds, measured_every = job.config.num_rounds, job.system.result.measured_every(job.config)
     measure = round_metrics(job, split.test, plan.at)
+    judged = replace(job, test=split.test)  # the same in all rounds: a probe tells by it that a run goes on
     probed: dict[str, list[float]] = {}
     metrics: dict[str, float] = {}
 
     def on_round(progress: Progress) -> None:
         if probe is not None:
-            for name, value in probe(replace(job, test=split.test), progress).items():
+            for name, value in probe(judged, progress).items():
                 probed.setdefault(name, []).append(value)
             progress.transcript.recorded.clear()
         if progress.round_number % measured_every == 0:

@@ -66,7 +66,7 @@ def test_what_is_known_by_hand() -> None:
     np.testing.assert_array_equal(found.told_round, [[2, 0, 3, 0, 0], [0, 0, 0, 2, 0]])
     labels = np.array([[1, 0, 0.6, 0, 0], [0, 1, 0, 0.4, 0]], np.float32)
     np.testing.assert_allclose(found.copied[:, [0, 1, 4]], ease(labels)[:, [0, 1, 4]])
-    np.testing.assert_allclose(found.alone, ease(np.eye(2, 5, dtype=np.float32)))
+    np.testing.assert_allclose(found.alone[0], ease(np.eye(2, 5, dtype=np.float32)))
     for number in (4, 5):
         found = copy_server(found, [sent({7: [(4, number / 10)]}, Told, number)], own)
     np.testing.assert_array_equal(found.told_round, [[2, 0, 3, 0, 0], [0, 0, 0, 2, 5]])
@@ -76,7 +76,7 @@ def test_what_is_known_by_hand() -> None:
 
 def test_before_anything_is_told_the_copy_knows_no_more_than_own_data(owning: Owning) -> None:
     found = copied(holding({0: [0, 1], 1: [1, 2]}, 50), {0: [], 1: []})
-    np.testing.assert_array_equal(found.copied, found.alone)
+    np.testing.assert_array_equal(found.copied, found.alone[0])
     scores = np.random.default_rng(0).random((2, 50), np.float32)
     outcome = judge(found, hidden(owning([[0, 1], [1, 2]], 50), scores))
     assert outcome.scores.tolist() == outcome.chances.tolist()

@@ -28,6 +28,7 @@ Scores = NDArray[np.float32]
 
 LENGTH = 20  # of the lists that are compared
 _PENALTY = 200.0
+_PENALTIES_ALONE = (200.0, 500.0, 2000.0)
 _ROUNDS = 3  # older scores are those of another model
 
 
@@ -38,7 +39,7 @@ class Copied(NamedTuple):
     is_own: NDArray[np.bool_]
     told: Scores  # the last score of each item that the server told
     told_round: NDArray[np.int32]  # in which it did so last; 0: never
-    alone: Scores  # by a model of their own items
+    alone: tuple[Scores, ...]  # by models of their own items, one for each penalty
     copied: Scores  # by a model of all that they know
 
 
@@ -67,8 +68,9 @@ def _before_the_first_round(own: Own) -> Copied:
     is_own = np.zeros((len(clients), num_items), np.bool_)
     for row, client in enumerate(clients.tolist()):
         is_own[row, own.each[client]["items"]] = True
-    alone = ease(is_own.astype(np.float32))
-    return Copied(clients, is_own, np.zeros_like(alone), np.zeros(is_own.shape, np.int32), alone, alone)
+    alone = tuple(ease(is_own.astype(np.float32), penalty) for penalty in _PENALTIES_ALONE)
+    nothing = np.zeros(is_own.shape, np.float32)
+    return Copied(clients, is_own, nothing, np.zeros(is_own.shape, np.int32), alone, alone[0])
 
 
 def ease(labels: Scores, penalty: float = _PENALTY) -> Scores:
@@ -87,7 +89,7 @@ def ease(labels: Scores, penalty: float = _PENALTY) -> Scores:
 def judge(copied: Copied, truth: Truth) -> Outcome:
     """By client, the share of the server's list that is in the copy's list; neither has the client's own items.
 
-    Chance: the list of the same model, trained on the same clients' items alone.
+    Chance: the list of a model of the same kind, trained on the same clients' items alone.
     """
     return agreement(copied, copied.is_own, truth)
 
@@ -98,16 +100,16 @@ def agreement(copied: Copied, is_left_out: NDArray[np.bool_], truth: Truth) -> O
         np.concatenate([[0], np.cumsum(is_left_out.sum(axis=1))]),
         np.nonzero(is_left_out)[1].astype(np.int32),
     )
-    lists = [top_k(scores, LENGTH, left_out)[0] for scores in (
-        truth.server_scores(copied.clients), copied.copied, copied.alone
-    )]  # fmt: skip
-    wanted, found, alone = (_marks(items, is_left_out.shape) for items in lists)
+    models = (truth.server_scores(copied.clients), copied.copied, *copied.alone)
+    lists = [top_k(scores, LENGTH, left_out)[0] for scores in models]
+    wanted, found, *alone = (_marks(items, is_left_out.shape) for items in lists)
     lengths = wanted.sum(axis=1)
     has_list = lengths > 0
     if not has_list.any():
         raise HushrecError("no item is left that could be recommended to those who collude")
-    hits = [(wanted & one).sum(axis=1)[has_list] / lengths[has_list] for one in (found, alone)]
-    return Outcome.of_victims(copied.clients[has_list].astype(np.int64), *hits)
+    hits, *blind = ((wanted & one).sum(axis=1)[has_list] / lengths[has_list] for one in (found, *alone))
+    chances = max(blind, key=lambda one: float(one.mean()))
+    return Outcome.of_victims(copied.clients[has_list].astype(np.int64), hits, chances)
 
 
 def _marks(items: NDArray[np.int32], shape: tuple[int, ...]) -> NDArray[np.bool_]:
