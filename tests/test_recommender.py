@@ -15,6 +15,7 @@ from hushrec.data.holdings import PARTNERS
 from hushrec.data.holdings.owners import owners_of
 from hushrec.errors import HushrecError
 from hushrec.evaluation import feedback
+from hushrec.evaluation.held_back import held_back_names
 from hushrec.protocol import result_arrays
 from hushrec.recommender import ESTIMATORS, Recommendation, Recommender
 from hushrec.registry import SYSTEMS
@@ -133,7 +134,8 @@ def test_fit_returns_the_model_and_tells_every_round(kind: type[Recommender], da
     assert told == list(range(1, 11))
     metrics = model.evaluate(split.test, at=(5, 10))
     lists = {f"{name}@{k}" for name in ("Precision", "Recall", "HR", "MRR", "NDCG", "MAP") for k in (5, 10)}
-    assert set(metrics) == lists | ({"MAE", "RMSE"} if kind.system.feedback is feedback.EXPLICIT else set())
+    more = {feedback.EXPLICIT: {"MAE", "RMSE"}, feedback.SIGNED: set(held_back_names((5, 10)))}
+    assert set(metrics) == lists | more.get(kind.system.feedback, set())
     assert all(type(value) is float for value in metrics.values())
 
 

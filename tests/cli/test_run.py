@@ -203,7 +203,7 @@ def test_a_preset_gives_way_to_what_is_typed() -> None:
     ]
     assert said[0] == said[1]
     assert {name for name in said[0] if said[0][name] != said[2][name]} == {
-        "client_batch", "swap_rounding", "repeats", "memory", "told_limit", "server_head",
+        "client_batch", "swap_rounding", "repeats", "memory", "told_limit", "server_head", "unsampled",
     }  # fmt: skip
     assert [config["client_factors"] for config in said] == [8, 8, 8]
     with pytest.raises(HushrecError, match="no preset 'papr' of ptf-fedrec; choose from paper, released"):

@@ -186,7 +186,7 @@ def test_tables_of_ptf_fedrec_are_the_papers(data: str) -> None:
 def test_unknown_tables_are_refused_with_the_known() -> None:
     with pytest.raises(
         HushrecError,
-        match=r"no table 'table9' of fedrec\+\+; choose from figure2, table-order, table-sdcf, table2, table3",
+        match=r"no table 'table9' of fedrec\+\+; choose from figure2, table-order, table-reduces, table-",
     ):
         table_named("fedrec++", "table9")
     with pytest.raises(HushrecError, match="no table 'table2' of pmf; no table of it comes with hushrec"):

@@ -18,7 +18,7 @@ def test_all_that_grep_finds_are_found() -> None:
     """Every mark in the code of systems, models, mechanisms and measurements belongs to some system."""
     by_grep = {
         (shown(path), number)
-        for folder in ("systems", "models", "privacy", "experiments")
+        for folder in ("systems", "models", "privacy", "experiments", "data", "evaluation")
         for path in (PACKAGE / folder).rglob("*.py")
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if "DEVIATION:" in line

@@ -38,6 +38,9 @@ def copies(
     """The five copies, each with ratings divided anew; pooled: the same ratings in one place, for baselines.
 
     Users and items are dealt anew for each copy, or once for all (`Deal.deals`); the first copy is the same.
+
+    DEVIATION: FedCORE's authors have one deal for all copies; the default deals anew, so that the spread over
+    copies tells what the deal does.
     """
     if data.ratings is None:
         raise HushrecError(f"{data.name} has no ratings to deal to partners; choose data with explicit ratings")

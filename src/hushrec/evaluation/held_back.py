@@ -11,9 +11,10 @@ For a user with n held-back items, T of them relevant, ranked by score, and hit(
     held-back MAP@K              = sum of hit(r) * Precision@r over r <= K, / min(|T|, K)
 
 The first has the report's ideal (Sec. 6.1.1: "when all the items are pertinent"), which no order reaches for a
-user with fewer than K relevant items. The report prints its gain as 2^(rel - 1), which would give an
-irrelevant item half of a relevant one's; taken for 2^rel - 1, as is usual, it is hit(r). Its MAP leaves the
-average precision undefined.
+user with fewer than K relevant items.
+
+DEVIATION: the report prints its gain as 2^(rel - 1), which would give an irrelevant item half of a relevant one's;
+taken for 2^rel - 1, as is usual, it is hit(r). Its MAP leaves the average precision undefined.
 """
 
 from collections.abc import Callable, Sequence

@@ -8,6 +8,7 @@ from hushrec.runtime.training import Job
 from hushrec.systems.fedcore.inference import MAIL, PublicKeys
 from hushrec.systems.fedcore.messages import UserGradients
 
+# DEVIATION: the paper does not say after which epoch it attacks gradients.
 _ATTACKED_AFTER = 20
 
 

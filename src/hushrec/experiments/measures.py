@@ -26,13 +26,19 @@ def _of_fold(table: Table, metric: str, done: Run, fold: FoldResult) -> float:
 
 
 def of_curve(fold: FoldResult, metric: str) -> float:
-    """A value of a learning curve ("NDCG@10, epoch 1", "round 5", "end", "best"), or how it grew."""
+    """A value of a learning curve ("NDCG@10, epoch 1", "round 5", "end", "best"), or one over another."""
     name, _, when = metric.partition(", ")
-    curve = fold.curve[name]
-    if when == "end over epoch 1":
-        return curve[-1] / curve[0] if curve[0] else _FROM_NOTHING
+    late, _, early = when.partition(" over ")
+    value = _at(fold.curve[name], late, is_loss(name))
+    if not early:
+        return value
+    start = _at(fold.curve[name], early, is_loss(name))
+    return value / start if start else _FROM_NOTHING
+
+
+def _at(curve: list[float], when: str, has_least_best: bool) -> float:
     if when == "best":
-        return min(curve) if is_loss(name) else max(curve)
+        return min(curve) if has_least_best else max(curve)
     return curve[-1 if when == "end" else int(when.removeprefix("epoch ").removeprefix("round ")) - 1]
 
 

@@ -81,6 +81,7 @@ class Config:
         "own", "the rounds that --predict-after counts: those that the client took part in, or all of the run"
     )
     local_steps: int = setting(15, "gradient steps of the vector that predicts them (T_local)", "[1, inf)")
+    # DEVIATION: the paper does not say whether the participants of a round are drawn anew; here they are.
     participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
     num_factors: int = setting(20, "length of the vectors", "[1, inf)")
     num_rounds: int = setting(100, "rounds", "[1, inf)")

@@ -37,6 +37,8 @@ class Config:
 
     num_factors: int = setting(16, "length of a vector in each of the two branches", "[1, inf)")
     num_rounds: int = setting(50, "epochs", "[1, inf)")
+    # DEVIATION: the paper has batches of 256 and rates from .1 to .6, without decay. These are of the authors'
+    # code, and of validation data; see docs/fedcore.md.
     learning_rate: float = setting(0.15, "of the first round; plain gradient descent", "(0, inf)")
     decay: float = setting(0.9, "what the learning rate is multiplied with after a round", "(0, 1]")
     batch_size: int = setting(128, "ratings per step", "[1, inf)")

@@ -96,7 +96,7 @@ SYSTEM = replace(
         small={"window": 100, "recommended": 2, "learning_rate": 0.5, "epochs": 4, "parts": 1},
         learns_with={"window": 50, "learning_rate": 0.3, "epochs": 60, "parts": 1},
         presets={"usual": {}, "original": {"num_factors": 4, "positive_from": 4.0}},
-        builds_on=("hushrec.systems.drift",),
+        builds_on=("hushrec.systems.drift", "hushrec.evaluation.held_back"),
     ),
     config=Config,
     holders=SOLE_OWNER,

@@ -169,6 +169,7 @@ def test_equals_the_slow_way(
         assert num_waiting(fast) == slow.num_waiting
 
 
+@settings(deadline=None)  # the first case compiles
 @given(EVENTS)
 def test_blocks_of_users_are_counted_as_they_are_saved(events: list[Event]) -> None:
     slow = SlowBlocks()

@@ -7,7 +7,7 @@ an epoch begins the stream anew, since its first events do not follow on its las
 
 DEVIATION: a positive interaction without a negative before it is in no pair and is dropped at once. Algorithm 2
 keeps it, and the next negative one completes a block without a pair, which counts towards Theta, is asked for, and
-moves nothing; it would only tell who likes what. The reading `literal` is the algorithm as printed.
+moves nothing; it would only tell who likes what. The reading `literal` keeps it, as printed.
 
 All that an owner holds are interactions: those not learned from yet, and, so that a round can begin again, those
 of the round that runs. Blocks follow from them: to read the interactions again, in order, rebuilds every block.

@@ -102,6 +102,7 @@ class Config:
     num_factors: int = setting(16, "length of vectors", "[1, inf)")
     epochs: int = setting(3, "how often the stream is learned from", "[1, inf)")
     theta: int = setting(2, "completed blocks of an owner for which it asks for vectors", "[1, inf)")
+    # DEVIATION: Sec. 4.1 counts completed blocks; Algorithm 2 tests the size of a table by user: it counts users.
     threshold: Threshold = setting("blocks", "what theta counts: blocks, or users with a block each")
     blocks: Reading = setting(
         "pairs", "whether a positive without a negative before it is dropped, or kept: literal"
@@ -367,6 +368,7 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
         paper=PAPER,
         class_name="DRIFT",
         is_online=True,
+        builds_on=("hushrec.evaluation.held_back",),
         small={
             "window": 100, "theta": 2, "batch": 3, "flag": "inside", "recommended": 2, "learning_rate": 0.5,
             "epochs": 4, "parts": 1,
