@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushrec.systems.drift.blocks import WAITING, Blocks, Groups, Reading, Threshold, blocks_per_user, stamp_of
