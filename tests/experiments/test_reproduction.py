@@ -363,11 +363,11 @@ def test_ratios_by_hand(data: Interactions) -> None:
     assert [one.row.label for one in found] == ["some", "same"]
     (cell,) = found[0].cells
     assert (cell.ours, cell.published) == (pytest.approx(4.0), 4.5)
-    assert found[1].missing == "it has lost nothing of NDCG (+0.0000)"
+    assert found[1].missing == "it has lost nothing of NDCG, but gained 0.0000"
     assert with_ratios(table_of(), found) == found
     better, alone = entry("better", 0.2, 0.6), entry("some", 0.6, 0.4)
     (gained,) = with_ratios(table, [entry("none", 1.0, 0.5), better])
-    assert gained.missing == "it has lost nothing of NDCG (+0.1000)"
+    assert gained.missing == "it has lost nothing of NDCG, but gained 0.1000"
     (found_alone,) = with_ratios(table, [alone])
     assert found_alone.missing == "it is held against the row none, which is missing"
     assert not found_alone.runs
