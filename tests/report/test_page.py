@@ -9,7 +9,8 @@ from hushrec.errors import HushrecError
 from hushrec.experiments import published
 from hushrec.protocol import Role
 from hushrec.registry import SYSTEMS
-from hushrec.report.page import SECTIONS, page, reveals, threat_model, write_report
+from hushrec.report.declared import reveals, threat_model
+from hushrec.report.page import SECTIONS, page, write_report
 from hushrec.runs.record import Run
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}

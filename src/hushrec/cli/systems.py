@@ -11,7 +11,7 @@ from hushrec.cli.console import results
 from hushrec.cli.options import AsJson
 from hushrec.protocol import AnySystem
 from hushrec.registry import SYSTEMS, system_named
-from hushrec.report.page import reveals, threat_model
+from hushrec.report.declared import reveals, threat_model
 
 
 def systems(

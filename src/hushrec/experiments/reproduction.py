@@ -328,7 +328,9 @@ def with_ratios(table: Table, done: Sequence[Reproduced]) -> list[Reproduced]:
         elif entry.runs and baseline is not None:
             of, to = (_mean(table, baseline, name) - _mean(table, entry, name) for name in (ratio.of, ratio.to))
             if to <= 0:
-                entry = replace(entry, runs=[], missing=f"it has lost nothing of {ratio.to}, but gained {abs(to):.4f}")
+                entry = replace(
+                    entry, runs=[], missing=f"it has lost nothing of {ratio.to}, but gained {abs(to):.4f}"
+                )
             else:
                 entry = replace(entry, cells=[_beside(table, entry.row, table.metrics[0], of / to, 0.0)])
         found.append(entry)

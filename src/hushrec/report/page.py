@@ -1,6 +1,5 @@
 """One HTML page about runs that needs nothing else: no script, no network, no other file."""
 
-import inspect
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -9,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hushrec.errors import HushrecError
-from hushrec.protocol import AnySystem, Message
+from hushrec.protocol import AnySystem
 from hushrec.registry import system_named
 from hushrec.report.canvas import to_inline_svg
+from hushrec.report.declared import reveals, threat_model
 from hushrec.report.deviations import Deviation, deviations
 from hushrec.report.figures import bytes_by_message, curves_of, learning_curves
 from hushrec.report.findings import caveats, summary, test_set
@@ -360,21 +360,6 @@ def _system(system: AnySystem) -> str:
         + (f"<p><strong>Threat model:</strong> {_prose(threat)}</p>" if threat else "")
         + _table(head, rows)
     )
-
-
-def reveals(message: type[Message]) -> str:
-    """What a message tells its receiver, in the words of its docstring."""
-    return _paragraph(inspect.getdoc(message) or "", "Reveals:")
-
-
-def threat_model(system: AnySystem) -> str:
-    """The paragraph about it in the docstring of the system's module."""
-    module = inspect.getmodule(system.config)
-    return _paragraph((module and inspect.getdoc(module)) or "", "Threat model:")
-
-
-def _paragraph(text: str, start: str) -> str:
-    return " ".join(text.partition(start)[2].partition("\n\n")[0].split())
 
 
 def _claims(runs: Sequence[Run]) -> str:
