@@ -2,7 +2,7 @@ import pytest
 
 from hushrec.experiments.published import Row, Table
 from hushrec.experiments.reproduction import Cell, Reproduced
-from hushrec.report.reproduced import table_picture
+from hushrec.report.reproduced import is_figure, table_picture
 from hushrec.runs.record import Run
 
 pytest.importorskip("matplotlib")
@@ -31,3 +31,26 @@ def test_bytes_are_drawn_by_orders_of_magnitude(runs: dict[str, Run]) -> None:
 def test_long_names_have_room(runs: dict[str, Run]) -> None:
     short, long = (drawn("ranking", runs, label)[0].get_position().x0 for label in ("one", "one" * 10))
     assert short < 0.05 < 0.2 < long
+
+
+def test_series_are_lines_over_the_axis_with_published_points(runs: dict[str, Run]) -> None:
+    """Two series of two points, one of which is published, and one of a single point: a level."""
+    rows = [
+        Row("a 1", "pmf", "here", {}, series="a", x=1), Row("a 2", "pmf", "here", {}, series="a", x=2),
+        Row("b 2", "pmf", "here", {}, series="b", x=2), Row("b 1", "pmf", "here", {}, series="b", x=1),
+        Row("c", "pmf", "here", {}, series="c", x=2),
+    ]  # fmt: skip
+    values = [(0.1, 0.15), (0.2, None), (0.4, None), (0.3, None), (0.5, None)]
+    done = [
+        Reproduced(row, [Cell("M", ours, 0.0, published, None)], [runs["pmf"]])
+        for row, (ours, published) in zip(rows, values, strict=True)
+    ]
+    table = Table("figure1", "T", "Nobody (2026)", "ranking", "none", ["M"], rows, x_label="epsilon")
+    assert is_figure(table)
+    (panel,) = table_picture(table, done).axes
+    drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in panel.lines]
+    assert ([1, 2], [0.1, 0.2]) in drawn
+    assert ([1, 2], [0.3, 0.4]) in drawn, "in the order of the axis"
+    assert ([1], [0.15]) in drawn, "published"
+    assert ([0, 1], [0.5, 0.5]) in drawn, "from side to side"
+    assert panel.get_xlabel() == "epsilon"

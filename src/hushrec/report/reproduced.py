@@ -63,6 +63,10 @@ def _series(entry: Reproduced) -> str:
 
 
 def _line(axes: "Axes", points: Sequence[Reproduced], metric: str, colour: str, name: str) -> None:
+    """A series; one of a single point is a level, drawn from side to side."""
+    if len(points) == 1:
+        axes.axhline(points[0].cell(metric).ours, color=colour, linestyle="--", linewidth=1.2, label=name)
+        return
     cells = [entry.cell(metric) for entry in points]
     places, ours = [entry.row.x for entry in points], [cell.ours for cell in cells]
     spread = [cell.ours_std for cell in cells]
