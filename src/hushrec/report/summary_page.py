@@ -52,8 +52,9 @@ def summary_lines(summary: Summary) -> Iterator[str]:
     missing = [(table, row) for table in summary.tables for row in table.rows if row.missing]
     if missing:
         yield "rows without a number:"
-    for table, row in missing:
-        yield f"  {_named(table)}, {row.where}, {row.name}: {row.missing}"
+    for table in summary.tables:
+        for line in _said_of_rows(table):
+            yield f"  {_named(table)}, {line}"
     if any(row.missing == NOT_RUN for _, row in missing):
         yield "the same command goes on with the rows that were not run yet"
 
@@ -82,6 +83,16 @@ def claims_about(systems: Iterable[str]) -> list[ClaimRow]:
         if (table.system, table.name) in known
         and wanted & {row.system for row in known[table.system, table.name].rows}
     ]  # fmt: skip
+
+
+def _said_of_rows(table: TableRecord) -> Iterator[str]:
+    """Why rows have no number; those with the same reason together."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in table.rows:
+        if row.missing:
+            alike.setdefault((row.where, row.missing), []).append(row.name)
+    for (where, reason), names in alike.items():
+        yield f"{where}, {'; '.join(names)}: {reason}"
 
 
 def _named(table: TableRecord) -> str:
@@ -163,10 +174,9 @@ def _table_parts(data: str, table: TableRecord, folder: Path | None) -> Iterator
         yield _markdown_grid(table, rows)
     for name, is_equal in table.bits.items():
         yield f"{_escaped(name)}: identical to the last bit: {'yes' if is_equal else 'no'}"
-    missing = [row for row in table.rows if row.missing or row.remark]
-    if missing:
-        lines = (f"- {row.where}, {_escaped(row.name)}: {_escaped(row.missing or row.remark)}" for row in missing)
-        yield "\n".join(lines)
+    said = [*_said_of_rows(table), *(f"{row.where}, {row.name}: {row.remark}" for row in table.rows if row.remark)]
+    if said:
+        yield "\n".join(f"- {_escaped(line)}" for line in said)
     notes = dict.fromkeys(row.note for row in table.rows if row.note)
     if notes:
         yield "\n".join(f"- note: {_escaped(note)}" for note in notes)
