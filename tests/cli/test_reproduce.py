@@ -408,14 +408,14 @@ def test_all_tables_end_in_one_summary_and_a_page(tmp_path: Path) -> None:
         "rows: 4", "rows with numbers: 3", "rows without a number: 1", "rows not run yet: 0", "cells: 6",
         "cells with a published spread or unit: 1", "of these within it: 1",
         "cells published without a spread: 1", "claims: 1", "claims that do not hold: 1", "why: noise stays in",
-        "A table [2], ml-100k: noise costs nothing (bits)",
+        "A table [2]: noise costs nothing", "ml-100k (bits)",
     ):  # fmt: skip
         assert line in lines, line
     assert any(line.startswith("A table [2], ml-100k, wild: diverged") for line in lines)
     text = page.read_text()
     assert "![A table [2]](ml-100k-fedrecpp-figure1.png)" in text
     assert (page.parent / "ml-100k-fedrecpp-figure1.png").read_bytes().startswith(b"\x89PNG")
-    assert "**no** · ml-100k: noise costs nothing (bits). Why: noise stays in" in text
+    assert "- A table [2]: noise costs nothing. Why: noise stays in.\n  - **no** · ml-100k (bits)" in text
     record = json.loads(page.with_suffix(".json").read_text())
     assert record["counts"]["rows"] == 4
     assert record["tables"][0]["rows"][0]["cells"][0]["near"] in (True, False)

@@ -42,13 +42,15 @@ def summary_lines(summary: Summary) -> Iterator[str]:
     for name, count in summary.counts().items():
         yield f"  {name}: {count:,}"
     for heading, answers in (("claims that do not hold:", ("no",)), ("claims that hold in part:", ("in part",))):
-        found = [(table, claim) for table in summary.tables for claim in table.claims if claim.answer in answers]
+        found = _alike(summary, answers)
         if found:
             yield heading
-        for table, claim in found:
-            yield f"  {_named(table)}, {_place(claim.where, claim.preset)}: {claim.text}{_figures(claim)}"
-            if claim.why:
-                yield f"    why: {claim.why}"
+        for (name, text, why), claims in found.items():
+            yield f"  {name}: {text}"
+            for claim in claims:
+                yield f"    {_place(claim.where, claim.preset)}{_figures(claim)}"
+            if why:
+                yield f"    why: {why}"
     missing = [(table, row) for table in summary.tables for row in table.rows if row.missing]
     if missing:
         yield "rows without a number:"
@@ -83,6 +85,16 @@ def claims_about(systems: Iterable[str]) -> list[ClaimRow]:
         if (table.system, table.name) in known
         and wanted & {row.system for row in known[table.system, table.name].rows}
     ]  # fmt: skip
+
+
+def _alike(summary: Summary, answers: tuple[str, ...]) -> dict[tuple[str, str, str], list[ClaimRecord]]:
+    """Claims with one of these answers, by table, text and reason: the same on several splits and with presets."""
+    found: dict[tuple[str, str, str], list[ClaimRecord]] = {}
+    for table in summary.tables:
+        for claim in table.claims:
+            if claim.answer in answers:
+                found.setdefault((_named(table), claim.text, claim.why), []).append(claim)
+    return found
 
 
 def _said_of_rows(table: TableRecord) -> Iterator[str]:
@@ -152,16 +164,22 @@ def page(summary: Summary, folder: Path | None = None) -> str:
 
 
 def _failed_claims(summary: Summary) -> Iterator[str]:
-    found = [(table, claim) for table in summary.tables for claim in table.claims if claim.answer != "yes"]
+    found = _alike(summary, ("no", "in part"))
     if found:
         yield "## Claims that do not hold, or only in part"
-        yield "\n".join(_claim_line(claim, f"{_named(table)}, ") for table, claim in found)
+    for (name, text, why), claims in found.items():
+        reason = f" Why: {_escaped(why)}." if why else ""
+        lines = [f"- {_escaped(f'{name}: {text}')}.{reason}"]
+        lines += [
+            f"  - **{claim.answer}** · {_escaped(f'{_place(claim.where, claim.preset)}{_figures(claim)}')}"
+            for claim in claims
+        ]
+        yield "\n".join(lines)
 
 
-def _claim_line(claim: ClaimRecord, prefix: str = "") -> str:
-    why = f" Why: {_escaped(claim.why)}" if claim.why else ""
+def _claim_line(claim: ClaimRecord) -> str:
     where = _place(claim.where, claim.preset)
-    return f"- **{claim.answer}** · {_escaped(f'{prefix}{where}: {claim.text}{_figures(claim)}')}.{why}"
+    return f"- **{claim.answer}** · {_escaped(f'{where}: {claim.text}{_figures(claim)}')}"
 
 
 def _table_parts(data: str, table: TableRecord, folder: Path | None) -> Iterator[str]:
