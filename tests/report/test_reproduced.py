@@ -54,3 +54,12 @@ def test_series_are_lines_over_the_axis_with_published_points(runs: dict[str, Ru
     assert ([1], [0.15]) in drawn, "published"
     assert ([0, 1], [0.5, 0.5]) in drawn, "from side to side"
     assert panel.get_xlabel() == "epsilon"
+
+
+def test_values_too_close_to_be_told_apart_are_a_step_apart(runs: dict[str, Run]) -> None:
+    rows = [Row(f"a {x}", "pmf", "here", {}, series="a", x=x) for x in (0.2, 0.5, 15)]
+    done = [Reproduced(row, [Cell("M", row.x, 0.0, None, None)], [runs["pmf"]]) for row in rows]
+    table = Table("figure1", "T", "Nobody (2026)", "ranking", "none", ["M"], rows, x_label="epsilon")
+    (panel,) = table_picture(table, done).axes
+    assert list(panel.lines[0].get_xdata()) == [0, 1, 2]
+    assert [label.get_text() for label in panel.get_xticklabels()] == ["0.2", "0.5", "15"]

@@ -1,7 +1,7 @@
 """The picture of a reproduced table: published and ours, row by row."""
 
 from collections.abc import Iterable, Sequence
-from itertools import cycle
+from itertools import cycle, pairwise
 from typing import TYPE_CHECKING
 
 from hushrec.experiments.published import Table
@@ -13,6 +13,9 @@ from hushrec.report.stream_figures import curve_panels, first_and_last, time_by_
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+_LEAST_GAP = 0.05  # between two ticks, as a share of the axis
 
 
 def is_figure(table: Table) -> bool:
@@ -40,20 +43,22 @@ def series_panels(table: Table, done: Sequence[Reproduced]) -> "Figure":
     places = list(dict.fromkeys(entry.row.where for entry in done))
     names = list(dict.fromkeys(_series(entry) for entry in done))
     with style():
-        height = 2.9 * len(places) + 0.3 + 0.2 * (len(names) // 4)
+        legend_height = 0.2 * ((len(names) - 1) // 4)
+        height = 2.9 * len(places) + 0.3 + legend_height
         figure = new_figure(height)
         grid = figure.subplots(len(places), len(table.metrics), squeeze=False)
         for panels, where in zip(grid, places, strict=True):
+            here = [entry for entry in done if entry.row.where == where]
+            at = _places_on_axis(entry.row.x for entry in here)
             for axes, metric in zip(panels, table.metrics, strict=True):
                 for colour, name in zip(cycle(PALETTE), names):
-                    points = [entry for entry in done if (entry.row.where, _series(entry)) == (where, name)]
-                    _line(axes, sorted(points, key=lambda entry: entry.row.x), metric, colour, name)
-                ticks = sorted({entry.row.x for entry in done if entry.row.where == where})
-                axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+                    points = sorted((entry for entry in here if _series(entry) == name), key=lambda one: one.row.x)
+                    _line(axes, [(at[entry.row.x], entry.cell(metric)) for entry in points], colour, name)
+                axes.set_xticks(list(at.values()), [f"{tick:g}" for tick in at])
                 axes.set(title=f"{where}: {metric}", xlabel=table.x_label if where == places[-1] else "")
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="upper center", ncols=min(4, len(names)), borderaxespad=0.2)
-        top, bottom = 1 - (0.55 + 0.2 * (len(names) // 4)) / height, 0.5 / height
+        top, bottom = 1 - (0.55 + legend_height) / height, 0.5 / height
         figure.subplots_adjust(left=0.06, right=0.985, top=top, bottom=bottom, hspace=0.42, wspace=0.18)
         return figure
 
@@ -62,21 +67,26 @@ def _series(entry: Reproduced) -> str:
     return f"{entry.row.series}, {entry.preset}" if entry.preset else entry.row.series
 
 
-def _line(axes: "Axes", points: Sequence[Reproduced], metric: str, colour: str, name: str) -> None:
+def _places_on_axis(values: Iterable[float]) -> dict[float, float]:
+    """Where values are drawn: to scale, or one step apart where some would be too close to be told apart."""
+    ticks = sorted(set(values))
+    gaps = [later - earlier for earlier, later in pairwise(ticks)]
+    is_tight = bool(gaps) and min(gaps) < _LEAST_GAP * (ticks[-1] - ticks[0])
+    return {tick: float(place) if is_tight else tick for place, tick in enumerate(ticks)}
+
+
+def _line(axes: "Axes", points: Sequence[tuple[float, Cell]], colour: str, name: str) -> None:
     """A series; one of a single point is a level, drawn from side to side."""
     if len(points) == 1:
-        axes.axhline(points[0].cell(metric).ours, color=colour, linestyle="--", linewidth=1.2, label=name)
+        axes.axhline(points[0][1].ours, color=colour, linestyle="--", linewidth=1.2, label=name)
+    if len(points) < 2:
         return
-    cells = [entry.cell(metric) for entry in points]
-    places, ours = [entry.row.x for entry in points], [cell.ours for cell in cells]
-    spread = [cell.ours_std for cell in cells]
+    spread = [cell.ours_std for _, cell in points]
     axes.errorbar(
-        places, ours, yerr=spread if any(spread) else None, color=colour, marker="o", markersize=4, linewidth=1.7,
-        elinewidth=0.9, label=name,
+        [place for place, _ in points], [cell.ours for _, cell in points], yerr=spread if any(spread) else None,
+        color=colour, marker="o", markersize=4, linewidth=1.7, elinewidth=0.9, label=name,
     )  # fmt: skip
-    known = [
-        (place, cell.published) for place, cell in zip(places, cells, strict=True) if cell.published is not None
-    ]
+    known = [(place, cell.published) for place, cell in points if cell.published is not None]
     if known:
         axes.plot(*zip(*known, strict=True), linestyle=":", color=colour, marker="o", markerfacecolor=PAPER)
 
