@@ -127,23 +127,29 @@ def published_and_ours(table: Table, done: Sequence[Reproduced]) -> "Figure":
     Bytes differ by orders of magnitude, so their axis is logarithmic.
     """
     datasets = list(dict.fromkeys(entry.row.where for entry in done))
+    is_published = {cell.metric for entry in done for cell in entry.cells if cell.published is not None}
+    metrics = [metric for metric in table.metrics if metric in is_published or not is_published]
     with style():
         tallest = max(sum(entry.row.where == data for entry in done) for data in datasets)
-        figure = new_figure(len(datasets) * (0.24 * tallest + 1.0) + 0.3)
-        grid = figure.subplots(len(datasets), len(table.metrics), squeeze=False)
+        height = len(datasets) * (0.24 * tallest + 0.85) + 0.45
+        figure = new_figure(height)
+        grid = figure.subplots(len(datasets), len(metrics), squeeze=False)
         for panels, data in zip(grid, datasets, strict=True):
             rows = [entry for entry in done if entry.row.where == data]
-            for place, (axes, metric) in enumerate(zip(panels, table.metrics, strict=True)):
+            for place, (axes, metric) in enumerate(zip(panels, metrics, strict=True)):
                 _draw(axes, rows, metric)
                 if table.kind == "bytes":
                     axes.set_xscale("log")
                     axes.xaxis.set_major_formatter("{x:g}")
                     axes.xaxis.set_minor_formatter("")
-                axes.set_title(f"{data}: {metric}")
+                axes.set_title(f"{data}: {metric}" if len(metrics) < 3 or place == 0 else metric)
                 axes.set_yticks(range(len(rows)), [row.name for row in rows] if place == 0 else [])
-        grid[0][-1].legend(loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=2, borderaxespad=0)
+        handles, labels = grid[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper right", ncols=2, borderaxespad=0.2)
         left = _left_margin(entry.name for entry in done)
-        figure.subplots_adjust(left=left, right=0.985, top=0.9, bottom=0.08, hspace=0.35, wspace=0.06)
+        room = 0.75 / (0.24 * tallest + 0.1)  # between two lines of panels, in heights of one
+        top, bottom = 1 - 0.6 / height, 0.35 / height
+        figure.subplots_adjust(left=left, right=0.985, top=top, bottom=bottom, hspace=room, wspace=0.06)
         return figure
 
 
