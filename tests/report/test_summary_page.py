@@ -118,6 +118,11 @@ def test_claims_about_a_system_are_those_of_its_tables(monkeypatch: pytest.Monke
     assert summary_page.claims_about(["fcf"]) == []
 
 
+def test_a_record_of_ml_100k_comes_with_hushrec_and_covers_every_table() -> None:
+    kept = {(table.system, table.name) for table in measured_summaries()["ml-100k"].tables}
+    assert kept == {key for key, table in tables().items() if any(row.data == "ml-100k" for row in table.rows)}
+
+
 @pytest.mark.parametrize("data", sorted(measured_summaries()))
 def test_pages_of_the_docs_are_made_from_the_records(data: str) -> None:
     assert (DOCS / f"{data}.md").read_text(encoding="utf-8") == page(measured_summaries()[data], DOCS)
