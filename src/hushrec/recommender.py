@@ -14,16 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 from hushrec.data import Interactions
 from hushrec.errors import HushrecError
 from hushrec.evaluation import top_k
+from hushrec.evaluation.candidates import candidates_by, num_raters, usable_min_raters
+from hushrec.evaluation.feedback import warm_and_cold
 from hushrec.protocol import AnySystem, Numbers, Ragged, Scorer
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import Side, load_fold, save_fitted
+from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import Progress, progress_arrays, progress_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, prepared, run_job
 from hushrec.settings import to_dict
 
-# Below this number of raters an item's vector is hardly trained, and its scores are far too high or too low.
-MIN_RATERS = 10
+# How many raters an item needed in lists of older runs, which did not say.
+_OLDER_MIN_RATERS = 10
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,19 @@ class Ranker:
     scorer: Scorer
     seen: Ragged  # items, a slice per user
     num_raters: NDArray[np.int64]  # of each item
+    min_raters: int  # how many an item needs to be listed, unless told
 
     @classmethod
-    def of(cls, job: Job, progress: Progress) -> "Ranker":
-        """Lists from what a training ended with."""
-        train, rows = job.train, job.train.by_user()
-        num_raters = np.bincount(train.items, minlength=train.num_items)
-        return cls(train, job.scorer(progress), Ragged(rows.starts, rows.items), num_raters)
+    def of(cls, job: Job, progress: Progress, min_raters: int | None = None) -> "Ranker":
+        """Lists from what a training ended with, of items with as many raters as is usual, unless told."""
+        train, rows, feedback = job.train, job.train.by_user(), job.system.feedback
+        if min_raters is None:
+            min_raters = usable_min_raters(feedback.usual_min_raters, train, max(feedback.usual_lengths))
+        seen = Ragged(rows.starts, rows.items)
+        return cls(train, job.scorer(progress), seen, num_raters(train), min_raters)
 
     def for_users(
-        self, users: Numbers, k: int, exclude_seen: bool = True, min_raters: int = MIN_RATERS
+        self, users: Numbers, k: int, exclude_seen: bool = True, min_raters: int | None = None
     ) -> list[list[Recommendation]]:
         """The best k items for each user."""
         seen = self.seen.take(users.astype(np.int64)) if exclude_seen else None
@@ -64,7 +70,7 @@ class Ranker:
         ratings: NDArray[np.float32],
         k: int,
         exclude_seen: bool = True,
-        min_raters: int = MIN_RATERS,
+        min_raters: int | None = None,
     ) -> list[Recommendation]:
         """The best k items for someone with these ratings."""
         seen = Ragged(np.array([0, len(items)]), items) if exclude_seen else None
@@ -78,16 +84,12 @@ class Ranker:
         return self._best(scores[None], k, seen, min_raters)[0]
 
     def _best(
-        self, scores: NDArray[np.float32], k: int, seen: Ragged | None, min_raters: int
+        self, scores: NDArray[np.float32], k: int, seen: Ragged | None, min_raters: int | None
     ) -> list[list[Recommendation]]:
         if k < 1:
             raise HushrecError(f"a list of {k} items is too short; ask for at least 1")
-        # A deployed server has no ratings, and so no number of raters.
-        is_candidate = (self.num_raters >= min_raters) | (len(self.train) == 0)
-        if not is_candidate.any():
-            raise HushrecError(f"no item has {min_raters} raters; use fewer, as in --min-raters 0")
-        scores = np.where(is_candidate, scores, np.float32(-np.inf))
-        items, scores = top_k(scores, k, None if seen is None else (seen.starts, seen.values))
+        is_candidate = candidates_by(self.num_raters, self.min_raters if min_raters is None else min_raters)
+        items, scores = top_k(scores, k, None if seen is None else (seen.starts, seen.values), is_candidate)
         return [
             [self._entry(item, score) for item, score in zip(*row, strict=True) if isfinite(score)]
             for row in zip(items.tolist(), scores.tolist(), strict=True)
@@ -109,6 +111,7 @@ class Recommender:
         self.seed = seed
         self.options = options or RuntimeOptions()
         self._fitted: tuple[Job, Progress] | None = None
+        self._min_raters: int | None = None  # of a run; None: what is usual
         self._ranker: Ranker | None = None
 
     def __repr__(self) -> str:
@@ -118,6 +121,7 @@ class Recommender:
     def __getstate__(self) -> dict[str, Any]:
         """What is copied and pickled. A system is found again by its name; a fit is kept as in a run's folder."""
         state = {"config": self.config, "seed": self.seed, "options": self.options, "fit": None}
+        state["min_raters"] = self._min_raters
         if self._fitted is not None:
             job, progress = self._fitted
             state["fit"] = job.train, job.party, progress_arrays(self.system, progress)
@@ -125,7 +129,7 @@ class Recommender:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.config, self.seed, self.options = state["config"], state["seed"], state["options"]
-        self._fitted, self._ranker = None, None
+        self._fitted, self._min_raters, self._ranker = None, state["min_raters"], None
         if state["fit"] is not None:
             train, party, arrays = state["fit"]
             job = Job(self.system, self.config, self.seed, train, party)
@@ -135,12 +139,13 @@ class Recommender:
         """Train all rounds. `on_round` is told the progress after each."""
         job = job_for(self.system, self.config, self.seed, train)
         self._fitted, self._ranker = (job, run_job(job, self.options, on_round=on_round)), None
+        self._min_raters = None
         return self
 
     def ranker(self) -> Ranker:
         """What `recommend` ranks with, for callers who ask often and know the numbers of users and items."""
         if self._ranker is None:
-            self._ranker = Ranker.of(*self._require_fitted())
+            self._ranker = Ranker.of(*self._require_fitted(), self._min_raters)
         return self._ranker
 
     def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float32]:
@@ -151,9 +156,13 @@ class Recommender:
         return ranker.scorer.predict(*numbers).reshape(of_users.shape)
 
     def recommend(
-        self, users: ArrayLike, k: int = 10, exclude_seen: bool = True, min_raters: int = MIN_RATERS
+        self, users: ArrayLike, k: int = 10, exclude_seen: bool = True, min_raters: int | None = None
     ) -> list[list[Recommendation]]:
-        """The best k items for each user, by the ids of the source. Vectors of hardly rated items are noise."""
+        """The best k items for each user, by the ids of the source.
+
+        Only items that `min_raters` users rated in training are listed; unless told, as many as the run measured
+        with. Vectors of hardly rated items are noise.
+        """
         ranker = self.ranker()
         return ranker.for_users(ranker.train.user_numbers(users), k, exclude_seen, min_raters)
 
@@ -163,7 +172,7 @@ class Recommender:
         ratings: ArrayLike,
         k: int = 10,
         exclude_seen: bool = True,
-        min_raters: int = MIN_RATERS,
+        min_raters: int | None = None,
     ) -> list[Recommendation]:
         """The best k items for someone with these ratings; computed here, nothing is sent or kept."""
         ranker = self.ranker()
@@ -176,14 +185,19 @@ class Recommender:
         return ranker.for_newcomer(rated, given, k, exclude_seen, min_raters)
 
     def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
-        """MAE, RMSE and ranking metrics on ratings that were not trained on."""
+        """MAE and RMSE (also of warm and cold rows apart) and ranking metrics on ratings that were not trained on.
+
+        Lists are those of `recommend`.
+        """
         ranker = self.ranker()
         measured = prepared(self.system, test.renumbered_as(ranker.train), self.config)
-        return self.system.feedback.evaluate(ranker.scorer, ranker.train, measured, tuple(at))
+        parts = ranker.scorer, ranker.train, measured
+        metrics = self.system.feedback.evaluate(*parts, tuple(at), min_raters=ranker.min_raters)
+        return metrics | (warm_and_cold(*parts) if "RMSE" in metrics else {})
 
     def save(self, path: str | Path) -> None:
         """Keep the fitted model as a run's folder, for `hushrec.load_run` and the command line."""
-        save_fitted(Path(path), *self._require_fitted())
+        save_fitted(Path(path), *self._require_fitted(), self._min_raters)
 
     @property
     def source(self) -> str:
@@ -272,4 +286,6 @@ def load_run(path: str | Path, fold: int | None = None, side: Side | None = None
     job, progress = load_fold(Path(path), fold, side)
     recommender = estimator_named(job.system.name)(seed=job.seed, **to_dict(job.config))
     recommender._fitted = job, progress
+    min_raters = read_run(Path(path)).provenance.min_raters
+    recommender._min_raters = _OLDER_MIN_RATERS if min_raters is None else min_raters
     return recommender

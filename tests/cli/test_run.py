@@ -45,7 +45,7 @@ def invoke(*arguments: str) -> Result:
 def run_here(name: str, num_folds: int = 1, **settings: Any) -> Run:
     system = SYSTEMS[name]
     config = system.configure(short(name, **settings))
-    chosen = settings_for(system, num_folds=num_folds, split=usual_split(name))
+    chosen = settings_for(system, num_folds=num_folds, split=usual_split(name), min_raters=None)
     return run(system, config, hushrec.load(DATA), chosen, RuntimeOptions(threads=1))
 
 
@@ -103,7 +103,7 @@ def test_bytes_per_client_and_round_by_hand(capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert "25 B per client and round" in out
     assert "1.26 s of CPU, 3.94 ms per client and round\n" in out
-    assert "3 test ratings have a user or item without training ratings\n" in out
+    assert "3 test ratings have a user or item without training ratings (cold), 297 have not (warm)\n" in out
     print_run(replace(done, folds=[replace(fold, num_cold=None)]))
     assert "without training ratings" not in capsys.readouterr().out
 
@@ -152,7 +152,7 @@ def test_options_are_the_settings_of_the_config() -> None:
     common = {
         "data", "folds", "seed", "split", "test_share", "at", "relevant_from", "columns", "duplicates",
         "rating_range", "out", "resume", "threads", "cohort_size", "as_json", "partners", "common_users",
-        "common_items", "deals", "measure", "owners", "passed_over", "sampled",
+        "common_items", "deals", "measure", "owners", "passed_over", "sampled", "min_raters",
     }  # fmt: skip
     for name in group.list_commands(None):
         command = group.get_command(None, name)

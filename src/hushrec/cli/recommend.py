@@ -12,7 +12,7 @@ from hushrec.cli.console import note, results
 from hushrec.cli.options import AsJson, Fold, RunFolder
 from hushrec.data import read
 from hushrec.errors import HushrecError
-from hushrec.recommender import MIN_RATERS, Recommendation, load_run
+from hushrec.recommender import Recommendation, load_run
 from hushrec.report.numbers import format_number
 from hushrec.runs.folds import Side
 
@@ -24,7 +24,9 @@ def recommend(
         Path | None, typer.Option(help="Or a file with one newcomer's ratings; it does not leave this machine.")
     ] = None,
     k: Annotated[int, typer.Option("-k", help="How many items.")] = 10,
-    min_raters: Annotated[int, typer.Option(help="Leave out items that fewer users have rated.")] = MIN_RATERS,
+    min_raters: Annotated[
+        int | None, typer.Option(help="Leave out items that fewer users have rated; default: as the run did.")
+    ] = None,
     fold: Fold = None,
     side: Annotated[
         Side | None, typer.Option(help="Whose model, where both have one; default: the server's.")

@@ -95,7 +95,9 @@ def print_run(done: Run) -> None:
     each = cpu / sum(result.num_rounds for result in done.folds) / num_parties
     out.print(f"{format_seconds(cpu)} of CPU, {format_seconds(each)} per {party} and round")
     if fold.metrics and cold:
-        out.print(f"{sum(cold)} test ratings have a user or item without training ratings")
+        num_warm = sum(result.num_test for result in done.folds) - sum(cold)
+        warm = f" (cold), {num_warm} have not (warm)" if sum(cold) else ""
+        out.print(f"{sum(cold)} test ratings have a user or item without training ratings{warm}")
 
 
 def _metric_table(done: Run) -> Table:

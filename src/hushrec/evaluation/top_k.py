@@ -13,11 +13,13 @@ def top_k(
     scores: NDArray[np.floating],
     k: int,
     exclude: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None,
+    candidates: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
     """Items with the k highest scores of each row, best first, and their scores: two (rows, k) arrays.
 
     Of equal scores the lower item number comes first. `exclude` is (starts, items): row r leaves out
-    items[starts[r]:starts[r + 1]], in any order. A row with fewer than k candidates ends in item -1
+    items[starts[r]:starts[r + 1]], in any order. `candidates` tells of each item whether any row may list it
+    (None: all of them). A row with fewer than k candidates ends in item -1
     with score -inf. Time is O(num_items) per row plus O(log k) per candidate that enters the best k.
 
     >>> items, _ = top_k(np.array([[0.1, 0.9, 0.9, 0.5]]), 3, (np.array([0, 1]), np.array([1])))
@@ -36,12 +38,17 @@ def top_k(
     else:
         starts, excluded = exclude
         _check_exclude(starts, excluded, rows, num_items)
+    if candidates is None:
+        candidates = np.ones(num_items, np.bool_)
+    elif candidates.shape != (num_items,):
+        raise HushrecError(f"candidates have shape {candidates.shape}; give one of each of {num_items} items")
     items = np.full((rows, k), NO_ITEM, np.int32)
     best = np.full((rows, k), -np.inf, scores.dtype)
     nan_row: int = _fill_top_k(
         np.ascontiguousarray(scores),
         np.ascontiguousarray(starts, np.int64),
         np.ascontiguousarray(excluded, np.int32),
+        np.ascontiguousarray(candidates, np.bool_),
         items,
         best,
     )
@@ -73,13 +80,14 @@ def _fill_top_k(
     scores: NDArray[np.floating],
     starts: NDArray[np.int64],
     excluded: NDArray[np.int32],
+    candidates: NDArray[np.bool_],
     top_items: NDArray[np.int32],
     top_scores: NDArray[np.floating],
 ) -> int:
     """Fill both outputs; the number of the first row with a NaN, or -1."""
     num_rows, num_items = scores.shape
     k = min(top_items.shape[1], num_items)
-    is_excluded = np.zeros(num_items, np.bool_)
+    is_excluded = ~candidates
     for row in range(num_rows):
         row_scores = scores[row]
         has_nan = False
@@ -91,7 +99,7 @@ def _fill_top_k(
             is_excluded[excluded[position]] = True
         _fill_row(row_scores, is_excluded, top_items[row, :k], top_scores[row, :k])
         for position in range(starts[row], starts[row + 1]):
-            is_excluded[excluded[position]] = False
+            is_excluded[excluded[position]] = not candidates[excluded[position]]
     return -1
 
 

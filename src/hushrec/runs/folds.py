@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hushrec.data import Interactions, Split
 from hushrec.errors import DivergedError, HushrecError
+from hushrec.evaluation.candidates import candidates, usable_min_raters
 from hushrec.protocol import AnySystem, restore, result_arrays
 from hushrec.registry import system_named
 from hushrec.runs.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
@@ -81,7 +82,10 @@ def run(
     if first.train.ratings is None and settings.relevant_from is not None:
         raise HushrecError(f"{system.name} takes no ratings: all items are relevant; leave --relevant-from out")
     whole = data_to_split(system, data, settings, config)
+    if settings.min_raters is None and resume and folder and (folder / "run.json").exists():
+        settings = replace(settings, min_raters=read_run(folder).provenance.min_raters or 0)
     planned = planned_run(system, config, whole, settings, first.train)
+    candidates(first.train, planned.provenance.min_raters or 0)  # refuses to rank nothing, before the training
     current = open_run(folder, planned, resume) if folder else planned
     with alone_in(folder) if folder else nullcontext():
         for split in islice(chain([first], splits), len(current.folds), None):
@@ -106,8 +110,12 @@ def planned_run(
 ) -> Run:
     """A run before its first fold; `held`: the data as it is in the hands of the parties, if that differs."""
     holders, held = system.holders, data if held is None else held
+    min_raters = settings.min_raters
+    if min_raters is None:
+        min_raters = usable_min_raters(system.feedback.usual_min_raters, held, max(settings.at))
     made = replace(
         _provenance(data, settings),
+        min_raters=min_raters,
         party=holders.word,
         num_parties=holders.how_many(held),
         names=tuple(holders.names(held)),
@@ -129,7 +137,7 @@ def _run_fold(
     probe: Probe | None,
 ) -> FoldResult:
     num_rounds, measured_every = job.config.num_rounds, job.system.result.measured_every(job.config)
-    measure = round_metrics(job, split.test, plan.at)
+    measure = round_metrics(job, split.test, plan.at, plan.provenance.min_raters or 0)
     judged = replace(job, test=split.test)  # the same in all rounds: a probe tells by it that a run goes on
     probed: dict[str, list[float]] = {}
     metrics: dict[str, float] = {}
@@ -239,11 +247,11 @@ def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
     )
 
 
-def save_fitted(folder: Path, job: Job, progress: Progress) -> None:
+def save_fitted(folder: Path, job: Job, progress: Progress, min_raters: int | None = None) -> None:
     """Keep a model that was fitted without a split, as the only fold of a run without test metrics."""
     if (folder / "run.json").exists() and any(fold.num_test for fold in read_run(folder).folds):
         raise HushrecError(f"{folder} holds a run with test metrics; save to another folder")
-    plan = planned_run(job.system, job.config, job.train, RunSettings(seed=job.seed))
+    plan = planned_run(job.system, job.config, job.train, RunSettings(seed=job.seed, min_raters=min_raters))
     save_train(folder / "fold-1" / "train.npz", job.train, job.system)
     save_progress(folder / "fold-1" / "state.npz", job.system, progress)
     write_run(folder, replace(plan, folds=[_fold_result(1, job, progress, None, plan)]))

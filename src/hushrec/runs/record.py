@@ -111,6 +111,8 @@ class Provenance:
     passed_over: int = 0  # items drawn for each one that a user took
     measure: Measure = "test"
     sampled: int = 0  # negatives that one test item was ranked among, as well
+    # How many raters an item needs to be listed; None: an older run, which measured lists of all items.
+    min_raters: int | None = None
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,8 @@ def open_run(folder: Path, planned: Run, resume: bool) -> Run:
         _check_same(folder, name, getattr(kept, name), getattr(planned, name))
     for name in _COMPARED:
         _check_same(folder, name, getattr(kept.provenance, name), getattr(planned.provenance, name))
+    raters = [one.provenance.min_raters or 0 for one in (kept, planned)]
+    _check_same(folder, "min_raters", *raters)
     _check_same(folder, f"{kept.party_name}s", kept.num_parties, planned.num_parties)
     if kept.provenance.holding:  # the oldest do not say; the rows of what is left to run are compared, too
         kept_lines, planned_lines = ("; ".join(one.provenance.holding) for one in (kept, planned))

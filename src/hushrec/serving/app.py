@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.exceptions import HTTPException
 
 import hushrec.serving.gate as gate
-from hushrec.recommender import MIN_RATERS, Recommendation
+from hushrec.recommender import Recommendation
 from hushrec.serving.model import RequestError, ServedModel, UnknownUserError, Wish
 
 MAX_K = 1000
@@ -19,7 +19,9 @@ _PRIVATE_ANSWER = {"cache-control": "no-store"}
 
 _K = Field(10, ge=1, le=MAX_K, description="How many items.")
 _INCLUDE_SEEN = Field(False, description="Whether items that were already rated may be listed.")
-_MIN_RATERS = Field(MIN_RATERS, ge=0, le=10**9, description="Leave out items that fewer users have rated.")
+_MIN_RATERS = Field(
+    None, ge=0, le=10**9, description="Leave out items that fewer users have rated; unless told, as the run did."
+)
 
 
 class ListQuery(BaseModel):
@@ -29,7 +31,7 @@ class ListQuery(BaseModel):
 
     k: int = _K
     include_seen: bool = _INCLUDE_SEEN
-    min_raters: int = _MIN_RATERS
+    min_raters: int | None = _MIN_RATERS
 
     @field_validator("*", mode="before")
     @classmethod
@@ -51,7 +53,7 @@ class Newcomer(BaseModel):
     )
     k: int = _K
     include_seen: bool = _INCLUDE_SEEN
-    min_raters: int = _MIN_RATERS
+    min_raters: int | None = _MIN_RATERS
 
 
 class Entry(BaseModel):

@@ -26,7 +26,7 @@ class Wish:
 
     k: int
     include_seen: bool
-    min_raters: int
+    min_raters: int | None = None  # None: as the run did
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class ServedModel:
 
     def _check(self, wish: Wish) -> None:
         most = int(self.ranker.num_raters.max())
-        if wish.min_raters > most:
+        if wish.min_raters is not None and wish.min_raters > most:
             raise RequestError(f"no item has that many raters; use a min_raters of at most {most}")
 
     def _rated(self, items: Sequence[int | str]) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
