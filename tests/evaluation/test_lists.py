@@ -63,6 +63,7 @@ def test_as_by_all_pairs(seed: int) -> None:
     places = [item for one in lists for item in one]
     overlaps = [len(one & other) for one, other in combinations(lists, 2)]
     assert found == {
+        "users": num_having,
         "lists": len(lists),
         "distinct items": len(set(places)),
         "coverage": pytest.approx(len(set(places)) / num_items),
@@ -99,6 +100,7 @@ def test_of_many_users_some_are_drawn_by_the_seed() -> None:
 
     found = list_measures(score, train, 30, 4, Draws(0), most_scores=50 * 30)
     assert found["lists"] == len(set(seen)) == 50
+    assert found["users"] == 200
     items, _ = top_k(scores[sorted(seen)], 4, (np.arange(51), np.zeros(50, np.int32)))
     assert found["distinct items"] == len(np.unique(items))
     assert found == list_measures(score, train, 30, 4, Draws(0), most_scores=50 * 30)

@@ -166,6 +166,14 @@ class RunOptions:
             min=0,
         ),
     ] = None
+    baselines: Annotated[
+        bool | None,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="Measure simple centralised models, too: popularity, biases, item-kNN, ALS; default: those that "
+            "take less than 10% of the run's time.",
+        ),
+    ] = None
     out: Annotated[Path | None, typer.Option(help="Folder to keep the run in.")] = None
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False
     threads: Threads = None

@@ -16,7 +16,7 @@ from hushrec.evaluation.candidates import candidates
 from hushrec.evaluation.held_back import held_back_metrics, held_back_names
 from hushrec.evaluation.ranking import evaluated_users, ranking_metrics
 from hushrec.evaluation.rating import rating_metrics
-from hushrec.evaluation.scoring import Scorer
+from hushrec.evaluation.scoring import Predictor
 
 Lengths = tuple[int, ...]  # of ranked lists
 
@@ -52,13 +52,13 @@ class Feedback(ABC):
 
     @abstractmethod
     def curve(
-        self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths, min_raters: int = 0
+        self, scorer: Predictor, train: Interactions, test: Interactions, lengths: Lengths, min_raters: int = 0
     ) -> dict[str, float]:
         """The metrics of a learning curve, after a round."""
 
     def evaluate(
         self,
-        scorer: Scorer,
+        scorer: Predictor,
         train: Interactions,
         test: Interactions,
         lengths: Lengths,
@@ -69,11 +69,7 @@ class Feedback(ABC):
 
         Only items with so many raters in training can be listed (0: every item).
         """
-        rows, limit = test.by_user(), relevance_limit(test, relevant_from)
-        if not len(evaluated_users(rows, limit)):
-            return {}
-        is_candidate = candidates(train, min_raters)
-        return ranking_metrics(scorer.score, train.by_user(), rows, lengths, limit, candidates=is_candidate)
+        return ranking_quality(scorer, train, test, lengths, relevant_from, min_raters)
 
     def is_shown(self, _metric: str) -> bool:
         """Whether tables for people have this metric."""
@@ -106,7 +102,7 @@ class _Explicit(Feedback):
 
     def curve(
         self,
-        scorer: Scorer,
+        scorer: Predictor,
         _train: Interactions,
         test: Interactions,
         _lengths: Lengths,
@@ -117,7 +113,7 @@ class _Explicit(Feedback):
 
     def evaluate(
         self,
-        scorer: Scorer,
+        scorer: Predictor,
         train: Interactions,
         test: Interactions,
         lengths: Lengths,
@@ -145,7 +141,7 @@ class _Implicit(Feedback):
         return (f"Recall@{max(lengths)}", f"NDCG@{max(lengths)}")
 
     def curve(
-        self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths, min_raters: int = 0
+        self, scorer: Predictor, train: Interactions, test: Interactions, lengths: Lengths, min_raters: int = 0
     ) -> dict[str, float]:
         """Recall and NDCG of the longest list."""
         return _ranked(scorer.score, train, test, (max(lengths),), self.curve_names(lengths), min_raters)
@@ -177,7 +173,7 @@ class _Signed(Feedback):
         return (*ranked, *held_back_names(lengths))
 
     def curve(
-        self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths, min_raters: int = 0
+        self, scorer: Predictor, train: Interactions, test: Interactions, lengths: Lengths, min_raters: int = 0
     ) -> dict[str, float]:
         """MAP and NDCG for each length, longest first: of all items, and of those that were held back."""
         held_back = held_back_metrics(scorer.predict, test.by_user(), lengths, relevance_limit(test))
@@ -186,7 +182,7 @@ class _Signed(Feedback):
 
     def evaluate(
         self,
-        scorer: Scorer,
+        scorer: Predictor,
         train: Interactions,
         test: Interactions,
         lengths: Lengths,
@@ -208,13 +204,29 @@ class _Signed(Feedback):
 EXPLICIT, IMPLICIT, SIGNED = _Explicit(), _Implicit(), _Signed()
 
 
-def rating_quality(scorer: Scorer, test: Interactions) -> dict[str, float]:
+def ranking_quality(
+    scorer: Predictor,
+    train: Interactions,
+    test: Interactions,
+    lengths: Lengths,
+    relevant_from: float | None = None,
+    min_raters: int = 0,
+) -> dict[str, float]:
+    """Metrics of rankings, if some test row is relevant."""
+    rows, limit = test.by_user(), relevance_limit(test, relevant_from)
+    if not len(evaluated_users(rows, limit)):
+        return {}
+    is_candidate = candidates(train, min_raters)
+    return ranking_metrics(scorer.score, train.by_user(), rows, lengths, limit, candidates=is_candidate)
+
+
+def rating_quality(scorer: Predictor, test: Interactions) -> dict[str, float]:
     """MAE and RMSE of predicted test ratings."""
     assert test.ratings is not None
     return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
 
 
-def warm_and_cold(scorer: Scorer, train: Interactions, test: Interactions) -> dict[str, float]:
+def warm_and_cold(scorer: Predictor, train: Interactions, test: Interactions) -> dict[str, float]:
     """MAE and RMSE of warm and of cold test rows apart, as in "RMSE, cold"; nothing if all are of one kind.
 
     A row is cold if its user or its item has no training row: of it a model knows half at best.

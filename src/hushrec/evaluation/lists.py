@@ -3,7 +3,8 @@
 Lists are those of `hushrec recommend`: the best k candidates that a user has not in training. Of n lists, where
 c(i) is the number of lists that hold item i, and p(i) the share of users who have it in training:
 
-    lists           = n
+    users           = how many have a training row
+    lists           = n: one for each of them, or for some that were drawn
     distinct items  = how many items are in some list
     coverage        = that, as a share of all items of the data
     popularity      = mean of p(i) over all places of all lists
@@ -63,7 +64,8 @@ def list_measures(
         num_places += len(listed)
     if not num_places:
         return {}
-    return _measures(counts, len(users), np.bincount(train.items, minlength=num_items) / len(having), len(having))
+    shares = np.bincount(train.items, minlength=num_items) / len(having)
+    return {"users": float(len(having)), **_measures(counts, len(users), shares, 1 / len(having))}
 
 
 def are_alike(measures: dict[str, float]) -> bool:
@@ -82,10 +84,10 @@ def _drawn(users: NDArray[np.int32], most: int, draws: Draws) -> NDArray[np.int3
 
 
 def _measures(
-    counts: NDArray[np.int64], num_lists: int, shares: NDArray[np.float64], num_users: int
+    counts: NDArray[np.int64], num_lists: int, shares: NDArray[np.float64], least_share: float
 ) -> dict[str, float]:
-    num_places, num_distinct = int(counts.sum()), np.count_nonzero(counts)
-    bits = -np.log2(np.maximum(shares, 1 / num_users))
+    num_places, num_distinct = int(counts.sum()), int(np.count_nonzero(counts))
+    bits = -np.log2(np.maximum(shares, least_share))
     num_pairs = num_lists * (num_lists - 1)
     shared = float(counts @ (counts - 1)) / num_pairs if num_pairs else 0.0
     return {

@@ -22,6 +22,7 @@ from hushrec.errors import DivergedError, HushrecError
 from hushrec.evaluation.candidates import candidates, usable_min_raters
 from hushrec.protocol import AnySystem, restore, result_arrays
 from hushrec.registry import system_named
+from hushrec.runs.beside import Beside, stopwatch, with_beside
 from hushrec.runs.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
 from hushrec.runs.record import FoldResult, Provenance, Run, alone_in, open_run, read_run, write_run
 from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, data_to_split, splits_for
@@ -71,11 +72,13 @@ def run(
     watch: Watch | None = None,
     probe: Probe | None = None,
     keeps_checkpoint: bool = True,
+    beside: Beside | None = None,
 ) -> Run:
     """Run the folds; with a folder, keep them there and go on where an interrupted run stopped.
 
     The last of what a probe measures is among the metrics; what it measures after every round is a curve. Without
     `keeps_checkpoint` an interrupted fold begins again; so it does with a probe, whose values no checkpoint has.
+    With `beside`, lists are measured, and baselines.
     """
     splits = splits_for(system, data, settings, config)
     first = next(splits)
@@ -94,7 +97,7 @@ def run(
             system.feedback.check_measurable(split.test)
             if fold_folder:
                 _open_fold(fold_folder, job, keeps_checkpoint and probe is None)
-            result = _run_fold(job, split, current, options, fold_folder, watch, probe)
+            result = _run_fold(job, split, current, options, fold_folder, watch, probe, beside)
             current = replace(current, folds=[*current.folds, result])
             if folder:
                 write_run(folder, current)
@@ -135,7 +138,9 @@ def _run_fold(
     folder: Path | None,
     watch: Watch | None,
     probe: Probe | None,
+    beside: Beside | None,
 ) -> FoldResult:
+    seconds = stopwatch()
     num_rounds, measured_every = job.config.num_rounds, job.system.result.measured_every(job.config)
     measure = round_metrics(job, split.test, plan.at, plan.provenance.min_raters or 0)
     judged = replace(job, test=split.test)  # the same in all rounds: a probe tells by it that a run goes on
@@ -168,7 +173,11 @@ def _run_fold(
     result = _fold_result(split.fold, job, progress, split.test, plan)
     found = group_metrics(job, progress, split) | {name: values[-1] for name, values in probed.items()}
     curves = {name: values for name, values in probed.items() if len(values) == num_rounds > 1}
-    return replace(result, metrics=result.metrics | found, curve=result.curve | curves)
+    result = replace(result, metrics=result.metrics | found, curve=result.curve | curves)
+    if beside is None:
+        return result
+    spent = max(seconds(), progress.wall_seconds)
+    return with_beside(result, job, job.scorer(progress), split.test, plan, spent, beside)
 
 
 def _open_fold(folder: Path, job: Job, goes_on: bool) -> None:

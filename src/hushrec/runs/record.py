@@ -55,6 +55,8 @@ class FoldResult:
     facts: dict[str, float] = field(default_factory=dict)  # what else the system tells of the fold
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)  # CPU by step and party, where it was taken
     digested: tuple[str, ...] = ()  # the arrays that `model_sha256` is of
+    lists: dict[str, float] = field(default_factory=dict)  # what they are like, see `hushrec.evaluation.lists`
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)  # metrics of each, by its name
 
     @classmethod
     def of(
@@ -141,6 +143,18 @@ class Run:
         return {name: statistics.pstdev(values) for name, values in self._values().items()}
 
     @property
+    def lists(self) -> dict[str, float]:
+        """What lists are like: means over the folds."""
+        return _means([fold.lists for fold in self.folds])
+
+    @property
+    def baselines(self) -> dict[str, dict[str, float]]:
+        """Means of the metrics of every baseline that stands beside all folds."""
+        first = self.folds[0].baselines if self.folds else {}
+        names = [name for name in first if all(name in fold.baselines for fold in self.folds)]
+        return {name: _means([fold.baselines[name] for fold in self.folds]) for name in names}
+
+    @property
     def party_name(self) -> str:
         """What the parties of the run are called."""
         return self.provenance.party
@@ -156,10 +170,7 @@ class Run:
         return len(self.folds) == self.num_folds
 
     def _values(self) -> dict[str, list[float]]:
-        if not self.folds:
-            return {}
-        names = [name for name in self.folds[0].metrics if all(name in fold.metrics for fold in self.folds)]
-        return {name: [fold.metrics[name] for fold in self.folds] for name in names}
+        return _of_all([fold.metrics for fold in self.folds])
 
     def summary(self) -> dict[str, Any]:
         """The object that `run --json` prints; its names are a contract."""
@@ -172,9 +183,11 @@ class Run:
             "wall_seconds",
             "sent_bytes",
             "facts",
+            "lists",
+            "baselines",
         )
         folds = [{name: value for name, value in asdict(fold).items() if name in names} for fold in self.folds]
-        folds = [{name: value for name, value in fold.items() if name != "facts" or value} for fold in folds]
+        folds = [{name: value for name, value in fold.items() if name in names[:-3] or value} for fold in folds]
         return {
             "system": self.system,
             "data": self.data,
@@ -183,7 +196,19 @@ class Run:
             "folds": [{k: v for k, v in fold.items() if v is not None} for fold in folds],
             "mean": self.mean,
             "std": self.std,
+            **({"lists": self.lists} if self.lists else {}),
+            **({"baselines": self.baselines} if self.baselines else {}),
         }
+
+
+def _of_all(parts: list[dict[str, float]]) -> dict[str, list[float]]:
+    """The values of what all parts have."""
+    names = [name for name in (parts[0] if parts else ()) if all(name in part for part in parts)]
+    return {name: [part[name] for part in parts] for name in names}
+
+
+def _means(parts: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.fmean(values) for name, values in _of_all(parts).items()}
 
 
 @contextmanager
