@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from hushrec.evaluation.lists import are_alike
+from hushrec.report.findings import test_set
 from hushrec.report.numbers import format_count, format_metric, format_number, format_share
 from hushrec.report.tables import is_error
 from hushrec.runs.beside import main_length
@@ -18,6 +19,17 @@ def shown_beside(run: Run) -> list[str]:
     """The metrics of a table of baselines: those that judge, and one more that is easier to grasp."""
     hit_rate = f"HR@{main_length(run.at)}"
     return [*judged_metrics(run), *([hit_rate] if hit_rate in run.mean else [])]
+
+
+def common_baselines(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
+    """The baselines of runs that were tested on the same rows with the same candidates; none if these differ."""
+    if len({(*test_set(run), run.provenance.min_raters, run.relevant_from) for run in runs}) > 1:
+        return {}
+    found: dict[str, dict[str, float]] = {}
+    for run in runs:
+        for name, values in run.baselines.items():
+            found[name] = found.get(name, {}) | values
+    return found
 
 
 def is_beaten(metric: str, ours: float, other: float) -> bool:
