@@ -76,6 +76,8 @@ def moved_items(
     The level is zero for factors and, for biases, what all items have in common. An item that nobody has rated yet
     has a bias of just that. The server learns nothing for it: it has V, the sums and the counts anyway.
     """
+    if not total.counts.any():
+        return item_factors
     if not shrinkage:
         gradients = total.mean()
     else:
@@ -96,7 +98,7 @@ def _level(biases: FloatArray, counts: NDArray[np.int64], shrinkage: float) -> f
     is_rated = counts > 0
     weights = counts[is_rated] / (counts[is_rated] + shrinkage)
     total = np.rint(_FIXED * weights * biases[is_rated]).astype(np.int64).sum()
-    return float(total) / max(float(np.rint(_FIXED * weights).astype(np.int64).sum()), 1.0)
+    return float(total) / float(np.rint(_FIXED * weights).astype(np.int64).sum())
 
 
 def newcomer(

@@ -193,15 +193,23 @@ def take_over(num_clients: int, num_items: int) -> Round[Taken]:
     return Taken(starts, items.take(in_order).values, ratings.take(in_order).values)
 
 
-def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, config: Config, _draws: Draws) -> Reply:
-    """Send the server all ratings of each client; with biases, in units of their scale."""
+def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: object, _draws: Draws) -> Reply:
+    """Send the server all ratings of each client."""
     held = cohort.private
     assert held.ratings is not None, "explicit feedback only"
-    ratings = scale_of(held.rating_range).to_units(held.ratings) if config.biases else held.ratings
     lengths = held.starts[cohort.rows + 1] - held.starts[cohort.rows]
     starts = np.concatenate([[0], np.cumsum(lengths)])
     places = np.arange(starts[-1]) + np.repeat(held.starts[cohort.rows] - starts[:-1], lengths)
-    return Reply(Ratings(Ragged(starts, held.items[places]), Ragged(starts, ratings[places])))
+    return Reply(Ratings(Ragged(starts, held.items[places]), Ragged(starts, held.ratings[places])))
+
+
+def client_hand_over_scaled(cohort: Cohort[UserRows], request: HandOver, config: Config, draws: Draws) -> Reply:
+    """The same, with biases in units of the scale, which the server does not know."""
+    held = cohort.private
+    if config.biases and held.ratings is not None:
+        ratings = scale_of(held.rating_range).to_units(held.ratings)
+        cohort = replace(cohort, private=replace(held, ratings=ratings))
+    return client_hand_over(cohort, request, config, draws)
 
 
 def upload_bytes(rows: UserRows, _config: object) -> NDArray[np.int64]:
@@ -243,7 +251,7 @@ SYSTEM = System(
     start=start,
     enrol=enrol,
     round=server_round,
-    handlers={HandOver: Handler(client_hand_over)},
+    handlers={HandOver: Handler(client_hand_over_scaled)},
     reply_bytes=upload_bytes,
     result=of_server(model),
 )
