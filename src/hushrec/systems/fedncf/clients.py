@@ -122,9 +122,7 @@ def _learn_virtual(
     owners = np.repeat(np.arange(len(numbers)), np.diff(virtual.starts))
     groups = np.empty(len(virtual.items), np.int32)
     _deal(draws.key("virtual-clients"), numbers, round_number, virtual.starts, rho, groups)
-    scorer = NcfModel(start, *sent, training.shape)
-    scores = scorer.score_listed(np.arange(len(numbers), dtype=np.int32), virtual.starts, virtual.items)
-    is_positive = _best(scores, owners * rho + groups, np.repeat(_share_of_positives(real), rho))
+    is_positive = _alike(NcfModel(start, *sent, training.shape), real, virtual, groups, rho)
     steps = np.empty((len(virtual.items), training.shape.num_columns), np.float32)
     for group in range(rho):
         own = groups == group
@@ -148,18 +146,41 @@ def _deal(key: Key, numbers, round_number, starts, num_groups, groups):
             groups[first + order[place]] = place % num_groups
 
 
-def _share_of_positives(real: Listing) -> NDArray[np.float64]:
-    """Of each client's real samples."""
-    owners = np.repeat(np.arange(len(real.starts) - 1), np.diff(real.starts))
-    num_positives = np.bincount(owners, real.rated_place >= 0, len(real.starts) - 1)
-    return num_positives / np.maximum(np.diff(real.starts), 1)
-
-
-def _best(scores: Floats, cells: Places, shares: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether each is among the best scored of its cell: a share of them that each cell has."""
+def _alike(model: NcfModel, real: Listing, virtual: Listing, groups: Numbers, rho: int) -> NDArray[np.bool_]:
+    """Which of each group's items are its positives: those whose scores are like those of real ones."""
+    num_clients = len(real.starts) - 1
+    users, every = np.arange(num_clients, dtype=np.int32), np.arange(num_clients)
+    is_real = real.rated_place >= 0
+    owners = np.repeat(every, np.diff(real.starts))[is_real]
+    positives = _listing(owners, real.items[is_real], num_clients)
+    real_scores = model.score_listed(users, positives.starts, positives.items)
+    real_scores = real_scores[np.lexsort((-real_scores, owners))]
+    scores = model.score_listed(users, virtual.starts, virtual.items)
+    cells = np.repeat(every, np.diff(virtual.starts)) * rho + groups
+    starts = np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=num_clients * rho))])
+    shares = np.diff(positives.starts) / np.maximum(np.diff(real.starts), 1)
+    is_positive = np.zeros(len(scores), np.bool_)
     order = np.lexsort((-scores, cells))
-    sizes = np.bincount(cells, minlength=len(shares))
-    ranks = np.arange(len(cells)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    is_best = np.empty(len(cells), np.bool_)
-    is_best[order] = ranks < np.rint(shares * sizes)[cells[order]]
-    return is_best
+    _match(starts, scores, order, positives.starts, real_scores, rho, shares, is_positive)
+    return is_positive
+
+
+@numba.njit(nogil=True, cache=True)
+def _match(starts, scores, order, real_starts, real_scores, num_groups, shares, is_positive):
+    """In each group, take for each real positive the best scored item that is not above it and not taken yet.
+
+    `order`: the groups' items, the best scored first; `real_scores`: each client's positives, the best first. A
+    group that is smaller than the real one stands for every so-manieth of its positives.
+    """
+    for group in range(starts.size - 1):
+        client, first, last = group // num_groups, starts[group], starts[group + 1]
+        num_real = real_starts[client + 1] - real_starts[client]
+        num_wanted = min(np.int64(np.rint(shares[client] * (last - first))), num_real)
+        place = first
+        for rank in range(num_wanted):
+            real = real_scores[real_starts[client] + rank * num_real // num_wanted]
+            latest = last - (num_wanted - rank)
+            while place < latest and scores[order[place]] > real:
+                place += 1
+            is_positive[order[place]] = True
+            place += 1

@@ -273,8 +273,8 @@ SYSTEM = System(
         paper=PAPER,
         class_name="FedNCF",
         presets={"paper": {}, "tuned": {"learning_rate": 0.003}},
-        small={"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16},
-        variants=({"rho": 2, "denoisers": 3},),
+        small={"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16, "rho": 1, "denoisers": 3},
+        variants=({"rho": 0, "denoisers": 0},),
         learns_with={
             "num_factors": 8, "layers": (16, 8, 8), "participation": 1.0, "num_negatives": 1, "batch_size": 16,
             "learning_rate": 0.01,
