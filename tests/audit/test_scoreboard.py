@@ -66,6 +66,7 @@ def test_every_attack_reads_messages_of_some_system_from_a_seat_that_sees_them(n
         ),
         ("fcf", ["dense gradients"]),
         ("fedmf", ["sent blocks"]),
+        ("fedncf", ["listed items", "upload frequency", "dense gradients", "step direction"]),
         ("metamf", ["error signs"]),
         ("average", []),
         (

@@ -89,7 +89,14 @@ def test_training_equals_that_of_torch(shape) -> None:
     rated_place = np.where(generator.random(40) < 0.3, 0, -1).astype(np.int32)
     users, listing = user[None].copy(), Listing(np.array([0, 40]), listed, rated_place)
     item_steps, layer_steps = ncf.train_clients(
-        users, vectors, layers, listing, np.zeros(1, np.int32), 1, ncf.Training(shape, 5, 64, 0.01), Draws(0)
+        users,
+        vectors,
+        layers,
+        listing,
+        np.zeros(1, np.int32),
+        1,
+        ncf.Training(shape, 5, 64, 0.01),
+        Draws(0).key("order"),
     )
     trained = [torch.tensor(one, requires_grad=True) for one in (user, vectors, layers)]
     optimizer = torch.optim.Adam(trained, lr=0.01)
@@ -115,12 +122,16 @@ def test_a_client_does_not_depend_on_its_company() -> None:
     vectors = ncf.initial_factors("item-factors", np.arange(NUM_ITEMS, dtype=np.int32), NUM_ITEMS, shape, draws)
     layers, together = ncf.initial_layers(shape, draws), users.copy()
     listing = Listing(starts, np.concatenate(lists), places)
-    item_steps, layer_steps = ncf.train_clients(together, vectors, layers, listing, numbers, 3, training, draws)
+    item_steps, layer_steps = ncf.train_clients(
+        together, vectors, layers, listing, numbers, 3, training, draws.key("order")
+    )
     for place in range(4):
         own, alone = slice(starts[place], starts[place + 1]), users[place : place + 1].copy()
         only = Listing(starts[place : place + 2] - starts[place], listing.items[own], places[own])
         number = numbers[place : place + 1]
-        by_items, by_layers = ncf.train_clients(alone, vectors, layers, only, number, 3, training, draws)
+        by_items, by_layers = ncf.train_clients(
+            alone, vectors, layers, only, number, 3, training, draws.key("order")
+        )
         np.testing.assert_array_equal(alone[0], together[place])
         np.testing.assert_array_equal(by_items, item_steps[own])
         np.testing.assert_array_equal(by_layers[0], layer_steps[place])

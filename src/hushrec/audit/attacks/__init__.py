@@ -24,6 +24,7 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "server extraction untold": f"{__name__}.server_extraction_untold",
         "dense gradients": f"{__name__}.dense_gradients",
         "error signs": f"{__name__}.error_signs",
+        "step direction": f"{__name__}.step_direction",
         "sent blocks": f"{__name__}.sent_blocks",
         "request watching": f"{__name__}.request_watching",
         "score difference": f"{__name__}.score_difference",

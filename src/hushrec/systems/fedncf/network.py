@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.draws import BLOCK_WORDS, Draws, shuffle, uniform_rows
+from hushrec.draws import BLOCK_WORDS, Draws, Key, shuffle, uniform_rows
 from hushrec.errors import HushrecError, NewcomerError
 from hushrec.kernels.adam import adam
 from hushrec.models.client_mlp import (
@@ -324,7 +324,7 @@ def train_clients(
     numbers: Numbers,
     round_number: int,
     training: Training,
-    draws: Draws,
+    order_key: Key,
 ) -> tuple[Floats, Floats]:
     """Train clients on what they list: binary cross-entropy, Adam from its start, in a random order per epoch.
 
@@ -334,7 +334,7 @@ def train_clients(
     shape, *pace = training
     item_steps = np.empty((len(listing.items), shape.num_columns), np.float32)
     layer_steps = np.empty((len(numbers), shape.num_weights), np.float32)
-    given = tuple(listing), numbers, (draws.key("order"), round_number), shape.for_kernels, tuple(pace)
+    given = tuple(listing), numbers, (order_key, round_number), shape.for_kernels, tuple(pace)
     _train(user_factors, item_factors, layers, *given, (item_steps, layer_steps))
     return item_steps, layer_steps
 
@@ -374,19 +374,22 @@ class NcfModel:
 
     def predict(self, users: Numbers, items: Numbers) -> Floats:
         """Scores of (user, item) pairs."""
-        return self._scores(users, np.arange(len(users) + 1), items)
+        return self.score_listed(users, np.arange(len(users) + 1), items)
 
     def score(self, users: Numbers) -> Floats:
         """Scores of all items, a row per user."""
         num_items = len(self.item_factors)
         every = np.tile(np.arange(num_items, dtype=np.int32), len(users))
-        return self._scores(users, np.arange(len(users) + 1) * num_items, every).reshape(len(users), num_items)
+        return self.score_listed(users, np.arange(len(users) + 1) * num_items, every).reshape(
+            len(users), num_items
+        )
 
     def fold_in(self, items: Numbers, ratings: Floats) -> Floats:
         """Newcomers have no vector yet."""
         raise NewcomerError("a newcomer has no vector of its own yet; enrol it and let it take part in rounds")
 
-    def _scores(self, users: Numbers, starts: Places, items: Numbers) -> Floats:
+    def score_listed(self, users: Numbers, starts: Places, items: Numbers) -> Floats:
+        """Scores of the items listed for each user, one list after the other."""
         out = np.empty(len(items), np.float32)
         user_factors, shape = self.user_factors[users], self.shape.for_kernels
         _score(user_factors, self.item_factors, self.layers, starts, items, shape, out)

@@ -30,9 +30,10 @@ from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.evaluation.feedback import IMPLICIT
+from hushrec.privacy.denoising import check_denoisers
 from hushrec.privacy.dense_sum import DenseSum
 from hushrec.privacy.exact_sum import ExactSum
-from hushrec.privacy.filling import list_items
+from hushrec.privacy.filling import num_virtual_items
 from hushrec.protocol import (
     About,
     Ask,
@@ -55,6 +56,9 @@ from hushrec.protocol import (
     shared,
 )
 from hushrec.settings import check, check_bounds, setting
+from hushrec.systems.fedncf import denoised
+from hushrec.systems.fedncf.clients import Sent, learn, weighted_layers
+from hushrec.systems.fedncf.denoised import Totals, denoised_totals
 from hushrec.systems.fedncf.network import (
     Floats,
     NcfClients,
@@ -63,7 +67,6 @@ from hushrec.systems.fedncf.network import (
     Training,
     initial_factors,
     initial_layers,
-    train_clients,
 )
 
 
@@ -88,9 +91,13 @@ class Config:
     batch_size: int = setting(8, "samples per step of Adam", "[1, inf)")
     num_negatives: int = setting(4, "negatives per positive, drawn anew every round", "[1, inf)")
     learning_rate: float = setting(0.001, "of Adam, which starts anew in each round", "(0, inf)")
+    rho: int = setting(0, "virtual samples per sample of a client, among which denoisers hide it", "[0, 100]")
+    denoisers: int = setting(0, "clients of a round that collect the noise of others; 0 hides nothing", "[0, inf)")
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        is_taken_out = self.rho == 0 or self.denoisers > 0
+        check(is_taken_out, f"--rho {self.rho} adds noise that only denoisers take out again; add --denoisers 1")
         is_right = len(self.layers) >= 2 and self.layers[0] % 2 == 0
         check(is_right, "--layers needs an even number of inputs and the outputs of one layer or more")
 
@@ -165,6 +172,8 @@ class ServerState:
 
 def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
     """The server before the first round."""
+    participants = draw_participants(num_clients, config.participation, 1, draws)
+    check_denoisers(config.denoisers, len(participants))
     items, shape = np.arange(num_items, dtype=np.int32), config.shape
     item_factors = initial_factors("item-factors", items, num_items, shape, draws)
     return ServerState(item_factors, initial_layers(shape, draws), np.array(num_clients))
@@ -183,14 +192,14 @@ def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draw
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
-    num_clients, shape = int(state.num_clients), config.shape
+    num_clients = int(state.num_clients)
     clients = draw_participants(num_clients, config.participation, round_number, draws)
-    items = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
-    answer = yield Ask(clients, Model(state.item_factors, state.layers), items)
-    came = answer.came(clients)
-    layers = DenseSum.zeros((shape.num_weights + 1, 1), num_summands=len(clients))
-    yield Ask(came, SendLayers(), layers)
-    weight, *steps = layers.to_float().ravel()
+    if config.denoisers:
+        sent = Sent(state.item_factors, state.layers)
+        items, layers = yield from denoised_totals(sent, clients, round_number, config.denoisers, draws)
+    else:
+        items, layers = yield from plain_totals(state, clients)
+    weight, *steps = layers
     state = replace(
         state,
         item_factors=(state.item_factors + items.mean()).astype(np.float32),
@@ -202,26 +211,27 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     return state
 
 
+def plain_totals(state: ServerState, clients: Numbers) -> Round[Totals]:
+    """The sums of all steps, as clients upload them."""
+    items = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
+    answer = yield Ask(clients, Model(state.item_factors, state.layers), items)
+    layers = DenseSum.zeros((len(state.layers) + 1, 1), num_summands=len(clients))
+    yield Ask(answer.came(clients), SendLayers(), layers)
+    return Totals(items, layers.to_float().ravel())
+
+
 def client_update(cohort: Cohort[NcfClients], request: Model, config: Config, draws: Draws) -> Reply:
     """Train on positives and drawn negatives; upload the steps of the items, keep those of the layers."""
-    clients, rows, numbers, round_number = cohort.private, cohort.rows, cohort.numbers, cohort.round_number
-    clients.check_fit(request.item_factors, request.layers)
-    listing = list_items(clients, rows, numbers, config.num_negatives, draws.key("negatives"), round_number)
-    clients.begin(rows, round_number)
-    user_factors = clients.user_factors[rows]
-    item_steps, layer_steps = train_clients(
-        user_factors, request.item_factors, request.layers, listing, numbers, round_number, config.training, draws
+    learned = learn(
+        cohort, Sent(request.item_factors, request.layers), config.num_negatives, config.training, draws
     )
-    clients.user_factors[rows], clients.layer_steps[rows] = user_factors, layer_steps
-    return Reply(ItemSteps(Ragged(listing.starts, listing.items), Ragged(listing.starts, item_steps)))
+    return Reply(ItemSteps(learned.items, learned.gradients))
 
 
 def client_layers(cohort: Cohort[NcfClients], _request: SendLayers, config: Config, _draws: Draws) -> Reply:
-    """Upload the steps of the layers, weighted as FedAvg does: by samples, here as a share of all items."""
-    clients, rows = cohort.private, cohort.rows
-    weights = (clients.num_samples(config.num_negatives)[rows] / clients.num_items).astype(np.float32)[:, None]
-    table = np.hstack([weights, weights * clients.layer_steps[rows]])
-    starts = np.arange(len(rows) + 1, dtype=np.int64) * table.shape[1]
+    """Upload the steps of the layers, weighted."""
+    table = weighted_layers(cohort.private, cohort.rows, config.num_negatives)
+    starts = np.arange(len(table) + 1, dtype=np.int64) * table.shape[1]
     return Reply(LayerSteps(Ragged(starts, table.reshape(-1, 1))))
 
 
@@ -244,7 +254,9 @@ def own_model(clients: NcfClients, config: Config, _rating_range: RatingRange) -
 
 def upload_bytes(clients: NcfClients, config: Config) -> NDArray[np.int64]:
     """Size of each client's upload of items, the larger one."""
-    return 4 * (1 + config.shape.num_columns) * clients.num_samples(config.num_negatives)
+    num_samples = clients.num_samples(config.num_negatives)
+    num_listed = num_samples + num_virtual_items(num_samples, config.rho, clients.num_items)
+    return 4 * (1 + config.shape.num_columns) * num_listed
 
 
 PAPER = Paper(
@@ -261,7 +273,8 @@ SYSTEM = System(
         paper=PAPER,
         class_name="FedNCF",
         presets={"paper": {}, "tuned": {"learning_rate": 0.003}},
-        small={"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16},
+        small={"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16, "rho": 1, "denoisers": 3},
+        variants=({"rho": 0, "denoisers": 0},),
         learns_with={
             "num_factors": 8, "layers": (16, 8, 8), "participation": 1.0, "num_negatives": 1, "batch_size": 16,
             "learning_rate": 0.01,
@@ -270,15 +283,20 @@ SYSTEM = System(
     config=Config,
     feedback=IMPLICIT,
     holders=USERS,
-    messages=(Model, ItemSteps, SendLayers, LayerSteps, Settle, Settled),
+    messages=(Model, ItemSteps, SendLayers, LayerSteps, *denoised.MESSAGES, Settle, Settled),
     start=start,
     enrol=enrol,
     round=server_round,
     handlers={
         Model: Handler(client_update),
         SendLayers: Handler(client_layers),
+        denoised.ModelToHide: Handler(denoised.client_update),
+        denoised.SendMaskedLayers: Handler(denoised.client_layers),
+        denoised.DenoiserModel: Handler(denoised.denoiser_update, reads=(denoised.Noise,)),
+        denoised.SendMaskSums: Handler(denoised.denoiser_layers, reads=(denoised.LayerMasks,)),
         Settle: Handler(client_settle),
     },
     reply_bytes=upload_bytes,
     result=Result(model, party=own_model),
+    inboxes={denoised.Noise: denoised.noise_inbox, denoised.LayerMasks: denoised.mask_inbox},
 )  # fmt: skip

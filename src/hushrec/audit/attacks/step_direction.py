@@ -1,0 +1,68 @@
+"""Step direction: who uploads the steps of items that it trained on tells its own by the way they go.
+
+A client's own items are moved towards its vector, those that it has drawn as negatives away from it. So the steps
+of one upload lie along one line, its first principal direction, and its two ends are the two kinds. There are more
+negatives than positives, so the end with fewer items is that of the client's own.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.audit.scoreboard import Attack, Outcome, Truth
+from hushrec.audit.uploads import Pairs, f1_of, lists, paired
+from hushrec.protocol import Message, Role, Seat, View
+
+
+class Guesses(NamedTuple):
+    """Who uploaded, and what is guessed to be theirs."""
+
+    clients: NDArray[np.int64]  # ascending
+    pairs: Pairs
+
+
+def has_steps(message_type: type[Message]) -> bool:
+    """Whether clients list items with a step of each."""
+    return lists(message_type, "gradients")
+
+
+def guess_positives(view: View) -> Guesses:
+    """The items at the smaller end of each upload; of a client that uploads again, those of all its uploads."""
+    clients, pairs = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for one in view:
+        if not has_steps(type(one.message)):
+            continue
+        items, steps = one.message.column("items"), one.message.column("gradients")
+        for place, client in enumerate(one.numbers.tolist()):
+            own = slice(items.starts[place], items.starts[place + 1])
+            is_own = at_smaller_end(steps.values[own].astype(np.float64))
+            pairs.append(paired(np.full(int(is_own.sum()), client), items.values[own][is_own]))
+        clients.append(one.numbers.astype(np.int64))
+    return Guesses(np.unique(np.concatenate(clients)), np.unique(np.concatenate(pairs)))
+
+
+def at_smaller_end(steps: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether each step goes the way of the fewer, along the line that explains most of them."""
+    _, directions = np.linalg.eigh(steps.T @ steps)
+    along = steps @ directions[:, -1]
+    return along > 0 if (along > 0).sum() <= (along < 0).sum() else along < 0
+
+
+def judge(guesses: Guesses, truth: Truth) -> Outcome:
+    """F1 of each client that uploaded."""
+    return f1_of(guesses.clients, guesses.pairs, truth.train)
+
+
+ATTACK = Attack(
+    name="step direction",
+    seats=(Seat(Role.SERVER),),
+    guesses="a user's items, as those that go the other way than most",
+    measure="F1",
+    sentence="Taking the items whose steps go the other way than most of an upload for the user's own gives an F1 "
+    "of {score:.2f}; as many blind guesses from the catalogue give {chance:.2f}.",
+    reads=has_steps,
+    look=lambda _before, view, _own: guess_positives(view),
+    judge=judge,
+    settings=("num_negatives",),
+)
