@@ -1,14 +1,16 @@
 """The networks against dense computations in double precision, differentiated by PyTorch."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hushrec.draws import Draws
+from hushrec.kernels import sharing
 from hushrec.models.networks import Batch, Network, Shape, build_network
 from hushrec.models.networks_graph import Graph, normalised_graph, propagate, spread
-from hushrec.models.server_model import ModelSettings, initial
+from hushrec.models.server_model import ModelSettings, Pairs, initial, train
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
@@ -225,3 +227,22 @@ def test_logits_of_all_pairs_equal_the_dense_formulas(model: str, head: str, lay
     items = NUM_USERS + torch.arange(NUM_ITEMS).repeat(NUM_USERS)
     expected = dense_logits(shape, views, dense_outputs(shape, views), users, items)
     np.testing.assert_allclose(ours.ravel(), expected.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_helpers", [1, 3])
+@pytest.mark.parametrize(
+    ("model", "num_factors"), [("lightgcn", 32), ("lightgcn", 24), ("ngcf", 32), ("ngcf", 17)]
+)
+def test_threads_that_share_a_batch_change_no_bit(
+    model: str, num_factors: int, num_helpers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws, sizes = np.random.default_rng(2), (150, 220)
+    users, items = (draws.integers(0, size, 3000).astype(np.int32) for size in sizes)
+    samples = Pairs(users, items, draws.uniform(0, 1, 3000).astype(np.float32))
+    chosen = settings(model, "product", num_factors=num_factors, batch_size=700)
+    alone = train(initial(chosen, *sizes, Draws(3)), chosen, sizes, samples, samples, 1, Draws(3))
+    monkeypatch.setattr(sharing, "_MIN_WORK", 0)
+    with ThreadPoolExecutor(num_helpers) as pool, sharing.lending(pool, num_helpers):
+        shared = train(initial(chosen, *sizes, Draws(3)), chosen, sizes, samples, samples, 1, Draws(3))
+    np.testing.assert_array_equal(alone.parameters, shared.parameters)
+    assert not np.array_equal(alone.parameters, initial(chosen, *sizes, Draws(3)).parameters)

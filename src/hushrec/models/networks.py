@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.models.networks_graph import Graph, Nodes, Vectors, propagate, spread
+from hushrec.models.networks_graph import Graph, Nodes, Vectors, propagate, spread, sum_layers, sum_layers_back
 from hushrec.models.networks_layers import (
     Drops,
     MessageLayer,
@@ -123,24 +123,15 @@ class LightPropagation:
 
     def forward(self, nodes: Nodes, dropout: np.random.SFC64 | None) -> None:
         """Sum from the inside; the outermost sum of these nodes only."""
-        last = self._vectors
-        for layer in range(self._num_layers - 1):
-            propagate(self._graph, last, self._vectors, self._everyone, self._sums[layer % 2])
-            last = self._sums[layer % 2]
-        share = 1 / (self._num_layers + 1)
-        propagate(self._graph, last, self._vectors, nodes, self.outputs[0], share)
+        sum_layers(
+            self._graph, self._vectors, self._everyone, nodes, self._num_layers, self._sums, self.outputs[0]
+        )
 
     def backward(self, nodes: Nodes) -> None:
         """The same sum of the gradients, as A is symmetric; the innermost from these nodes only."""
-        start, last = self.gradients[0], self._sums[0]
-        start[nodes] *= np.float32(1 / (self._num_layers + 1))
-        last[:] = start
-        spread(self._graph, start[nodes], nodes, last)
-        for layer in range(1, self._num_layers):
-            propagate(self._graph, last, start, self._everyone, self._sums[layer % 2])
-            last = self._sums[layer % 2]
-        self._by_vectors += last
-        start[nodes] = 0
+        sum_layers_back(
+            self._graph, self.gradients[0], self._everyone, nodes, self._num_layers, self._sums, self._by_vectors
+        )
 
 
 class MessagePassing:

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels.rows import dot, load, multiply, store, width_of, zeros
-from hushrec.models.networks_graph import Graph, Nodes, Vectors, neighbours_sum
+from hushrec.kernels.sharing import WHOLE, Part, at_once, num_parts
+from hushrec.models.networks_graph import BLOCK_ROWS, Graph, Nodes, Vectors, neighbours_sums
 
 # Random words, one for each number of a message, and the share of numbers to drop.
 Drops = tuple[NDArray[np.uint16], float]
 
 _LEAK = np.float32(0.2)  # slope of NGCF's activation below 0
 _SHORTEST = np.float32(1e-12)  # below it a vector is not stretched to length 1
-_BLOCK_ROWS = 64  # what stays in the first cache
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
@@ -70,11 +70,11 @@ def affine_of_sums(left: Vectors, right: Vectors, weight: Vectors, bias: Vectors
 
 
 @numba.njit(nogil=True, cache=True)
-def _add_outer(width, left, right, out):
-    num_rows, num_columns = left.shape
-    for first in range(0, num_rows, _BLOCK_ROWS):
-        last = min(first + _BLOCK_ROWS, num_rows)
-        for column in range(0, num_columns - 1, 2):
+def _add_outer(width, part, left, right, out):
+    (number, count), (num_rows, num_columns) = part, left.shape
+    for first in range(0, num_rows, BLOCK_ROWS):
+        last = min(first + BLOCK_ROWS, num_rows)
+        for column in range(2 * number, num_columns - 1, 2 * count):
             one, other = load(out, column, width), load(out, column + 1, width)
             for row in range(first, last):
                 gradient = load(right, row, width)
@@ -82,16 +82,16 @@ def _add_outer(width, left, right, out):
                 other = other + left[row, column + 1] * gradient
             store(out, column, one)
             store(out, column + 1, other)
-        if num_columns % 2 == 1:
+        if num_columns % 2 == 1 and number == 0:
             one = load(out, num_columns - 1, width)
             for row in range(first, last):
                 one = one + left[row, num_columns - 1] * load(right, row, width)
             store(out, num_columns - 1, one)
 
 
-def add_outer(left: Vectors, right: Vectors, out: Vectors) -> None:
-    """Compute out += left^T right: the gradient of a weight whose inputs are `left`."""
-    _add_outer(width_of(right.shape[1]), left, right, out)
+def add_outer(left: Vectors, right: Vectors, out: Vectors, part: Part = WHOLE) -> None:
+    """Compute out += left^T right, or a part of its rows: the gradient of a weight whose inputs are `left`."""
+    _add_outer(width_of(right.shape[1]), part, left, right, out)
 
 
 # --- NGCF --------------------------------------------------------------------------------------------------
@@ -110,15 +110,14 @@ def _activate(numbers, words, dropout, factors):
 
 
 @numba.njit(nogil=True, cache=True)
-def _messages(width, graph, own, nodes, weight, bias, words, dropout, out):
+def _messages(width, part, graph, own, nodes, weight, bias, words, dropout, out):
     sides, products, messages, normals, lengths, factors = out
-    num_factors = len(width)
-    for first in range(0, len(nodes), _BLOCK_ROWS):
-        last = min(first + _BLOCK_ROWS, len(nodes))
+    (number, count), num_factors = part, len(width)
+    for first in range(number * BLOCK_ROWS, len(nodes), count * BLOCK_ROWS):
+        last = min(first + BLOCK_ROWS, len(nodes))
+        neighbours_sums(width, WHOLE, graph, own, nodes[first:last], sides[first:last])
         for row in range(first, last):
-            side = neighbours_sum(width, graph, own, nodes[row])
-            store(sides, row, side)
-            store(products, row, multiply(load(own, nodes[row], width), side))
+            store(products, row, multiply(load(own, nodes[row], width), load(sides, row, width)))
             from_sides = _times(width, row, sides, weight, 0, num_factors)
             from_products = _times(width, row, products, weight, num_factors, num_factors)
             store(messages, row, load(bias, 0, width) + from_sides + from_products)
@@ -131,25 +130,31 @@ def _messages(width, graph, own, nodes, weight, bias, words, dropout, out):
 
 
 @numba.njit(nogil=True, cache=True)
-def _messages_back(width, own, nodes, kept, transposed, gradients, out):
+def _messages_back(width, part, own, nodes, kept, transposed, gradients, out):
     sides, normals, lengths, factors = kept
     by_message, by_normal = gradients
-    by_total, by_side, by_own, by_bias = out
-    num_factors, sums = len(width), zeros(width)
-    for row in range(len(nodes)):
-        node = nodes[row]
-        normal, outer = load(normals, node, width), load(by_normal, node, width)
-        if lengths[row] > _SHORTEST:
-            outer = outer - dot(normal, outer) * normal
-        inner = load(by_message, node, width) + (np.float32(1.0) / lengths[row]) * outer
-        total = multiply(inner, load(factors, row, width))
-        store(by_total, row, total)
-        sums = sums + total
-        product = _times(width, row, by_total, transposed, num_factors, num_factors)
-        side = _times(width, row, by_total, transposed, 0, num_factors)
-        store(by_side, row, side + multiply(product, load(own, node, width)))
-        store(by_own, node, multiply(product, load(sides, row, width)))
-    store(by_bias, 0, sums)
+    by_total, by_side, by_own = out
+    (number, count), num_factors = part, len(width)
+    for first in range(number * BLOCK_ROWS, len(nodes), count * BLOCK_ROWS):
+        for row in range(first, min(first + BLOCK_ROWS, len(nodes))):
+            node = nodes[row]
+            normal, outer = load(normals, node, width), load(by_normal, node, width)
+            if lengths[row] > _SHORTEST:
+                outer = outer - dot(normal, outer) * normal
+            inner = load(by_message, node, width) + (np.float32(1.0) / lengths[row]) * outer
+            store(by_total, row, multiply(inner, load(factors, row, width)))
+            product = _times(width, row, by_total, transposed, num_factors, num_factors)
+            side = _times(width, row, by_total, transposed, 0, num_factors)
+            store(by_side, row, side + multiply(product, load(own, node, width)))
+            store(by_own, node, multiply(product, load(sides, row, width)))
+
+
+@numba.njit(nogil=True, cache=True)
+def _sum_rows(width, rows, out):
+    total = zeros(width)
+    for row in range(len(rows)):
+        total = total + load(rows, row, width)
+    store(out, 0, total)
 
 
 class MessageLayer:
@@ -179,7 +184,11 @@ class MessageLayer:
         words, dropout = drops
         limits = np.uint16(min(round(dropout * 2**16), 2**16 - 1)), np.float32(1 / (1 - dropout))
         out = (self._sides, self._products, self.messages, normals, self._lengths, self._factors)
-        _messages(width_of(own.shape[1]), graph, own, nodes, weight, bias, words, limits, out)
+
+        def work(part: Part) -> None:
+            _messages(width_of(own.shape[1]), part, graph, own, nodes, weight, bias, words, limits, out)
+
+        at_once(work, num_parts(len(nodes) * weight.size))
 
     def backward(
         self,
@@ -196,14 +205,22 @@ class MessageLayer:
         """
         num_factors, (by_own, by_weight, by_bias) = own.shape[1], out
         transposed = np.ascontiguousarray(weight.reshape(2, num_factors, num_factors).transpose(0, 2, 1))
+        transposed = transposed.reshape(weight.shape)
         kept, sums = (self._sides, normals, self._lengths, self._factors), np.empty((1, num_factors), np.float32)
-        results = (self._by_total, self.by_side, by_own, sums)
-        _messages_back(
-            width_of(num_factors), own, nodes, kept, transposed.reshape(weight.shape), by_outputs, results
-        )
-        by_total = self._by_total[: len(nodes)]
-        add_outer(self._sides[: len(nodes)], by_total, by_weight[:num_factors])
-        add_outer(self._products[: len(nodes)], by_total, by_weight[num_factors:])
+        results, width = (self._by_total, self.by_side, by_own), width_of(num_factors)
+        sides, products, by_total = (rows[: len(nodes)] for rows in (self._sides, self._products, self._by_total))
+
+        def work(part: Part) -> None:
+            _messages_back(width, part, own, nodes, kept, transposed, by_outputs, results)
+
+        def add_products(part: Part) -> None:
+            add_outer(sides, by_total, by_weight[:num_factors], part)
+            add_outer(products, by_total, by_weight[num_factors:], part)
+
+        count = num_parts(len(nodes) * weight.size)
+        at_once(work, count)
+        at_once(add_products, count)
+        _sum_rows(width, by_total, sums)
         by_bias += sums
 
 

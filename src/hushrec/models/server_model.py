@@ -128,14 +128,16 @@ def train(
     nodes, is_asked = samples.items + np.int32(sizes[0]), np.zeros(sum(sizes), np.bool_)
     for _ in range(settings.epochs):
         order = order_draws.permutation(len(samples))
+        shuffled = samples.users[order], nodes[order], samples.labels[order]
         for first in range(0, len(order), settings.batch_size):
-            chosen = order[first : first + settings.batch_size]
-            batch = Batch(samples.users[chosen], nodes[chosen], samples.labels[chosen])
+            batch = Batch(*(column[first : first + settings.batch_size] for column in shuffled))
             is_asked.fill(False)
             is_asked[batch.users] = is_asked[batch.items] = True
             asked = np.flatnonzero(is_asked)
             network.encoder.forward(asked, dropout)
-            network.head.add_gradients(network.encoder, batch, 1 / len(chosen) if settings.loss == "mean" else 1)
+            network.head.add_gradients(
+                network.encoder, batch, 1 / len(batch.users) if settings.loss == "mean" else 1
+            )
             network.encoder.backward(asked)
             num_steps += 1
             adam(parameters, gradients, means, squares, settings.learning_rate, num_steps)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.kernels.sharing import lending
 from hushrec.privacy.sealing import SEAL_BYTES
 from hushrec.protocol import Answer, AnySystem, Ask, Cohort, Fold, Message, Numbers, Recorded, Transcript
 from hushrec.runtime.rounds import drive_round
@@ -95,9 +96,15 @@ class InProcess:
     def run_round(self, state: Any, round_number: int) -> Any:
         """Drive one round of the driving side to its end."""
         self.inboxes.clear()
-        return drive_round(
-            self.system, state, round_number, self.config, self.draws, lambda ask: self._serve(ask, round_number)
-        )
+        with lending(self._pool, self.options.threads - 1):  # which serve nobody while the driving side computes
+            return drive_round(
+                self.system,
+                state,
+                round_number,
+                self.config,
+                self.draws,
+                lambda ask: self._serve(ask, round_number),
+            )
 
     def _serve(self, ask: Ask, round_number: int) -> Answer:
         to, request, answer = ask.to, ask.request, Answer()
