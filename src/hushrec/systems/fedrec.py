@@ -307,6 +307,7 @@ SYSTEM = System(
         title="FedRec: rated items hidden among virtual ones",
         paper=PAPER,
         class_name="FedRec",
+        published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},
         builds_on=("hushrec.models.pmf", "hushrec.privacy.filling"),

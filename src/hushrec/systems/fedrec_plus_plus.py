@@ -297,6 +297,7 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         title="FedRec++: virtual items, and denoisers who take their noise out again",
         paper=PAPER,
         class_name="FedRecPlusPlus",
+        published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={**fedrec.SYSTEM.about.small, "denoisers": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1, "denoisers": 3},
         builds_on=(

@@ -202,6 +202,7 @@ SYSTEM = System(
         title="PMF: all ratings in one place, the baseline",
         paper=PAPER,
         class_name="PMF",
+        published_on=("ml-100k", "ml-1m", "nf5k5k"),
         hands_over_data=True,
         learns_with={"learning_rate": 0.3, "decay": 1.0},
     ),
