@@ -66,8 +66,8 @@ def is_past_its_best(system: AnySystem, config: Any, at: tuple[int, ...]) -> IsE
     def is_enough(progress: Progress) -> bool:
         if progress.curve is None:
             return False
-        curve = progress.curve[:, column]
-        return len(curve) - 1 - best_point(curve.tolist(), metric) >= patience
+        # The last of equal values counts: predictions may all lie at the end of the scale for some rounds.
+        return best_point(progress.curve[::-1, column].tolist(), metric) >= patience
 
     return is_enough
 
