@@ -206,6 +206,7 @@ def test_rarely_measured_systems_count_in_epochs() -> None:
     assert choice.why == (
         "2 epochs: the best NDCG@20 on a validation part, 0.3000, of 3 measured; --epochs 2 fixes it"
     )
+    assert stopped_at_best(system, config, [0.1], "NDCG@20").why.startswith("1 epoch: the best")
     is_enough, falling = is_past_its_best(system, config, (20,)), np.tile(-np.arange(11.0)[:, None], 6)
     assert [is_enough(progress_with(falling[:length])) for length in (10, 11)] == [False, True]
     assert length_until(SYSTEMS["fedrec"], SYSTEMS["fedrec"].config(), 3) == 3

@@ -172,8 +172,9 @@ def stopped_at_best(system: AnySystem, config: Any, curve: list[float], metric: 
     """As many rounds as were best on validation data."""
     best = best_point(curve, metric)
     choice = Choice(length_setting(system), length_until(system, config, best + 1), "")
+    words = choice.setting.removeprefix("num_")
     why = (
-        f"{choice.value} {choice.setting.removeprefix('num_')}: the best {metric} on a validation part, "
+        f"{choice.value} {words if choice.value > 1 else words[:-1]}: the best {metric} on a validation part, "
         f"{curve[best]:.4f}, of {len(curve)} measured; {choice.flag} fixes it"
     )
     return replace(choice, why=why)
