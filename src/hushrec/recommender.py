@@ -1,6 +1,7 @@
 """The systems as estimators: settings in the constructor, then `fit`, `predict`, `recommend`, `evaluate`."""
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -19,11 +20,15 @@ from hushrec.evaluation.feedback import warm_and_cold
 from hushrec.protocol import AnySystem, Numbers, Ragged, Scorer
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import Side, load_fold, save_fitted
-from hushrec.runs.record import read_run
+from hushrec.runs.record import Choice, read_run
+from hushrec.runs.suiting import Plan, plan_for, trained, usual_preset
+from hushrec.runs.trials import trials_of_fit
 from hushrec.runtime.checkpoint import Progress, progress_arrays, progress_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, prepared, run_job
 from hushrec.settings import to_dict
+
+_log = logging.getLogger("hushrec")
 
 # How many raters an item needed in lists of older runs, which did not say.
 _OLDER_MIN_RATERS = 10
@@ -107,7 +112,9 @@ class Recommender:
 
     def __init__(self, *, seed: int = 0, options: RuntimeOptions | None = None, **settings: Any) -> None:
         """Hold the settings; nothing is trained before `fit`."""
-        self.config = self.system.configure(settings)
+        self.settings = {name: value for name, value in settings.items() if (name, value) != ("preset", None)}
+        self.config = self.system.configure(self.settings)
+        self.chosen: tuple[Choice, ...] = ()
         self.seed = seed
         self.options = options or RuntimeOptions()
         self._fitted: tuple[Job, Progress] | None = None
@@ -120,26 +127,46 @@ class Recommender:
 
     def __getstate__(self) -> dict[str, Any]:
         """What is copied and pickled. A system is found again by its name; a fit is kept as in a run's folder."""
-        state = {"config": self.config, "seed": self.seed, "options": self.options, "fit": None}
-        state["min_raters"] = self._min_raters
+        names = ("settings", "config", "chosen", "seed", "options", "_min_raters")
+        state = {name: getattr(self, name) for name in names} | {"fit": None}
         if self._fitted is not None:
             job, progress = self._fitted
             state["fit"] = job.train, job.party, progress_arrays(self.system, progress)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.config, self.seed, self.options = state["config"], state["seed"], state["options"]
-        self._fitted, self._min_raters, self._ranker = None, state["min_raters"], None
-        if state["fit"] is not None:
-            train, party, arrays = state["fit"]
+        fit = state.pop("fit")
+        self.__dict__.update(state)
+        self._fitted, self._ranker = None, None
+        if fit is not None:
+            train, party, arrays = fit
             job = Job(self.system, self.config, self.seed, train, party)
             self._fitted = job, progress_of(arrays, self.system, job.start())
 
-    def fit(self, train: Interactions, on_round: Callable[[Progress], None] | None = None) -> Self:
-        """Train all rounds. `on_round` is told the progress after each."""
-        job = job_for(self.system, self.config, self.seed, train)
-        self._fitted, self._ranker = (job, run_job(job, self.options, on_round=on_round)), None
-        self._min_raters = None
+    def fit(
+        self,
+        train: Interactions,
+        on_round: Callable[[Progress], None] | None = None,
+        stop_early: bool | None = None,
+    ) -> Self:
+        """Train all rounds, or as many as are best on a part of the data if it is to stop early.
+
+        What the constructor was not told is chosen by the data: `config` is then as it was used, and `chosen` says
+        what of it was chosen and why. By default the preset for data of no paper stops early. `on_round` is told
+        the progress after each round of the training on all of the data.
+        """
+        plan = plan_for(self.system, self.settings, train.name, stop_early)
+        trials = trials_of_fit(self.system, plan.config, train, self.seed, self.options)
+
+        def fitted(ready: Plan) -> tuple[Plan, Job, Progress]:
+            job = job_for(self.system, ready.config, self.seed, train)
+            return ready, job, run_job(job, self.options, on_round=on_round)
+
+        for choice in plan.chosen:
+            _log.warning(choice.why)
+        ready, job, progress = trained(plan, trials, fitted, _log.warning)
+        self.config, self.chosen = ready.config, ready.chosen
+        self._fitted, self._ranker, self._min_raters = (job, progress), None, None
         return self
 
     def ranker(self) -> Ranker:
@@ -197,7 +224,7 @@ class Recommender:
 
     def save(self, path: str | Path) -> None:
         """Keep the fitted model as a run's folder, for `hushrec.load_run` and the command line."""
-        save_fitted(Path(path), *self._require_fitted(), self._min_raters)
+        save_fitted(Path(path), *self._require_fitted(), self._min_raters, self.chosen)
 
     @property
     def source(self) -> str:
@@ -219,8 +246,9 @@ def estimator(system: AnySystem) -> type[Recommender]:
     settings = [_keyword(entry.name, entry.default, hints[entry.name]) for entry in entries]
     told = [f"{entry.name}: {entry.metadata['help']} (default {entry.default!r})" for entry in entries]
     if presets:
-        settings.insert(0, _keyword("preset", next(iter(presets)), str))
-        told.insert(0, f"preset: named settings, of which others may differ: {', '.join(presets)}")
+        usual, names = usual_preset(system)
+        settings.insert(0, _keyword("preset", usual, str if usual else str | None))
+        told.insert(0, f"preset: named settings, of which others may differ: {names}")
 
     shared = list(inspect.signature(Recommender).parameters.values())[:-1]  # all but **settings
     paper = system.about.paper

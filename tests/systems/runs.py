@@ -115,11 +115,13 @@ def settings_of(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def short(name: str, **values: Any) -> dict[str, Any]:
-    """Settings for a run of a moment, whatever the system."""
+    """Settings for a run of a moment, whatever the system; the paper's, also where data would choose others."""
+    presets = SYSTEMS[name].about.presets
+    paper = {"preset": next(iter(presets))} if "general" in presets else {}
     sizes = settings_of(name, {"num_rounds": 4, "num_factors": 5})
     plain = settings_of(name, {"inference": "none"})
     own = SMALL[name] if SYSTEMS[name].feedback is IMPLICIT else plain
-    return {**sizes, **own, **in_rounds(name, values)}
+    return {**paper, **sizes, **own, **in_rounds(name, values)}
 
 
 def as_options(system: str, values: Mapping[str, Any]) -> list[str]:

@@ -28,6 +28,7 @@ from hushrec.cli.options import (
     Split,
     TestShare,
     Threads,
+    configured,
     parse_numbers,
     runtime_options,
 )
@@ -70,9 +71,10 @@ class AuditOptions:
 
 def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOptions) -> None:
     """Run a system in this process, and attack it."""
-    config = system.configure(values)
+    system.configure(values)  # for what it refuses, before data is read
     thetas = parse_thetas(options.thetas, system)
     data = options.source.load()
+    config = configured(system, values, data.name)
     settings = settings_for(
         system, options.seed, 1, options.split, options.test_share, owners=options.owners, data=data
     )

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from hushrec.cli.options import parse_numbers
 from hushrec.protocol import AnySystem
 from hushrec.registry import SYSTEMS
+from hushrec.runs.suiting import usual_preset
 
 Verb = Callable[..., Any]
 
@@ -76,7 +77,8 @@ def settings_of(system: AnySystem) -> Verb:
         for entry in fields(system.config)
     ]
     if presets:
-        options.insert(0, _option("preset", str, next(iter(presets)), f"Named settings: {', '.join(presets)}."))
+        usual, told = usual_preset(system)
+        options.insert(0, _option("preset", str | None, usual, f"Named settings: {told}."))
 
     def typed(context: typer.Context, **values: Any) -> dict[str, Any]:
         found = {name: value for name, value in values.items() if _is_typed(context, name)}

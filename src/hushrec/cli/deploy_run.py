@@ -22,6 +22,7 @@ from hushrec.cli.options import (
     RelevantFrom,
     Seed,
     Source,
+    configured,
     parse_lengths,
     parse_rating_range,
 )
@@ -91,7 +92,7 @@ def order_run(
     """Order a run on a federation, and watch over it."""
     catalogue = _catalogue(system, items)
     federation = read_federation(folder)
-    config = to_dict(system.configure(values))
+    config = to_dict(configured(system, values, data_name))
     order = Order(
         run_id=secrets.token_hex(16), run_name=run_name or system.name, system=system.name, config=config,
         seed=seed, shares_seed=seeds == "shared", data_name=data_name,
@@ -206,7 +207,7 @@ def deploy_here(
 ) -> None:
     """Deal a dataset to nodes on this machine, and run a system over loopback with all that belongs to it."""
     chosen = system_named(system)
-    config = to_dict(chosen.configure(values))
+    chosen.configure(values)  # for what it refuses, before data is read
     deal = chosen.holders.deal_for(nodes)
     if out is not None and out.exists():
         raise HushrecError(f"{out} exists; choose a new folder for --out")
@@ -214,10 +215,11 @@ def deploy_here(
     settings = settings_for(
         chosen, seed, at=parse_lengths(at), relevant_from=relevant_from, deal=deal, owners=owners, data=data
     )
-    split = next(splits_for(chosen, data, settings, chosen.configure(values)))
+    config = configured(chosen, values, data.name)
+    split = next(splits_for(chosen, data, settings, config))
     order = Order(
-        run_id=secrets.token_hex(16), run_name=system, system=system, config=config, seed=seed, shares_seed=True,
-        data_name=data.name, is_synthetic=data.is_synthetic, data_sha256=data.sha256,
+        run_id=secrets.token_hex(16), run_name=system, system=system, config=to_dict(config), seed=seed,
+        shares_seed=True, data_name=data.name, is_synthetic=data.is_synthetic, data_sha256=data.sha256,
         rating_range=split.train.rating_range, at=settings.at, relevant_from=relevant_from, relay=relay,
         timeout_seconds=waiting.timeout,
     )  # fmt: skip

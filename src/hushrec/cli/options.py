@@ -1,8 +1,9 @@
 """Options that several verbs share. A dataclass of them is a group, see `commands.joined`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from hushrec.data.checking import Duplicates
 from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem
 from hushrec.runs.run_settings import RunSettings, settings_for
+from hushrec.runs.suiting import by_data
 from hushrec.runtime.in_process import RuntimeOptions
 
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
@@ -96,6 +98,14 @@ def runtime_options(threads: int | None, cohort_size: int | None = None) -> Runt
     return RuntimeOptions(threads, cohort_size)
 
 
+def configured(system: AnySystem, values: Mapping[str, Any], data_name: str) -> Any:
+    """A config for data of this name, after a line that says what was chosen by it."""
+    named, chosen = by_data(system, values, data_name)
+    for choice in chosen:
+        note(choice.why)
+    return system.configure(named)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """How a file of interactions is read."""
@@ -172,6 +182,15 @@ class RunOptions:
             "--baselines/--no-baselines",
             help="Measure simple centralised models, too: popularity, biases, item-kNN, ALS; default: those that "
             "take less than 10% of the run's time.",
+        ),
+    ] = None
+    stop_early: Annotated[
+        bool | None,
+        typer.Option(
+            "--stop-early/--no-stop-early",
+            help="Train as many rounds as are best on a validation part of the training; default: with the preset "
+            "general, unless the rounds are named.",
+            show_default=False,
         ),
     ] = None
     out: Annotated[Path | None, typer.Option(help="Folder to keep the run in.")] = None

@@ -20,29 +20,33 @@ from hushrec.report.numbers import format_bytes, format_given, format_metric, fo
 from hushrec.report.tables import shown_metrics
 from hushrec.report.verdict import alike_line, lists_line, shown_beside, unbeaten_lines
 from hushrec.runs.beside import Beside, main_length
-from hushrec.runs.folds import run
 from hushrec.runs.record import Run
+from hushrec.runs.suiting import plan_of_run, run_suited
 from hushrec.systems.drift.system import has_drift_rounds
 
 
 def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -> None:
     """Run a system in this process, measure it, and print what came out."""
     runtime = runtime_options(options.threads, options.cohort_size)
-    config = system.configure(values)
-    for line in system.result.warnings(config):
-        warn(line)
+    system.configure(values)  # for what it refuses, before data is read
     data = options.source.load()
     settings = options.settings(system, data)
+    plan = plan_of_run(system, values, data, settings, options.stop_early, options.out, options.resume)
+    for choice in plan.chosen:
+        note(choice.why)
+    for line in system.result.warnings(plan.config):
+        warn(line)
     announce_compilation()
-    with watching(system.name, config.num_rounds, options.folds) as watch:
-        beside = Beside(options.baselines, note)
-        done = run(system, config, data, settings, runtime, options.out, options.resume, watch, beside=beside)
+    beside = Beside(options.baselines, note)
+    done = run_suited(plan, data, settings, runtime, options.out, options.resume, watching, note, beside)
     for line in _cautions(done, options):
         warn(line)
     if options.as_json:
         print(msgspec.json.encode(done.summary()).decode())
         return
     print_run(done)
+    if done.chosen:
+        note(f"the same run at once, with nothing left to choose: add {' '.join(one.flag for one in done.chosen)}")
     if options.out:
         note(f"kept in {options.out}")
     else:

@@ -21,6 +21,7 @@ from hushrec.registry import system_named
 from hushrec.runs.folds import FoldProgress, Watch, run
 from hushrec.runs.record import Run, read_run, write_run
 from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, settings_for
+from hushrec.runs.suiting import stopped_at_best
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import to_dict
 
@@ -237,8 +238,8 @@ def _on_validation(experiment: Experiment) -> Experiment:
 def _stopped(experiment: Experiment, metric: str, tried: Run) -> Experiment:
     """The experiment with as many rounds as were best on validation data."""
     config, curve = experiment.config, tried.folds[0].curve[metric]
-    num_rounds = (curve.index(max(curve)) + 1) * experiment.system.result.measured_every(config)
-    return replace(experiment, config=replace(config, num_rounds=num_rounds))
+    choice = stopped_at_best(experiment.system, config, curve, metric)
+    return replace(experiment, config=replace(config, **{choice.setting: choice.value}))
 
 
 def is_kept(

@@ -52,7 +52,9 @@ class About:
     class_name: str  # of its estimator: hushrec.FedRec
     hands_over_data: bool = False  # whether the driving side gets the parties' data itself
     is_online: bool = False  # whether it learns from a stream, so that reports show it epoch by epoch
-    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # named sets of settings
+    # Named sets of settings, the paper's first; `general` is for data of no paper, see `hushrec.runs.suiting`.
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    published_on: tuple[str, ...] = ()  # names of data that papers report on with the paper's settings
     small: Mapping[str, Any] = field(default_factory=dict)  # settings that reach every branch in a few rounds
     variants: tuple[Mapping[str, Any], ...] = ()  # settings beside those, with which other messages are sent
     # Settings with which a small table is learned in 60 rounds; None: a baseline that ranks nothing.

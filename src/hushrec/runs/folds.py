@@ -24,7 +24,7 @@ from hushrec.protocol import AnySystem, restore, result_arrays
 from hushrec.registry import system_named
 from hushrec.runs.beside import Beside, stopwatch, with_beside
 from hushrec.runs.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
-from hushrec.runs.record import FoldResult, Provenance, Run, alone_in, open_run, read_run, write_run
+from hushrec.runs.record import Choice, FoldResult, Provenance, Run, alone_in, open_run, read_run, write_run
 from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, data_to_split, splits_for
 from hushrec.runtime.checkpoint import (
     Progress,
@@ -38,7 +38,7 @@ from hushrec.runtime.checkpoint import (
     save_train,
 )
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.rounds import diverged
+from hushrec.runtime.rounds import IsEnough, diverged
 from hushrec.runtime.training import Job, run_job
 from hushrec.settings import to_dict
 
@@ -72,13 +72,16 @@ def run(
     watch: Watch | None = None,
     probe: Probe | None = None,
     keeps_checkpoint: bool = True,
+    is_enough: IsEnough | None = None,
+    chosen: tuple[Choice, ...] = (),
     beside: Beside | None = None,
 ) -> Run:
     """Run the folds; with a folder, keep them there and go on where an interrupted run stopped.
 
-    The last of what a probe measures is among the metrics; what it measures after every round is a curve. Without
-    `keeps_checkpoint` an interrupted fold begins again; so it does with a probe, whose values no checkpoint has.
-    With `beside`, lists are measured, and baselines.
+    A fold ends with its last round, or when it is enough. The last of what a probe measures is among the metrics;
+    what it measures after every round is a curve. Without `keeps_checkpoint` an interrupted fold begins again; so
+    it does with a probe, whose values no checkpoint has. `chosen`: what of the config nobody named. With `beside`,
+    lists are measured, and baselines.
     """
     splits = splits_for(system, data, settings, config)
     first = next(splits)
@@ -87,7 +90,7 @@ def run(
     whole = data_to_split(system, data, settings, config)
     if settings.min_raters is None and resume and folder and (folder / "run.json").exists():
         settings = replace(settings, min_raters=read_run(folder).provenance.min_raters or 0)
-    planned = planned_run(system, config, whole, settings, first.train)
+    planned = replace(planned_run(system, config, whole, settings, first.train), chosen=chosen)
     candidates(first.train, planned.provenance.min_raters or 0)  # refuses to rank nothing, before the training
     current = open_run(folder, planned, resume) if folder else planned
     with alone_in(folder) if folder else nullcontext():
@@ -97,7 +100,7 @@ def run(
             system.feedback.check_measurable(split.test)
             if fold_folder:
                 _open_fold(fold_folder, job, keeps_checkpoint and probe is None)
-            result = _run_fold(job, split, current, options, fold_folder, watch, probe, beside)
+            result = _run_fold(job, split, current, options, fold_folder, watch, probe, is_enough, beside)
             current = replace(current, folds=[*current.folds, result])
             if folder:
                 write_run(folder, current)
@@ -138,6 +141,7 @@ def _run_fold(
     folder: Path | None,
     watch: Watch | None,
     probe: Probe | None,
+    is_enough: IsEnough | None,
     beside: Beside | None,
 ) -> FoldResult:
     seconds = stopwatch()
@@ -169,7 +173,7 @@ def _run_fold(
             watch(FoldProgress(split.fold, plan.num_folds, progress.round_number, num_rounds, told, sent))
 
     options = replace(options, keep_payloads=options.keep_payloads or probe is not None)
-    progress = run_job(job, options, folder / "state.npz" if folder else None, on_round)
+    progress = run_job(job, options, folder / "state.npz" if folder else None, on_round, is_enough)
     result = _fold_result(split.fold, job, progress, split.test, plan)
     found = group_metrics(job, progress, split) | {name: values[-1] for name, values in probed.items()}
     curves = {name: values for name, values in probed.items() if len(values) == num_rounds > 1}
@@ -256,14 +260,20 @@ def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
     )
 
 
-def save_fitted(folder: Path, job: Job, progress: Progress, min_raters: int | None = None) -> None:
+def save_fitted(
+    folder: Path,
+    job: Job,
+    progress: Progress,
+    min_raters: int | None = None,
+    chosen: tuple[Choice, ...] = (),
+) -> None:
     """Keep a model that was fitted without a split, as the only fold of a run without test metrics."""
     if (folder / "run.json").exists() and any(fold.num_test for fold in read_run(folder).folds):
         raise HushrecError(f"{folder} holds a run with test metrics; save to another folder")
     plan = planned_run(job.system, job.config, job.train, RunSettings(seed=job.seed, min_raters=min_raters))
     save_train(folder / "fold-1" / "train.npz", job.train, job.system)
     save_progress(folder / "fold-1" / "state.npz", job.system, progress)
-    write_run(folder, replace(plan, folds=[_fold_result(1, job, progress, None, plan)]))
+    write_run(folder, replace(plan, folds=[_fold_result(1, job, progress, None, plan)], chosen=chosen))
 
 
 def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -> tuple[Job, Progress]:

@@ -18,6 +18,8 @@ from hushrec.registry import system_named
 from hushrec.runtime.checkpoint import Progress
 from hushrec.settings import to_dict
 
+VALIDATION = "validation"  # in a run's folder: what was tried on a part of the training, to choose settings
+_LOCK = ".lock"
 _TEMPORARY = ".run.json."
 # What must be the same in a run that goes on.
 _COMPARED = ("data_sha256", "rating_range", "split", "test_share", "deal", "passed_over", "measure", "sampled")
@@ -118,6 +120,20 @@ class Provenance:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A setting that nobody named, and how it came to its value."""
+
+    setting: str  # the name of a setting, or `preset`
+    value: str | int | float
+    why: str  # in one line
+
+    @property
+    def flag(self) -> str:
+        """What to type to fix it."""
+        return f"--{self.setting.removeprefix('num_').replace('_', '-')} {self.value}"
+
+
+@dataclass(frozen=True)
 class Run:
     """A whole run, as `run.json` keeps it."""
 
@@ -131,6 +147,7 @@ class Run:
     relevant_from: float | None = None
     folds: list[FoldResult] = field(default_factory=list)
     party: Literal["all", "server", "node"] = "all"  # whose arrays the folder holds; all: a simulation
+    chosen: tuple[Choice, ...] = ()  # what of the config nobody named
 
     @property
     def mean(self) -> dict[str, float]:
@@ -188,6 +205,7 @@ class Run:
         )
         folds = [{name: value for name, value in asdict(fold).items() if name in names} for fold in self.folds]
         folds = [{name: value for name, value in fold.items() if name in names[:-3] or value} for fold in folds]
+        chosen = [asdict(choice) | {"flag": choice.flag} for choice in self.chosen]
         return {
             "system": self.system,
             "data": self.data,
@@ -198,6 +216,7 @@ class Run:
             "std": self.std,
             **({"lists": self.lists} if self.lists else {}),
             **({"baselines": self.baselines} if self.baselines else {}),
+            **({"chosen": chosen} if chosen else {}),
         }
 
 
@@ -217,7 +236,7 @@ def alone_in(folder: Path) -> Iterator[None]:
 
     A process that is killed lets go.
     """
-    lock = folder / ".lock"
+    lock = folder / _LOCK
     try:
         lock.touch()
     except OSError as error:
@@ -226,19 +245,27 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
 
 
-def open_run(folder: Path, planned: Run, resume: bool) -> Run:
-    """The run to go on with: the planned one, or the one in the folder if it is the same."""
+def kept_run(folder: Path, resume: bool) -> Run | None:
+    """The run that a folder holds, if there is one to go on with; a folder that cannot take a run is refused."""
     if folder.exists() and not folder.is_dir():
         raise HushrecError(f"{folder} is a file; choose a folder for --out")
     if not (folder / "run.json").exists():
-        # A run that was killed while it wrote its first file leaves only that behind.
-        if folder.exists() and not all(path.name.startswith(_TEMPORARY) for path in folder.iterdir()):
+        # A run that was killed before it wrote its first file leaves only that behind, and what it had tried.
+        names = [path.name for path in folder.iterdir()] if folder.exists() else []
+        if not all(name in (VALIDATION, _LOCK) or name.startswith(_TEMPORARY) for name in names):
             raise HushrecError(f"{folder} holds something that is not a run; choose an empty or new --out")
-        write_run(folder, planned)
-        return planned
+        return None
     if not resume:
         raise HushrecError(f"{folder} holds a run already; add --resume to go on with it, or choose another --out")
-    kept = read_run(folder)
+    return read_run(folder)
+
+
+def open_run(folder: Path, planned: Run, resume: bool) -> Run:
+    """The run to go on with: the planned one, or the one in the folder if it is the same."""
+    kept = kept_run(folder, resume)
+    if kept is None:
+        write_run(folder, planned)
+        return planned
     if kept.system == planned.system:  # a setting that did not exist then has its default
         kept = replace(kept, config=to_dict(system_named(kept.system).configure(kept.config)))
     for name in ("system", "data", "seed", "config", "at", "relevant_from"):

@@ -13,6 +13,8 @@ from hushrec.protocol import Answer, AnySystem, Ask, is_finite
 from hushrec.runtime.checkpoint import Progress
 from hushrec.settings import to_dict
 
+IsEnough = Callable[[Progress], bool]  # whether a training may end before its last round
+
 
 class Runtime(Protocol):
     """What carries the asks of a round."""
@@ -48,9 +50,10 @@ def run_rounds(
     progress: Progress,
     runtime: Runtime,
     after_round: Callable[[Progress], None],
+    is_enough: IsEnough | None = None,
 ) -> None:
-    """Run what is left of the rounds."""
-    while progress.round_number < config.num_rounds:
+    """Run what is left of the rounds; of those, no more than are enough."""
+    while progress.round_number < config.num_rounds and not (is_enough and is_enough(progress)):
         cpu, wall = time.process_time(), time.perf_counter()
         round_number = progress.round_number + 1
         # What overflows is not finite, and refused below. A matrix product has other bits with more threads: with

@@ -14,7 +14,7 @@ from hushrec.evaluation.feedback import positive_from
 from hushrec.protocol import AnySystem, Scorer, Transcript
 from hushrec.runtime.checkpoint import Progress, load_progress, save_progress
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
-from hushrec.runtime.rounds import run_rounds
+from hushrec.runtime.rounds import IsEnough, run_rounds
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,12 @@ def run_job(
     options: RuntimeOptions,
     checkpoint: Path | None = None,
     on_round: OnRound | None = None,
+    is_enough: IsEnough | None = None,
 ) -> Progress:
-    """Train to the end. With a checkpoint: go on from it if it is there, and write it after every round."""
+    """Train to the end, or until it is enough.
+
+    With a checkpoint: go on from it if it is there, and write it after every round.
+    """
     job.system.feedback.check_trainable(job.train, job.system.name)
     progress = job.start(options.keep_payloads)
     if checkpoint is not None and checkpoint.exists():
@@ -85,7 +89,7 @@ def run_job(
             save_progress(checkpoint, job.system, progress)
 
     try:
-        run_rounds(job.system, job.config, progress, runtime, after_round)
+        run_rounds(job.system, job.config, progress, runtime, after_round, is_enough)
     finally:
         runtime.close()
     return progress

@@ -147,6 +147,7 @@ SYSTEM = System(
         title="AvgFilling: the mean of all ratings, the baseline",
         paper=PAPER,
         class_name="Average",
+        published_on=("ml-100k", "ml-1m", "nf5k5k"),
         learns_with=None,
     ),
     config=Config,

@@ -243,6 +243,7 @@ SYSTEM = System(
         title="FCF: gradients of all items to the server, for implicit feedback",
         paper=PAPER,
         class_name="FCF",
+        published_on=("ml-100k", "steam-200k", "gowalla-20"),
         presets={"paper": {}, "tuned": {"clients_per_step": 100, "learning_rate": 0.01}},
         small={"clients_per_step": 10},
         learns_with={"learning_rate": 0.05},

@@ -97,7 +97,9 @@ class Config:
     )
     biases: bool = setting(False, "learn a bias of each user, which stays private, and of each item")
     shrinkage: float = setting(
-        0.0, "so many ratings' worth of what all have in common is mixed with what a user or an item has", "[0, inf)"
+        0.0,
+        "so many ratings' worth of what all have in common is mixed with what a user or an item has",
+        "[0, inf)",
     )
 
     def __post_init__(self) -> None:
@@ -346,6 +348,7 @@ SYSTEM = System(
         class_name="FedRec",
         presets={"paper": {}, "general": GENERAL},
         variants=({"biases": True, "shrinkage": 2.0},),
+        published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},
         builds_on=("hushrec.models.pmf", "hushrec.privacy.filling"),

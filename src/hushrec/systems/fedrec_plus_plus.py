@@ -294,6 +294,7 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         paper=PAPER,
         class_name="FedRecPlusPlus",
         presets=fedrec.SYSTEM.about.presets,
+        published_on=fedrec.SYSTEM.about.published_on,
         small={**fedrec.SYSTEM.about.small, "denoisers": 3, "biases": True, "shrinkage": 2.0},
         variants=({"biases": False, "shrinkage": 0.0},),
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1, "denoisers": 3},

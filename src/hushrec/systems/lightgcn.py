@@ -72,6 +72,7 @@ SYSTEM = System(
         title="LightGCN: all items in one place, means over their graph",
         paper=PAPER,
         class_name="LightGCN",
+        published_on=("ml-100k", "steam-200k", "gowalla-20"),
         hands_over_data=True,
         small={"num_graph_layers": 2, "batch_size": 64},
         learns_with={"num_negatives": 1, "learning_rate": 0.01},

@@ -106,6 +106,7 @@ SYSTEM = System(
         title="NeuCF: all ratings in one place, a product and a dense branch",
         paper=PAPER,
         class_name="NeuCF",
+        published_on=("ml-100k", "ml-1m", "nf5k5k"),
         hands_over_data=True,
         small={"batch_size": 16},
         learns_with={"batch_size": 16, "learning_rate": 0.05, "decay": 1.0},

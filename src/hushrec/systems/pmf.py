@@ -64,7 +64,9 @@ class Config:
     regularization: float = setting(0.001, "weight of the vectors' squared norms", "[0, inf)")
     biases: bool = setting(False, "learn a bias of each user and of each item")
     shrinkage: float = setting(
-        0.0, "so many ratings' worth of what all have in common is mixed with what a user or an item has", "[0, inf)"
+        0.0,
+        "so many ratings' worth of what all have in common is mixed with what a user or an item has",
+        "[0, inf)",
     )
 
     def __post_init__(self) -> None:
@@ -241,6 +243,7 @@ SYSTEM = System(
         class_name="PMF",
         presets={"paper": {}, "general": GENERAL},
         variants=({"biases": True, "shrinkage": 2.0},),
+        published_on=("ml-100k", "ml-1m", "nf5k5k"),
         hands_over_data=True,
         learns_with={"learning_rate": 0.3, "decay": 1.0},
     ),

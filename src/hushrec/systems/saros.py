@@ -91,6 +91,7 @@ SYSTEM = replace(
         title="SAROS: learning from blocks in one place",
         paper=PAPER,
         class_name="SAROS",
+        published_on=("ml-100k", "ml-1m", "gowalla-20", "steam-200k-hours"),
         hands_over_data=True,
         is_online=True,
         small={"window": 100, "recommended": 2, "learning_rate": 0.5, "epochs": 4, "parts": 1},

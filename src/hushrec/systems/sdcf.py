@@ -187,6 +187,7 @@ SYSTEM = System(
         title="SDCF: randomised response and Langevin noise",
         paper=PAPER,
         class_name="SDCF",
+        published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"temperature": 0.1},
         learns_with={"learning_rate": 0.01, "decay": 1.0},
     ),

@@ -64,6 +64,7 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         title="SDCF denoised: SDCF with FedRec++'s denoisers",
         paper=plus_plus.PAPER,
         class_name="SDCFDenoised",
+        published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={**sdcf.SYSTEM.about.small, "denoisers": 3},
         learns_with={"learning_rate": 0.01, "decay": 1.0, "denoisers": 3},
         builds_on=("hushrec.systems.sdcf", "hushrec.systems.fedrec_plus_plus", "hushrec.privacy.denoising"),

@@ -367,6 +367,7 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
         title="DRIFT: data owners learn from encrypted interactions, online",
         paper=PAPER,
         class_name="DRIFT",
+        published_on=("ml-100k", "ml-1m", "gowalla-20", "steam-200k-hours"),
         is_online=True,
         builds_on=("hushrec.evaluation.held_back",),
         small={

@@ -341,6 +341,7 @@ SYSTEM = System(
         title="FedMF: item vectors under homomorphic encryption",
         paper=PAPER,
         class_name="FedMF",
+        published_on=("ml-100k", "steam-200k", "gowalla-20"),
         presets={"paper": {}, "tuned": {"learning_rate": 0.005}},
         small={"encryption": "none"},
         variants=({"variant": "part"}, {"encryption": "bfv"}),

@@ -225,6 +225,7 @@ SYSTEM = System(
         title="MetaMF: the server generates every user's recommender",
         paper=PAPER,
         class_name="MetaMF",
+        published_on=("ml-100k", "steam-200k", "gowalla-20"),
         small={"item_memory": 3, "memory_size": 4, "hidden_size": 6, "batch_size": 10},
         learns_with={
             "item_memory": 4,

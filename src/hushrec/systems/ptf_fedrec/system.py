@@ -382,6 +382,7 @@ SYSTEM = System(
         title="PTF-FedRec: predictions instead of parameters, the server's model stays hidden",
         paper=PAPER,
         class_name="PTFFedRec",
+        published_on=("ml-100k", "steam-200k", "gowalla-20"),
         presets={"paper": {}, "released": RELEASED, "fitted": FITTED},
         small={
             "client_factors": 4, "client_layers": (4, 3), "server_factors": 4, "server_layers": (4, 3),
