@@ -303,6 +303,10 @@ class FactorModel:
         """U_u V_i of all items, not clipped, so that ties are rare."""
         return self.user_factors[users] @ self.item_factors.T
 
+    def vectors_of_items(self) -> NDArray[np.float32]:
+        """V."""
+        return self.item_factors
+
     def fold_in(self, items: NDArray[np.int32], ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores of all items for a newcomer, who makes the steps of Eq. 7 that clients made, with the final V."""
         known = self.item_factors[items].astype(np.float64)

@@ -382,6 +382,10 @@ class NcfModel:
         every = np.tile(np.arange(num_items, dtype=np.int32), len(users))
         return self._scores(users, np.arange(len(users) + 1) * num_items, every).reshape(len(users), num_items)
 
+    def vectors_of_items(self) -> Floats:
+        """Both parts of each item's vector, of products and of dense layers."""
+        return self.item_factors
+
     def fold_in(self, items: Numbers, ratings: Floats) -> Floats:
         """Newcomers have no vector yet."""
         raise NewcomerError("a newcomer has no vector of its own yet; enrol it and let it take part in rounds")
