@@ -4,22 +4,27 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
-from math import isfinite
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from hushrec.data import Interactions
+from hushrec.data.item_choice import may_be_listed
 from hushrec.errors import HushrecError
 from hushrec.evaluation import top_k
 from hushrec.evaluation.candidates import candidates_by, num_raters, usable_min_raters
 from hushrec.evaluation.feedback import warm_and_cold
+from hushrec.evaluation.neighbours import directions, liking, reasons
+from hushrec.evaluation.scoring import item_vectors_of
+from hushrec.evaluation.top_k import NO_ITEM
 from hushrec.protocol import AnySystem, Numbers, Ragged, Scorer
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import Side, load_fold, save_fitted
+from hushrec.runs.lists import Lists, Recommendation
 from hushrec.runs.record import Choice, read_run
 from hushrec.runs.suiting import Plan, plan_for, trained, usual_preset
 from hushrec.runs.trials import trials_of_fit
@@ -34,13 +39,8 @@ _log = logging.getLogger("hushrec")
 _OLDER_MIN_RATERS = 10
 
 
-@dataclass(frozen=True)
-class Recommendation:
-    """One item of a list, with its score and its title."""
-
-    item: Any  # the id of the source
-    score: float
-    title: str
+Mask = NDArray[np.bool_]  # of each item, whether a list may have it
+_BLOCK_SCORES = 4_000_000  # scores of a block of users, so that lists of all of them take little memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +63,27 @@ class Ranker:
         return cls(train, job.scorer(progress), seen, num_raters(train), min_raters)
 
     def for_users(
-        self, users: Numbers, k: int, exclude_seen: bool = True, min_raters: int | None = None
+        self,
+        users: Numbers,
+        k: int,
+        exclude_seen: bool = True,
+        min_raters: int | None = None,
+        among: Mask | None = None,
+        why: bool = False,
     ) -> list[list[Recommendation]]:
         """The best k items for each user."""
-        seen = self.seen.take(users.astype(np.int64)) if exclude_seen else None
-        return self._best(self.scorer.score(users), k, seen, min_raters)
+        return self.lists(users, k, exclude_seen, min_raters, among, why).entries(self.train)
+
+    def lists(
+        self, users: Numbers, k: int, exclude_seen: bool, min_raters: int | None, among: Mask | None, why: bool
+    ) -> Lists:
+        """The same by numbers."""
+        own = users.astype(np.int64)
+        seen = self.seen.take(own)
+        # BLAS multiplies a row alone in another way, with other last bits: nobody is scored alone.
+        scores = self.scorer.score(users if len(users) > 1 else np.repeat(users, 2))[: len(users)]
+        liked = Ragged(self.seen.starts, self._liking).take(own).values if why else None
+        return self._best(scores, k, seen, exclude_seen, min_raters, among, liked)
 
     def for_newcomer(
         self,
@@ -76,9 +92,11 @@ class Ranker:
         k: int,
         exclude_seen: bool = True,
         min_raters: int | None = None,
+        among: Mask | None = None,
+        why: bool = False,
     ) -> list[Recommendation]:
         """The best k items for someone with these ratings."""
-        seen = Ragged(np.array([0, len(items)]), items) if exclude_seen else None
+        seen = Ragged(np.array([0, len(items)]), items)
         with np.errstate(all="ignore"):  # what overflows is refused
             scores = self.scorer.fold_in(items, ratings)
         own = scores[scores != -np.inf]  # a partner has no scores of others' items
@@ -86,23 +104,77 @@ class Ranker:
             raise HushrecError(
                 "these ratings give scores that are not finite; give ratings like those of training"
             )
-        return self._best(scores[None], k, seen, min_raters)[0]
+        liked = liking(ratings, self.train.rating_range, len(items)) if why else None
+        lists = self._best(scores[None], k, seen, exclude_seen, min_raters, among, liked)
+        return lists.entries(self.train)[0]
+
+    def blocks(
+        self, k: int, exclude_seen: bool, min_raters: int | None, among: Mask | None, why: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """The lists of all users as rows of a table, so many users at a time that little memory is taken."""
+        num_users, train = self.train.num_users, self.train
+        size = max(2, _BLOCK_SCORES // max(train.num_items, 1))
+        for first in range(0, num_users, size):
+            users = np.arange(first, min(first + size, num_users), dtype=np.int32)
+            yield self.lists(users, k, exclude_seen, min_raters, among, why).table(users, train, why)
+
+    def similar(
+        self, item: int, k: int, min_raters: int | None = None, among: Mask | None = None
+    ) -> list[Recommendation]:
+        """The k items nearest to an item; their scores are cosines."""
+        of_items = self.directions
+        if not of_items[item].any() or (len(self.train) and not self.num_raters[item]):
+            raise HushrecError(f"nobody rated item {self.train.item_ids[item]} in training: nothing is like it")
+        itself = Ragged(np.array([0, 1]), np.array([item], np.int32))
+        lists = self._best((of_items @ of_items[item])[None], k, itself, True, min_raters, among)
+        return lists.entries(self.train)[0]
+
+    @property
+    def explains(self) -> bool:
+        """Whether it can say which items are alike."""
+        return item_vectors_of(self.scorer) is not None
+
+    @cached_property
+    def directions(self) -> NDArray[np.float32]:
+        """Items as nearness is measured between them."""
+        vectors = item_vectors_of(self.scorer)
+        if vectors is None:
+            raise HushrecError(
+                "this model has no vectors of items that could be compared; it cannot say what is alike"
+            )
+        return directions(vectors, self.num_raters > 0)
+
+    @cached_property
+    def _liking(self) -> NDArray[np.float32]:
+        return liking(self.train.by_user().ratings, self.train.rating_range, len(self.seen.values))
 
     def _best(
-        self, scores: NDArray[np.float32], k: int, seen: Ragged | None, min_raters: int | None
-    ) -> list[list[Recommendation]]:
+        self,
+        scores: NDArray[np.float32],
+        k: int,
+        own: Ragged,
+        exclude_own: bool,
+        min_raters: int | None,
+        among: Mask | None,
+        liked: NDArray[np.float32] | None = None,
+    ) -> Lists:
+        """The best of each row of scores; with how much people like what is their own, also why."""
         if k < 1:
             raise HushrecError(f"a list of {k} items is too short; ask for at least 1")
-        is_candidate = candidates_by(self.num_raters, self.min_raters if min_raters is None else min_raters)
-        items, scores = top_k(scores, k, None if seen is None else (seen.starts, seen.values), is_candidate)
-        return [
-            [self._entry(item, score) for item, score in zip(*row, strict=True) if isfinite(score)]
-            for row in zip(items.tolist(), scores.tolist(), strict=True)
-        ]
-
-    def _entry(self, item: int, score: float) -> Recommendation:
-        title = "" if self.train.titles is None else str(self.train.titles[item])
-        return Recommendation(self.train.item_ids[item].item(), score, title)
+        wanted = self.min_raters if min_raters is None else min_raters
+        is_candidate = candidates_by(self.num_raters, wanted)
+        if among is not None:
+            is_candidate = among if is_candidate is None else is_candidate & among
+            if not is_candidate.any():
+                raise HushrecError(
+                    f"no chosen item has {wanted} raters; choose others, or use fewer, as in --min-raters 0"
+                )
+        excluded = (own.starts, own.values) if exclude_own else None
+        items, scores = top_k(scores, min(k, self.train.num_items), excluded, is_candidate)
+        items = np.where(np.isfinite(scores), items, NO_ITEM)
+        if liked is None:
+            return Lists(items, scores, np.full_like(items, NO_ITEM), np.zeros_like(scores))
+        return Lists(items, scores, *reasons(self.directions, items, own.starts, own.values, liked))
 
 
 class Recommender:
@@ -183,15 +255,50 @@ class Recommender:
         return ranker.scorer.predict(*numbers).reshape(of_users.shape)
 
     def recommend(
-        self, users: ArrayLike, k: int = 10, exclude_seen: bool = True, min_raters: int | None = None
+        self,
+        users: ArrayLike,
+        k: int = 10,
+        exclude_seen: bool = True,
+        min_raters: int | None = None,
+        only: ArrayLike | None = None,
+        leave_out: ArrayLike | None = None,
+        why: bool = False,
     ) -> list[list[Recommendation]]:
         """The best k items for each user, by the ids of the source.
 
         Only items that `min_raters` users rated in training are listed; unless told, as many as the run measured
-        with. Vectors of hardly rated items are noise.
+        with. Vectors of hardly rated items are noise. `only` and `leave_out` are ids of items that may or may not be listed. `why` adds the nearest of the user's
+        own items to each.
         """
         ranker = self.ranker()
-        return ranker.for_users(ranker.train.user_numbers(users), k, exclude_seen, min_raters)
+        among = may_be_listed(ranker.train, only, leave_out)
+        return ranker.for_users(ranker.train.user_numbers(users), k, exclude_seen, min_raters, among, why)
+
+    def recommend_all(
+        self,
+        k: int = 10,
+        exclude_seen: bool = True,
+        min_raters: int | None = None,
+        only: ArrayLike | None = None,
+        leave_out: ArrayLike | None = None,
+        why: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """The lists of all users, as `recommend` makes them, in blocks of rows: user, rank, item, score, title."""
+        ranker = self.ranker()
+        return ranker.blocks(k, exclude_seen, min_raters, may_be_listed(ranker.train, only, leave_out), why)
+
+    def similar(
+        self,
+        item: str | int,
+        k: int = 10,
+        min_raters: int | None = None,
+        only: ArrayLike | None = None,
+        leave_out: ArrayLike | None = None,
+    ) -> list[Recommendation]:
+        """The k items nearest to an item, by the ids of the source; their scores are cosines."""
+        ranker = self.ranker()
+        among = may_be_listed(ranker.train, only, leave_out)
+        return ranker.similar(ranker.train.item_number(item), k, min_raters, among)
 
     def recommend_newcomer(
         self,
@@ -200,6 +307,9 @@ class Recommender:
         k: int = 10,
         exclude_seen: bool = True,
         min_raters: int | None = None,
+        only: ArrayLike | None = None,
+        leave_out: ArrayLike | None = None,
+        why: bool = False,
     ) -> list[Recommendation]:
         """The best k items for someone with these ratings; computed here, nothing is sent or kept."""
         ranker = self.ranker()
@@ -209,7 +319,8 @@ class Recommender:
             raise HushrecError("a newcomer without ratings cannot be told anything; give at least one")
         if len(given) != len(rated):
             raise HushrecError(f"{len(rated)} items and {len(given)} ratings; give one rating per item")
-        return ranker.for_newcomer(rated, given, k, exclude_seen, min_raters)
+        among = may_be_listed(ranker.train, only, leave_out)
+        return ranker.for_newcomer(rated, given, k, exclude_seen, min_raters, among, why)
 
     def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
         """MAE and RMSE (also of warm and cold rows apart) and ranking metrics on ratings that were not trained on.

@@ -7,12 +7,14 @@ from importlib import import_module
 import typer
 
 from hushrec.cli import audit, data, deploy, run
+from hushrec.cli.commands import joined
 from hushrec.cli.compare import compare
 from hushrec.cli.console import notes
 from hushrec.cli.recommend import recommend
 from hushrec.cli.report import report
 from hushrec.cli.reproduce import reproduce
 from hushrec.cli.serve import serve
+from hushrec.cli.similar import similar
 from hushrec.cli.systems import systems
 from hushrec.errors import HushrecError
 
@@ -36,7 +38,8 @@ app.add_typer(run.app, name="run")
 app.command("reproduce", epilog="Example: hushrec reproduce fedrec++ table2 --data ml-100k")(reproduce)
 app.add_typer(audit.app, name="audit")
 app.command("compare", epilog="Example: hushrec compare runs/one runs/two")(compare)
-app.command("recommend", epilog="Example: hushrec recommend runs/one --user 1")(recommend)
+app.command("recommend", epilog="Example: hushrec recommend runs/one --user 1")(joined(recommend))
+app.command("similar", epilog="Example: hushrec similar runs/one --item 50")(joined(similar))
 app.add_typer(deploy.app, name="deploy")
 app.command("serve", epilog="Example: hushrec serve runs/one --rate 100/second")(serve)
 app.command("report", epilog="Example: hushrec report runs/one runs/two --out report.html")(report)

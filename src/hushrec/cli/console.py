@@ -1,7 +1,7 @@
 """Where the command line writes: results to standard output, everything else to standard error."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -90,9 +90,40 @@ def _line(task: Task) -> str:
     """The progress line as plain text."""
     told = task.fields
     parts = [f"round {told['round_number']}/{told['num_rounds']}", told["metric"], f"{told['sent']} sent"]
-    if task.time_remaining is not None:
-        parts.append(f"left {timedelta(seconds=int(task.time_remaining))}")
-    return f"{task.description}: {', '.join(part for part in parts if part)}"
+    return f"{task.description}: {', '.join(part for part in [*parts, _time_left(task)] if part)}"
+
+
+def _time_left(task: Task) -> str:
+    left = task.time_remaining
+    return "" if left is None else f"left {timedelta(seconds=int(left))}"
+
+
+@contextmanager
+def counting(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """A progress line of so many things, with the time left; without a terminal a line a minute."""
+    console = notes()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {unit}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        number = progress.add_task(label, total=total)
+        (task,) = progress.tasks
+        last_line = time.monotonic()
+
+        def tell(completed: int) -> None:
+            nonlocal last_line
+            progress.update(number, completed=completed)
+            if not console.is_terminal and time.monotonic() - last_line >= SECONDS_BETWEEN_LINES:
+                last_line = time.monotonic()
+                parts = [f"{completed:,}/{total:,} {unit}", _time_left(task)]
+                note(f"{label}: {', '.join(part for part in parts if part)}")
+
+        yield tell
 
 
 def announce_compilation() -> None:

@@ -1,69 +1,182 @@
-"""`hushrec recommend RUN`: lists for a user of a run, or for a newcomer with a file of ratings."""
+"""`hushrec recommend RUN`: lists for a user of a run, for all users, or for a newcomer with a file of ratings."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import typer
+from numpy.typing import NDArray
 from rich.table import Table
 
-from hushrec.cli.console import note, results
+from hushrec.cli.console import counting, note, results
 from hushrec.cli.options import AsJson, Fold, RunFolder
-from hushrec.data import read
+from hushrec.data import Interactions, read
+from hushrec.data.interactions import Ids
+from hushrec.data.item_choice import read_choice
 from hushrec.errors import HushrecError
-from hushrec.recommender import Recommendation, load_run
+from hushrec.recommender import Recommendation, Recommender, load_run
 from hushrec.report.numbers import format_number
 from hushrec.runs.folds import Side
+from hushrec.runs.lists import check_lists_file, write_lists
+
+Length = Annotated[int, typer.Option("-k", help="How many items; more than there are: all.")]
+MinRaters = Annotated[
+    int | None, typer.Option(help="Leave out items that fewer users have rated; default: as the run did.")
+]
+WhoseModel = Annotated[Side | None, typer.Option(help="Whose model, where both have one; default: the server's.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """Which items may be listed."""
+
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|IDS", help="Only these items: a file with an id per line, or 1,2,3."),
+    ] = None
+    leave_out: Annotated[
+        str | None, typer.Option("--not", metavar="FILE|IDS", help="Not these items, given in the same way.")
+    ] = None
+
+    def ids(self, train: Interactions) -> tuple[list[Any] | None, list[Any] | None]:
+        """The items that lists may have, and those that they must not have; None: nothing was said."""
+        return self._read("--only", self.only, train), self._read("--not", self.leave_out, train)
+
+    def _read(self, flag: str, text: str | None, train: Interactions) -> list[Any] | None:
+        if text is None:
+            return None
+        ids, num_unknown = read_choice(text, train, flag)
+        if num_unknown:
+            note(f"{flag} {text}: {num_unknown} of {len(ids) + num_unknown} ids are not in this run; passed over")
+        return ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """For whom lists are made."""
+
+    user: Annotated[str | None, typer.Option(help="A user, by the id of the source.")] = None
+    newcomer: Annotated[
+        Path | None, typer.Option(help="Or a file with one newcomer's ratings; it does not leave this machine.")
+    ] = None
+    all_users: Annotated[bool, typer.Option("--all-users", help="Or all users of the run, to --out.")] = False
+
+    def __post_init__(self) -> None:
+        if (self.user is not None) + (self.newcomer is not None) + self.all_users != 1:
+            raise HushrecError(
+                "say for whom: --user ID, or --newcomer FILE with item and rating columns, or --all-users"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where the lists of all users go."""
+
+    out: Annotated[Path | None, typer.Option(help="With --all-users: the file, .parquet, .csv or .jsonl.")] = None
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out.")] = False
+
+    def check(self, person: Person) -> None:
+        """Refuse what does not fit together, before a model is loaded."""
+        if person.all_users and self.out is None:
+            raise HushrecError("--all-users needs a file for the lists, as in --out lists.parquet")
+        if not person.all_users and self.out is not None:
+            raise HushrecError("--out is for --all-users; the list of one person is printed, with --json as JSON")
+        if self.out is not None:
+            check_lists_file(self.out, self.force)
 
 
 def recommend(
     run: RunFolder,
-    user: Annotated[str | None, typer.Option(help="A user, by the id of the source.")] = None,
-    newcomer: Annotated[
-        Path | None, typer.Option(help="Or a file with one newcomer's ratings; it does not leave this machine.")
-    ] = None,
-    k: Annotated[int, typer.Option("-k", help="How many items.")] = 10,
-    min_raters: Annotated[
-        int | None, typer.Option(help="Leave out items that fewer users have rated; default: as the run did.")
-    ] = None,
-    fold: Fold = None,
-    side: Annotated[
-        Side | None, typer.Option(help="Whose model, where both have one; default: the server's.")
-    ] = None,
+    person: Person,
+    chosen: Chosen,
+    target: Target,
+    k: Length = 10,
+    min_raters: MinRaters = None,
+    why: Annotated[bool, typer.Option("--why", help="Say which own item each is near to.")] = False,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Items already rated, too.")] = False,
+    fold: Fold = None,
+    side: WhoseModel = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recommend items to a user of a run, or to a newcomer."""
-    if (user is None) == (newcomer is None):
-        raise HushrecError("say for whom: --user ID, or --newcomer FILE with item and rating columns")
+    """Recommend items to a user of a run, to all of them, or to a newcomer."""
+    target.check(person)
     model = load_run(run, fold, side)
-    if user is not None:
-        found = model.recommend([user], k, not include_seen, min_raters)[0]
-    elif newcomer is not None:
-        ratings = read(newcomer, one_user=True)
-        if ratings.num_users != 1:
-            raise HushrecError(f"{newcomer} holds {ratings.num_users} users; a newcomer's file holds one")
-        if ratings.ratings is None and model.system.feedback.needs_ratings:
-            raise HushrecError(f"{newcomer} has no ratings; give a column named rating")
-        given = np.ones(len(ratings), np.float32) if ratings.ratings is None else ratings.ratings
-        found = model.recommend_newcomer(ratings.item_ids[ratings.items], given, k, not include_seen, min_raters)
-    if user is not None and not len(model.ranker().train):
-        note(f"a deployed server has no ids and items of users: {user} is the number of a client, counted from 0")
+    train = model.ranker().train
+    wish = k, not include_seen, min_raters, *chosen.ids(train), why
+    if why and not model.ranker().explains:
+        raise HushrecError(f"{model.system.name} has no vectors of items to compare; leave --why out")
+    if target.out is not None:
+        _write_all(target.out, model.recommend_all(*wish), train, as_json)
+    elif person.newcomer is not None:
+        _show(model.recommend_newcomer(*_ratings_of(person.newcomer, model), *wish), why, as_json)
+    else:
+        if not len(train):
+            told = f"{person.user} is the number of a client, counted from 0"
+            note(f"a deployed server has no ids and items of users: {told}")
+        _show(model.recommend([person.user], *wish)[0], why, as_json)
+    if not as_json:
+        note(f"computed on this machine from {model.source}")
+
+
+def _ratings_of(file: Path, model: Recommender) -> tuple[Ids, NDArray[np.float32]]:
+    """Ids and ratings of a newcomer's file."""
+    ratings = read(file, one_user=True)
+    if ratings.num_users != 1:
+        raise HushrecError(f"{file} holds {ratings.num_users} users; a newcomer's file holds one")
+    if ratings.ratings is None and model.system.feedback.needs_ratings:
+        raise HushrecError(f"{file} has no ratings; give a column named rating")
+    given = np.ones(len(ratings), np.float32) if ratings.ratings is None else ratings.ratings
+    return ratings.item_ids[ratings.items], given
+
+
+def _write_all(out: Path, blocks: Iterator[pa.RecordBatch], train: Interactions, as_json: bool) -> None:
+    """Write the lists of all users, and say how many there are."""
+    num_users = 0
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        nonlocal num_users
+        for block in blocks:
+            num_users += pc.count_distinct(block["user"]).as_py()
+            yield block
+            tell(num_users)
+
+    with counting("lists", train.num_users, "users") as tell:
+        num_rows = write_lists(out, watched())
     if as_json:
-        print(msgspec.json.encode(found).decode())
+        print(msgspec.json.encode({"out": str(out), "users": num_users, "rows": num_rows}).decode())
         return
-    print_recommendations(found)
-    note(f"computed on this machine from {model.source}")
+    results().print(f"{num_rows:,} rows for {num_users:,} users in {out}", soft_wrap=True)
+    if num_users < train.num_users:
+        note(f"{train.num_users - num_users:,} users have no list: no item that may be listed is left for them")
 
 
-def print_recommendations(found: list[Recommendation]) -> None:
+def _show(found: list[Recommendation], why: bool, as_json: bool) -> None:
+    if as_json:
+        print(msgspec.json.encode([entry.told(why) for entry in found]).decode())
+    else:
+        print_recommendations(found, why)
+
+
+def print_recommendations(found: list[Recommendation], why: bool = False) -> None:
     """Print a list, best first."""
     table = Table(box=None, pad_edge=False)
     table.add_column("", justify="right")
     table.add_column("item", justify="right")
     table.add_column("score", justify="right")
     table.add_column("title")
+    if why:
+        table.add_column("because of")
     for place, entry in enumerate(found, 1):
-        table.add_row(str(place), str(entry.item), format_number(entry.score), entry.title)
+        cells = [str(place), str(entry.item), format_number(entry.score), entry.title]
+        table.add_row(*cells, *([_reason(entry)] if why else []))
     results().print(table)
+
+
+def _reason(entry: Recommendation) -> str:
+    """The title of the item that is the reason, or its id; "" if there is none."""
+    return "" if entry.because is None else entry.because.title or str(entry.because.item)

@@ -3,7 +3,9 @@
 import os
 import secrets
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +36,10 @@ def serve(
         str | None, typer.Option(help="Address of a proxy whose X-Forwarded-For tells the client's address.")
     ] = None,
     fold: Fold = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Take up a newer run when the folder's files change, or its link moves."),
+    ] = False,
     simulation: Annotated[
         bool, typer.Option("--simulation", help="Serve clients' vectors that a simulation holds in one place.")
     ] = False,
@@ -43,6 +49,8 @@ def serve(
         from hushrec.serving import server
         from hushrec.serving.app import build_app
         from hushrec.serving.gate import Gate
+        from hushrec.serving.metrics import Meter
+        from hushrec.serving.reloading import Reloader, mark_of, reload_on_signal
     except ModuleNotFoundError as error:
         raise HushrecError(f"serving needs {error.name}; install it with: pip install 'hushrec[serve]'") from None
 
@@ -51,7 +59,8 @@ def serve(
     given = None if no_token else _given_tokens(token_file)
     new_token = secrets.token_urlsafe(32)
     tokens = None if no_token else Tokens([new_token] if given is None else given)
-    model = load_served(run, fold, simulation)
+    meter, mark = Meter(), partial(mark_of, run, fold)
+    loaded_from, model = mark(), load_served(run, fold, simulation)
     with server.listen(host, port) as listening:
         if tokens is None and not server.is_loopback(listening):
             raise HushrecError(f"--no-token lets everyone who reaches {host} ask; use --host 127.0.0.1 or a token")
@@ -59,13 +68,29 @@ def serve(
             note(f"token, shown this once: {new_token}")
         if tls is None and not server.is_loopback(listening):
             note("tokens and ratings travel unencrypted; use --tls-cert and --tls-key, or a proxy that does TLS")
-        gate = Gate(build_app(model, tokens is not None), limit, tokens, max_request_bytes, _log)
-        note(
-            f"serving {model.run.system} on {model.run.data} at {server.address_of(listening, tls)}; Ctrl-C stops"
-        )
-        with suppress(KeyboardInterrupt):  # comes again when all requests under way are answered
-            server.serve(gate, listening, tls, proxy, _log)
+        gate = Gate(build_app(model, tokens is not None, meter), limit, tokens, max_request_bytes, _log, meter)
+        meter.describe_model(model.labels)
+
+        def take_up() -> str:
+            newer = load_served(run, fold, simulation)
+            gate.app = build_app(newer, tokens is not None, meter)
+            meter.describe_model(newer.labels)
+            return str(newer)
+
+        note(f"serving {model} at {server.address_of(listening, tls)}; Ctrl-C stops")
+        with (
+            suppress(KeyboardInterrupt),
+            Reloader(take_up, meter, _log, loaded_from, mark if watch else None) as reloader,
+        ):
+            reload_on_signal(reloader, _terminal())
+            server.serve(gate, listening, tls, proxy, _log)  # Ctrl-C comes again when all under way is answered
         note("stopped")
+
+
+def _terminal() -> Callable[[], bool]:
+    """Says later whether the terminal that the server was started in is gone."""
+    has_terminal = sys.stdin is not None and os.isatty(0)
+    return lambda: has_terminal and not os.isatty(0)
 
 
 def _given_tokens(token_file: Path | None) -> list[str] | None:

@@ -1,6 +1,6 @@
 """What a learned model offers to those who measure it or recommend with it."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,3 +26,17 @@ class Scorer(Predictor, Protocol):
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores of all items for a newcomer with these ratings; nothing leaves the machine."""
         ...
+
+
+@runtime_checkable
+class HasItemVectors(Protocol):
+    """What a scorer may offer besides: a vector for each item, so that items can be compared."""
+
+    def vectors_of_items(self) -> NDArray[np.float32] | None:
+        """A row per item; None: these models have none that could be compared."""
+        ...
+
+
+def item_vectors_of(scorer: Scorer) -> NDArray[np.float32] | None:
+    """The vectors of a scorer's items, where it has some."""
+    return scorer.vectors_of_items() if isinstance(scorer, HasItemVectors) else None

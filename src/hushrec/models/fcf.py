@@ -193,6 +193,10 @@ class PositiveModel:
         scores: Factors = self.user_factors[users] @ self.item_factors.T
         return scores
 
+    def vectors_of_items(self) -> Factors:
+        """A vector per item."""
+        return self.item_factors
+
     def fold_in(self, items: NDArray[np.int32], _ratings: object) -> Factors:
         """Scores of all items for a newcomer with these positives."""
         starts, row = np.array([0, len(items)]), np.zeros(1, np.int64)

@@ -141,6 +141,10 @@ class NeuCFModel:
         """Predictions of all items, not clipped, so that ties are rare."""
         return score(self.user_vectors[users], self.item_vectors, self.layers, self.activation)
 
+    def vectors_of_items(self) -> NDArray[np.float32]:
+        """Both parts of each item's vector, of products and of dense layers."""
+        return self.item_vectors
+
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Not possible: a newcomer has no vector."""
         raise NewcomerError("this model has no vector for a newcomer; train with the newcomer among the clients")

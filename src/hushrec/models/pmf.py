@@ -390,6 +390,10 @@ class FactorModel:
         scores = self._vectors[users] @ self.item_factors.T
         return self._as_ratings(scores + self.user_factors[users, -1:]) if self.has_biases else scores
 
+    def vectors_of_items(self) -> NDArray[np.float32]:
+        """V."""
+        return self.item_factors
+
     def fold_in(self, items: NDArray[np.int32], ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores of all items for a newcomer, on the scale of ratings; its vector fits its ratings by Eq. 7.
 

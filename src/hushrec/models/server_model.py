@@ -174,6 +174,10 @@ class NetworkScorer:
         """Scores of all items, a row per user."""
         return _sigmoid(self.head.logits(self.user_outputs[users], self.item_outputs))
 
+    def vectors_of_items(self) -> NDArray[np.float32]:
+        """What the network makes of each item."""
+        return self.item_outputs
+
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Not possible: a newcomer has no vector."""
         raise NewcomerError("this model has no vector for a newcomer; train with the newcomer among the clients")

@@ -16,9 +16,10 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hushrec.serving.limits import RateLimit, Tokens
+from hushrec.serving.metrics import Meter
 
 PRIVATE = "/v1/"  # paths below it need a token
-_PUBLIC = ("/health", "/openapi.json")
+_PUBLIC = ("/", "/health", "/metrics", "/openapi.json")
 _BODY_SECONDS = 10.0
 _METHODS = frozenset({"GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 
@@ -55,7 +56,7 @@ def fault() -> Problem:
 
 
 class Gate:
-    """The application behind its limits."""
+    """The application behind its limits. Another can take its place; requests under way keep the one before."""
 
     def __init__(
         self,
@@ -64,8 +65,10 @@ class Gate:
         tokens: Tokens | None,
         max_request_bytes: int,
         log: Callable[[bytes], None],
+        meter: Meter | None = None,
     ) -> None:
-        self._app = app
+        self.app = app
+        self._meter = meter or Meter()
         self._rate_limit = rate_limit
         self._tokens = tokens
         self._max_request_bytes = max_request_bytes
@@ -85,14 +88,16 @@ class Gate:
 
         try:
             self._admit(scope)
-            await self._app(scope, await self._read(scope, receive), counted)
+            await self.app(scope, await self._read(scope, receive), counted)
         except Problem as problem:
             await _refuse(problem, counted)
         except Exception as bug:  # its text may hold what is private
-            error = _place_of(bug)
+            error = place_of(bug)
             if not status:
                 await _refuse(fault(), counted)
-        self._log(_line(scope, status, time.perf_counter() - began, sent_bytes, error))
+        seconds, route = time.perf_counter() - began, _route(scope)
+        self._meter.count_request(route, status, seconds)
+        self._log(_line(scope, route, status, seconds, sent_bytes, error))
 
     def _admit(self, scope: Scope) -> None:
         self._count(f"address {scope['client'][0]}" if scope["client"] else "no address")
@@ -152,7 +157,7 @@ async def _refuse(problem: Problem, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _place_of(bug: Exception) -> str:
+def place_of(bug: Exception) -> str:
     """The type of an exception and where it came from, without its text."""
     trace = bug.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -166,13 +171,21 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _line(scope: Scope, status: int, seconds: float, sent_bytes: int, error: str | None) -> bytes:
-    is_public = scope["path"] in _PUBLIC
+def _route(scope: Scope) -> str | None:
+    """The template of a request's route; None: refused before it was looked up, or not found."""
+    if scope["path"] in _PUBLIC:
+        return str(scope["path"])
+    found: str | None = getattr(scope.get("route"), "path_format", None)
+    return found
+
+
+def _line(
+    scope: Scope, route: str | None, status: int, seconds: float, sent_bytes: int, error: str | None
+) -> bytes:
     fields = {
         "time": now(),
         "method": scope["method"] if scope["method"] in _METHODS else "other",
-        # None: refused before it was looked up, or not found
-        "route": scope["path"] if is_public else getattr(scope.get("route"), "path_format", None),
+        "route": route,
         "status": status,
         "milliseconds": round(seconds * 1000, 3),
         "bytes": sent_bytes,

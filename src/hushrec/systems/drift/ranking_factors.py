@@ -30,6 +30,10 @@ class RankingFactors:
         scores: NDArray[np.float32] = self.user_factors[users] @ self.item_factors.T
         return scores
 
+    def vectors_of_items(self) -> NDArray[np.float32]:
+        """A vector per item."""
+        return self.item_factors
+
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """A newcomer's vector minimises the pairwise loss of one block: all it likes (1) over all it does not (0).
 

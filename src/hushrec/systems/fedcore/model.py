@@ -88,6 +88,16 @@ class PartnerModel:
             return self.noise.added(scores, users[:, None], np.arange(len(self.item_vectors)))
         return scores
 
+    def vectors_of_items(self) -> NDArray[np.float32]:
+        """Each partner's, from their mean, in columns of their own: those of two partners cannot be compared."""
+        num_items, size = self.item_vectors.shape
+        found = np.zeros((num_items, size * (len(self.item_starts) - 1)), np.float32)
+        for partner in range(len(self.item_starts) - 1):
+            items = slice(int(self.item_starts[partner]), int(self.item_starts[partner + 1]))
+            own = self.item_vectors[items]
+            found[items, partner * size : (partner + 1) * size] = own - own.mean(axis=0)
+        return found
+
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores for a newcomer at the partner whose items these are: the vector nearest to the mean user's."""
         partners = np.unique(self._partner_of(items))
@@ -151,6 +161,10 @@ class OwnModel:
         scores, rows = self.own.score(users), self.answer_of[users]
         scores[rows >= 0] = self.answers[rows[rows >= 0]]
         return scores
+
+    def vectors_of_items(self) -> NDArray[np.float32]:
+        """As without the others."""
+        return self.own.vectors_of_items()
 
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores for a newcomer, as without the others."""

@@ -384,6 +384,10 @@ class NcfModel:
             len(users), num_items
         )
 
+    def vectors_of_items(self) -> Floats:
+        """Both parts of each item's vector, of products and of dense layers."""
+        return self.item_factors
+
     def fold_in(self, items: Numbers, ratings: Floats) -> Floats:
         """Newcomers have no vector yet."""
         raise NewcomerError("a newcomer has no vector of its own yet; enrol it and let it take part in rounds")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.evaluation.scoring import item_vectors_of
 from hushrec.protocol import Numbers, Scorer
 from hushrec.systems.ptf_fedrec.clients import LocalModel
 
@@ -27,6 +28,10 @@ class Ensemble:
         owners, items, own = self.own.trained_scores(users)
         scores[owners, items] = (scores[owners, items] + own) / 2
         return scores
+
+    def vectors_of_items(self) -> NDArray[np.float32] | None:
+        """The server's."""
+        return item_vectors_of(self.server)
 
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """What the server's model says of newcomers: they have trained nothing."""

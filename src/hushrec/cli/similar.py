@@ -1,0 +1,44 @@
+"""`hushrec similar RUN --item ID`: the items nearest to one, by what the model learned."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from hushrec.cli.console import note, results
+from hushrec.cli.options import AsJson, Fold, RunFolder
+from hushrec.cli.recommend import Chosen, Length, MinRaters, WhoseModel
+from hushrec.errors import HushrecError
+from hushrec.recommender import load_run
+from hushrec.runs.lists import title_of
+
+
+def similar(
+    run: RunFolder,
+    chosen: Chosen,
+    item: Annotated[str, typer.Option(help="An item, by the id of the source.")],
+    k: Length = 10,
+    min_raters: MinRaters = None,
+    fold: Fold = None,
+    side: WhoseModel = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the items that a run's model finds most like one of them."""
+    model = load_run(run, fold, side)
+    ranker = model.ranker()
+    if not ranker.explains:
+        raise HushrecError(f"{model.system.name} has no vectors of items to compare; ask a run of another system")
+    found = model.similar(item, k, min_raters, *chosen.ids(ranker.train))
+    if as_json:
+        print(msgspec.json.encode([entry.told() for entry in found]).decode())
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "item", "cosine"):
+        table.add_column(name, justify="right")
+    table.add_column("title")
+    for place, entry in enumerate(found, 1):
+        table.add_row(str(place), str(entry.item), f"{entry.score:.3f}", entry.title)
+    results().print(table)
+    asked = title_of(ranker.train, ranker.train.item_number(item))
+    note(f"nearest to {f'{asked} ({item})' if asked else item}, from {model.source}")
