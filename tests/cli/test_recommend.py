@@ -167,6 +167,54 @@ def test_what_a_model_cannot_do_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
+def test_all_users_of_a_run(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "lists.jsonl"
+    result = invoke(folder, "--all-users", "-k", "3", "--why", "--not", "7", "--out", str(out))
+    assert result.stdout == f"240 rows for 80 users in {out}\n"
+    assert result.stderr == "computed on this machine from the client's own model; nothing was sent\n"
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["rank"] for row in rows] == [1, 2, 3] * 80
+    for user in (1, 33, 80):
+        alone = json.loads(invoke(folder, "--user", str(user), "-k", "3", "--not", "7", "--json").stdout)
+        own = [row for row in rows if row["user"] == user]
+        assert [row["item"] for row in own] == [entry["item"] for entry in alone]
+        assert [row["score"] for row in own] == [entry["score"] for entry in alone]
+    with pytest.raises(HushrecError, match="is there already; choose another, or replace it with --force"):
+        invoke(folder, "--all-users", "--out", str(out))
+    result = invoke(folder, "--all-users", "--only", "3", "--out", str(out), "--force", "--json")
+    told = json.loads(result.stdout)
+    assert told["rows"] == told["users"] == len(out.read_text().splitlines()) < 80
+
+
+def test_chosen_items_of_a_file_may_be_unknown(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "stock.csv"
+    file.write_text("item\n3\n999\n5\n")
+    result = invoke(folder, "--user", "7", "--only", str(file), "--include-seen", "--json")
+    assert {entry["item"] for entry in json.loads(result.stdout)} == {3, 5}
+    assert result.stderr == f"--only {file}: 1 of 3 ids are not in this run; passed over\n"
+
+
+def test_why_is_a_column(folder: Path, tmp_path: Path) -> None:
+    expected = hushrec.load_run(folder).recommend(7, 4, why=True)[0]
+    lines = [line.split() for line in invoke(folder, "--user", "7", "-k", "4", "--why").stdout.splitlines()]
+    assert lines[0] == ["item", "score", "title", "because", "of"]
+    for line, entry in zip(lines[1:], expected, strict=True):
+        assert line[3:] == ([] if entry.because is None else [str(entry.because.item)])
+    assert any(len(line) == 4 for line in lines[1:])
+    file = tmp_path / "mine.csv"
+    file.write_text("item,rating\n3,5\n1,1\n40,4\n")
+    found = json.loads(invoke(folder, "--newcomer", str(file), "--why", "--json").stdout)
+    reasons = {entry["because"]["item"] for entry in found if entry["because"]}
+    assert reasons <= {3, 40}
+    assert reasons
+
+
+def test_a_model_without_vectors_gives_no_reasons(tmp_path: Path) -> None:
+    hushrec.Average().fit(hushrec.load(DATA)).save(tmp_path / "run")
+    with pytest.raises(HushrecError, match="average has no vectors of items to compare; leave --why out"):
+        invoke(tmp_path / "run", "--user", "7", "--why")
+
+
 @pytest.mark.parametrize("header", ["user,item", "item"])
 def test_a_newcomers_file_needs_no_ratings_where_none_were_trained(
     implicit: dict[str, Path], header: str, tmp_path: Path
@@ -188,6 +236,11 @@ def test_a_newcomers_file_needs_no_ratings_where_none_were_trained(
         (["--user", "1", "-k", "0"], "a list of 0 items is too short"),
         (["--user", "1", "--min-raters", "81"], "no item has 81 raters; use fewer, as in --min-raters 0"),
         (["--user", "1", "--newcomer", "x.csv"], "say for whom: --user ID, or --newcomer FILE"),
+        (["--user", "1", "--all-users"], "say for whom: --user ID, or --newcomer FILE"),
+        (["--all-users"], "--all-users needs a file for the lists, as in --out lists.parquet"),
+        (["--user", "1", "--out", "x.csv"], "--out is for --all-users; the list of one person is printed"),
+        (["--all-users", "--out", "x.txt"], "x.txt must end in .parquet, .csv, .jsonl"),
+        (["--user", "1", "--not", "3,99"], "--not 3,99 is no file, and as ids: no item '99'"),
         ([], "say for whom: --user ID, or --newcomer FILE"),
     ],
 )
