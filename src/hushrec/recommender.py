@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushrec.data import Interactions
+from hushrec.data.interactions import RatingRange
 from hushrec.errors import HushrecError
 from hushrec.evaluation import top_k
 from hushrec.protocol import AnySystem, Numbers, Ragged, Scorer
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import Side, load_fold, save_fitted
+from hushrec.runs.newcomers import check_items, checked_ratings, newcomer_scores, plausible
 from hushrec.runtime.checkpoint import Progress, progress_arrays, progress_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, prepared, run_job
@@ -43,13 +45,15 @@ class Ranker:
     scorer: Scorer
     seen: Ragged  # items, a slice per user
     num_raters: NDArray[np.int64]  # of each item
+    scale: RatingRange = None  # of scores, where they are ratings; None: they only rank
 
     @classmethod
     def of(cls, job: Job, progress: Progress) -> "Ranker":
         """Lists from what a training ended with."""
         train, rows = job.train, job.train.by_user()
         num_raters = np.bincount(train.items, minlength=train.num_items)
-        return cls(train, job.scorer(progress), Ragged(rows.starts, rows.items), num_raters)
+        scale = train.rating_range if job.system.feedback.needs_ratings else None
+        return cls(train, job.scorer(progress), Ragged(rows.starts, rows.items), num_raters, scale)
 
     def for_users(
         self, users: Numbers, k: int, exclude_seen: bool = True, min_raters: int = MIN_RATERS
@@ -66,16 +70,12 @@ class Ranker:
         exclude_seen: bool = True,
         min_raters: int = MIN_RATERS,
     ) -> list[Recommendation]:
-        """The best k items for someone with these ratings."""
+        """The best k items for someone with these ratings; refused where their scores are not plausible."""
         seen = Ragged(np.array([0, len(items)]), items) if exclude_seen else None
-        with np.errstate(all="ignore"):  # what overflows is refused
-            scores = self.scorer.fold_in(items, ratings)
-        own = scores[scores != -np.inf]  # a partner has no scores of others' items
-        if not len(own) or not np.isfinite(own).all():
-            raise HushrecError(
-                "these ratings give scores that are not finite; give ratings like those of training"
-            )
-        return self._best(scores[None], k, seen, min_raters)[0]
+        scores = newcomer_scores(self.scorer, items, ratings, self.scale)
+        found = self._best(scores[None], k, seen, min_raters)[0]
+        shown = plausible(np.array([entry.score for entry in found], np.float32), self.scale)
+        return [replace(entry, score=score) for entry, score in zip(found, shown.tolist(), strict=True)]
 
     def _best(
         self, scores: NDArray[np.float32], k: int, seen: Ragged | None, min_raters: int
@@ -153,27 +153,71 @@ class Recommender:
     def recommend(
         self, users: ArrayLike, k: int = 10, exclude_seen: bool = True, min_raters: int = MIN_RATERS
     ) -> list[list[Recommendation]]:
-        """The best k items for each user, by the ids of the source. Vectors of hardly rated items are noise."""
+        """The best k items for each user, by the ids of the source. Vectors of hardly rated items are noise.
+
+        Who has accounts at several partners gets the best of all of them.
+        """
+        ranker, wanted = self.ranker(), np.atleast_1d(np.asarray(users))
+        accounts = self.system.holders.accounts(ranker.train, wanted)
+        if all(len(own) == 1 for own in accounts):
+            numbers = np.array([own[0] for own in accounts], np.int32)
+            return ranker.for_users(numbers, k, exclude_seen, min_raters)
+        return [self._of_all_accounts(own, k, exclude_seen, min_raters) for own in accounts]
+
+    def _of_all_accounts(
+        self, accounts: Numbers, k: int, exclude_seen: bool, min_raters: int
+    ) -> list[Recommendation]:
+        """The best of the lists of one person's accounts, each item of the source once."""
         ranker = self.ranker()
-        return ranker.for_users(ranker.train.user_numbers(users), k, exclude_seen, min_raters)
+        seen = ranker.seen.take(accounts.astype(np.int64)).values if exclude_seen else np.empty(0, np.int32)
+        lists = ranker.for_users(accounts, max(k, 1) + len(seen) if k > 0 else k, exclude_seen, min_raters)
+        found = sorted((entry for own in lists for entry in own), key=lambda entry: -entry.score)
+        return self._once(found, ranker.train.item_ids[seen].tolist())[:k]
+
+    def _once(self, found: list[Recommendation], seen: list[Any]) -> list[Recommendation]:
+        """Each item of the source once, where it comes first, and none of those seen."""
+        source_id, kept = self.system.holders.source_id, []
+        known = {source_id(item) for item in seen}
+        for entry in found:
+            if source_id(entry.item) not in known:
+                known.add(source_id(entry.item))
+                kept.append(entry)
+        return kept
 
     def recommend_newcomer(
         self,
         items: ArrayLike,
-        ratings: ArrayLike,
+        ratings: ArrayLike | None = None,
         k: int = 10,
         exclude_seen: bool = True,
         min_raters: int = MIN_RATERS,
     ) -> list[Recommendation]:
-        """The best k items for someone with these ratings; computed here, nothing is sent or kept."""
-        ranker = self.ranker()
-        rated = ranker.train.item_numbers(items)
-        given = np.atleast_1d(np.asarray(ratings, np.float32))
-        if not len(rated):
-            raise HushrecError("a newcomer without ratings cannot be told anything; give at least one")
-        if len(given) != len(rated):
-            raise HushrecError(f"{len(rated)} items and {len(given)} ratings; give one rating per item")
-        return ranker.for_newcomer(rated, given, k, exclude_seen, min_raters)
+        """The best k items for someone with these ratings; computed here, nothing is sent or kept.
+
+        Ratings are on the scale of the data that was trained on. Without any, all items are liked.
+        """
+        ranker, wanted = self.ranker(), np.atleast_1d(np.asarray(items))
+        copies = self.system.holders.copies(ranker.train, wanted)
+        num_unknown = sum(not len(own) for own in copies)
+        if num_unknown:
+            ids = ranker.train.item_ids
+            looks = f"item ids look like {ids[0]} ... {ids[-1]}" if len(ids) else "there are no items"
+            raise HushrecError(
+                f"{num_unknown} of {len(wanted)} items are not in {ranker.train.name}; leave them out ({looks})"
+            )
+        numbers = np.concatenate([np.empty(0, np.int32), *copies])
+        check_items(numbers)
+        given = np.repeat(checked_ratings(ranker.train, ratings, len(wanted)), [len(own) for own in copies])
+        if len(numbers) == len(wanted):
+            return ranker.for_newcomer(numbers, given, k, exclude_seen, min_raters)
+        most = k * max(len(own) for own in copies) if k > 0 else k  # the same item may come from several partners
+        found = ranker.for_newcomer(numbers, given, most, exclude_seen, min_raters)
+        return self._once(found, [])[:k]
+
+    def known_items(self, items: ArrayLike) -> NDArray[np.bool_]:
+        """Of each of these ids of the source, whether the model knows such an item."""
+        copies = self.system.holders.copies(self.ranker().train, np.atleast_1d(np.asarray(items)))
+        return np.array([len(numbers) > 0 for numbers in copies], np.bool_)
 
     def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
         """MAE, RMSE and ranking metrics on ratings that were not trained on."""

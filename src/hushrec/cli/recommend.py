@@ -1,18 +1,19 @@
 """`hushrec recommend RUN`: lists for a user of a run, or for a newcomer with a file of ratings."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.table import Table
 
 from hushrec.cli.console import note, results
 from hushrec.cli.options import AsJson, Fold, RunFolder
-from hushrec.data import read
+from hushrec.data import Interactions, read
 from hushrec.errors import HushrecError
-from hushrec.recommender import MIN_RATERS, Recommendation, load_run
+from hushrec.recommender import MIN_RATERS, Recommendation, Recommender, load_run
 from hushrec.report.numbers import format_number
 from hushrec.runs.folds import Side
 
@@ -44,8 +45,8 @@ def recommend(
             raise HushrecError(f"{newcomer} holds {ratings.num_users} users; a newcomer's file holds one")
         if ratings.ratings is None and model.system.feedback.needs_ratings:
             raise HushrecError(f"{newcomer} has no ratings; give a column named rating")
-        given = np.ones(len(ratings), np.float32) if ratings.ratings is None else ratings.ratings
-        found = model.recommend_newcomer(ratings.item_ids[ratings.items], given, k, not include_seen, min_raters)
+        items, given = known_part(model, ratings)
+        found = model.recommend_newcomer(items, given, k, not include_seen, min_raters)
     if user is not None and not len(model.ranker().train):
         note(f"a deployed server has no ids and items of users: {user} is the number of a client, counted from 0")
     if as_json:
@@ -53,6 +54,17 @@ def recommend(
         return
     print_recommendations(found)
     note(f"computed on this machine from {model.source}")
+
+
+def known_part(model: Recommender, own: Interactions) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    """Items and ratings of a newcomer, without the items that the model does not know: a note says how many."""
+    items = own.item_ids[own.items]
+    is_known = model.known_items(items)
+    if not is_known.any():
+        is_known[:] = True  # none: the model says what its items look like
+    elif not is_known.all():
+        note(f"{np.count_nonzero(~is_known)} of {len(items)} items are not known to this model and left out")
+    return items[is_known], None if own.ratings is None else own.ratings[is_known]
 
 
 def print_recommendations(found: list[Recommendation]) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hushrec.errors import HushrecError, NewcomerError
+from hushrec.errors import HushrecError, NewcomerError, PublicError
 from hushrec.recommender import Ranker, Recommendation, load_run
 from hushrec.registry import system_named
+from hushrec.runs.newcomers import checked_ratings
 from hushrec.runs.record import Run, read_run
 
 
@@ -51,20 +52,14 @@ class ServedModel:
     ) -> list[Recommendation]:
         """The best items for someone with these ratings, which are not kept."""
         self._check(wish)
-        numbers, given = self._rated(items), np.array(ratings)
-        if len(given) != len(numbers):
-            raise RequestError(f"{len(numbers)} items and {len(given)} ratings; send one rating per item")
-        rating_range = self.ranker.train.rating_range
-        if rating_range is not None and not (given.min() >= rating_range[0] and given.max() <= rating_range[1]):
-            raise RequestError(f"a rating is outside of {rating_range[0]:g} to {rating_range[1]:g}")
+        numbers = self._rated(items)
         try:
-            with np.errstate(all="ignore"):  # what overflows is refused
-                given = given.astype(np.float32)
+            given = checked_ratings(self.ranker.train, ratings, len(numbers))
             return self.ranker.for_newcomer(numbers, given, wish.k, not wish.include_seen, wish.min_raters)
         except NewcomerError:
             raise RequestError("this model serves only users that it was trained with") from None
-        except HushrecError:
-            raise RequestError("these ratings give scores that are not finite; send fewer") from None
+        except PublicError as error:
+            raise RequestError(str(error)) from None
 
     def _check(self, wish: Wish) -> None:
         most = int(self.ranker.num_raters.max())
