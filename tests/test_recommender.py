@@ -371,7 +371,8 @@ def test_a_newcomer_of_signed_feedback_says_what_it_liked(kind: type[Recommender
 
 
 def test_where_ratings_were_good_or_bad_already_newcomers_say_so_too(split: Any) -> None:
-    model = hushrec.SAROS(options=ONE_THREAD, **brief(hushrec.SAROS)).fit(split.train.as_implicit().as_signed())
+    liked = replace(split.train.as_signed(), signed_from=None)  # as read from a file of zeros and ones
+    model = hushrec.SAROS(options=ONE_THREAD, **brief(hushrec.SAROS)).fit(liked)
     assert model.recommend_newcomer([1, 2], [1, 0])
     with pytest.raises(hushrec.HushrecError, match=r"\Aa rating is outside of 0 to 1"):
         model.recommend_newcomer([1, 2], [5, 1])
@@ -440,7 +441,8 @@ class Folded:
         ({7: np.nan}, "scores that are not finite"),
         ({7: np.inf}, "scores that are not finite"),
         ({1: -445.98}, "scores far outside of 1 to 5"),  # of what was rated
-        ({7: 9.1}, "scores far outside of 1 to 5"),  # of what would be shown
+        ({7: 9.1}, "scores far outside of 1 to 5"),  # of what would be shown first
+        (dict.fromkeys((0, *range(3, 50)), -3519), "scores far outside of 1 to 5"),
         ({}, "scores all items alike"),
     ],
 )

@@ -18,7 +18,7 @@ from hushrec.evaluation import top_k
 from hushrec.protocol import AnySystem, Numbers, Ragged, Scorer
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import Side, load_fold, save_fitted
-from hushrec.runs.newcomers import check_items, checked_ratings, newcomer_scores, plausible
+from hushrec.runs.newcomers import check_items, checked_ratings, newcomer_scores, shown_scores
 from hushrec.runtime.checkpoint import Progress, progress_arrays, progress_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, prepared, run_job
@@ -74,7 +74,7 @@ class Ranker:
         seen = Ragged(np.array([0, len(items)]), items) if exclude_seen else None
         scores = newcomer_scores(self.scorer, items, ratings, self.scale)
         found = self._best(scores[None], k, seen, min_raters)[0]
-        shown = plausible(np.array([entry.score for entry in found], np.float32), self.scale)
+        shown = shown_scores(np.array([entry.score for entry in found], np.float32), self.scale)
         return [replace(entry, score=score) for entry, score in zip(found, shown.tolist(), strict=True)]
 
     def _best(

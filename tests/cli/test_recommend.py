@@ -34,6 +34,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def layered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of another system that learns from ratings."""
+    folder, system = tmp_path_factory.mktemp("runs") / "layered", SYSTEMS["neucf"]
+    config = system.configure(short("neucf", num_rounds=10))
+    run(system, config, hushrec.load(DATA), RunSettings(), RuntimeOptions(threads=1), folder)
+    return folder
+
+
 def invoke(folder: Path, *arguments: str) -> Result:
     result = CliRunner().invoke(app, ["recommend", str(folder), *arguments], catch_exceptions=False)
     assert result.exit_code == 0
@@ -76,13 +85,13 @@ def test_options_reach_the_model(folder: Path) -> None:
     assert 0 < len(many) < len(json.loads(invoke(folder, "--user", "7", "-k", "99", "--json").stdout))
 
 
-def test_a_newcomer_with_a_file(folder: Path, tmp_path: Path) -> None:
+def test_a_newcomer_with_a_file(layered: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     file.write_text("user,item,rating\nme,3,5\nme,1,1\nme,40,4\n")
-    found = json.loads(invoke(folder, "--newcomer", str(file), "--json").stdout)
-    assert found == as_said(hushrec.load_run(folder).recommend_newcomer([1, 3, 40], [1, 5, 4]))
+    found = json.loads(invoke(layered, "--newcomer", str(file), "--json").stdout)
+    assert found == as_said(hushrec.load_run(layered).recommend_newcomer([1, 3, 40], [1, 5, 4]))
     assert not {1, 3, 40} & {entry["item"] for entry in found}
-    seen = json.loads(invoke(folder, "--newcomer", str(file), "--include-seen", "-k", "99", "--json").stdout)
+    seen = json.loads(invoke(layered, "--newcomer", str(file), "--include-seen", "-k", "99", "--json").stdout)
     assert {1, 3, 40} <= {entry["item"] for entry in seen}
 
 
@@ -106,11 +115,11 @@ def test_bad_files_of_newcomers_are_refused(folder: Path, tmp_path: Path, conten
         invoke(folder, "--newcomer", str(file))
 
 
-def test_items_that_are_not_known_are_left_out_with_a_note(folder: Path, tmp_path: Path) -> None:
+def test_items_that_are_not_known_are_left_out_with_a_note(layered: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     file.write_text("item,rating\n3,5\n999,1\n40,4\n1000,2\n")
-    result = invoke(folder, "--newcomer", str(file), "--json")
-    assert json.loads(result.stdout) == as_said(hushrec.load_run(folder).recommend_newcomer([3, 40], [5, 4]))
+    result = invoke(layered, "--newcomer", str(file), "--json")
+    assert json.loads(result.stdout) == as_said(hushrec.load_run(layered).recommend_newcomer([3, 40], [5, 4]))
     assert result.stderr == "2 of 4 items are not known to this model and left out\n"
 
 

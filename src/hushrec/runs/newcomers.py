@@ -61,17 +61,23 @@ def newcomer_scores(
         raise PublicError(
             "this model scores all items alike after these ratings, so it ranks none; rate other items"
         )
-    plausible(scores[items][scores[items] != -np.inf], scale)
+    check_plausible(scores[items], scale)
     return scores
 
 
-def plausible(scores: NDArray[np.float32], scale: RatingRange) -> NDArray[np.float32]:
-    """Scores to show, within the scale. Refused are those that are off it by more than its length."""
+def shown_scores(scores: NDArray[np.float32], scale: RatingRange) -> NDArray[np.float32]:
+    """Scores of a list, best first, as they are shown: within the scale. Refused where the best is far off it."""
+    check_plausible(scores[:1], scale)
+    return scores if scale is None else np.clip(scores, *scale)
+
+
+def check_plausible(scores: NDArray[np.float32], scale: RatingRange) -> None:
+    """Refuse scores that are off the scale of ratings by more than its length."""
     if scale is None:
-        return scores
+        return
     low, high = scale
-    if not ((scores >= 2 * low - high) & (scores <= 2 * high - low)).all():
+    known = scores[scores != -np.inf]
+    if not ((known >= 2 * low - high) & (known <= 2 * high - low)).all():
         raise PublicError(
             f"this model gives scores far outside of {low:g} to {high:g} after these ratings; rate more items"
         )
-    return np.clip(scores, low, high)
