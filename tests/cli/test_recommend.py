@@ -8,9 +8,9 @@ import hushrec
 from hushrec.cli.app import app
 from hushrec.cli.recommend import print_recommendations
 from hushrec.errors import HushrecError
-from hushrec.recommender import Recommendation
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run
+from hushrec.runs.lists import Recommendation
 from hushrec.runs.run_settings import RunSettings, settings_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
@@ -31,6 +31,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     system = SYSTEMS["fedrec"]
     config = build(system.config, {"num_rounds": 10, "num_factors": 5})
     run(system, config, hushrec.load(DATA), RunSettings(num_folds=2), RuntimeOptions(threads=1), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def layered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of another system that learns from ratings."""
+    folder, system = tmp_path_factory.mktemp("runs") / "layered", SYSTEMS["neucf"]
+    config = system.configure(short("neucf", num_rounds=10))
+    run(system, config, hushrec.load(DATA), RunSettings(), RuntimeOptions(threads=1), folder)
     return folder
 
 
@@ -76,13 +85,13 @@ def test_options_reach_the_model(folder: Path) -> None:
     assert 0 < len(many) < len(json.loads(invoke(folder, "--user", "7", "-k", "99", "--json").stdout))
 
 
-def test_a_newcomer_with_a_file(folder: Path, tmp_path: Path) -> None:
+def test_a_newcomer_with_a_file(layered: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     file.write_text("user,item,rating\nme,3,5\nme,1,1\nme,40,4\n")
-    found = json.loads(invoke(folder, "--newcomer", str(file), "--json").stdout)
-    assert found == as_said(hushrec.load_run(folder).recommend_newcomer([1, 3, 40], [1, 5, 4]))
+    found = json.loads(invoke(layered, "--newcomer", str(file), "--json").stdout)
+    assert found == as_said(hushrec.load_run(layered).recommend_newcomer([1, 3, 40], [1, 5, 4]))
     assert not {1, 3, 40} & {entry["item"] for entry in found}
-    seen = json.loads(invoke(folder, "--newcomer", str(file), "--include-seen", "-k", "99", "--json").stdout)
+    seen = json.loads(invoke(layered, "--newcomer", str(file), "--include-seen", "-k", "99", "--json").stdout)
     assert {1, 3, 40} <= {entry["item"] for entry in seen}
 
 
@@ -91,7 +100,10 @@ def test_a_newcomer_with_a_file(folder: Path, tmp_path: Path) -> None:
     [
         ("user,item,rating\nme,1,5\nyou,2,4\n", r"mine\.csv holds 2 users; a newcomer's file holds one"),
         ("user,item\nme,1\nme,2\n", r"mine\.csv has no ratings; give a column named rating"),
-        ("user,item,rating\nme,999,5\n", "no item '999' in synthetic; item ids look like 1"),
+        (
+            "user,item,rating\nme,999,5\n",
+            r"1 of 1 items are not in synthetic; leave them out \(item ids look like 1",
+        ),
         ("user,item,rating\nme,1,five\n", r"mine\.csv, line 2"),
         ("", r"mine\.csv: the file is empty"),
     ],
@@ -101,6 +113,14 @@ def test_bad_files_of_newcomers_are_refused(folder: Path, tmp_path: Path, conten
     file.write_text(content)
     with pytest.raises(HushrecError, match=told):
         invoke(folder, "--newcomer", str(file))
+
+
+def test_items_that_are_not_known_are_left_out_with_a_note(layered: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text("item,rating\n3,5\n999,1\n40,4\n1000,2\n")
+    result = invoke(layered, "--newcomer", str(file), "--json")
+    assert json.loads(result.stdout) == as_said(hushrec.load_run(layered).recommend_newcomer([3, 40], [5, 4]))
+    assert result.stderr == "2 of 4 items are not known to this model and left out\n"
 
 
 def test_a_newcomers_file_needs_no_user(folder: Path, tmp_path: Path) -> None:
@@ -146,8 +166,6 @@ def test_the_side_says_whose_model_it_is(implicit: dict[str, Path]) -> None:
             ["--user", "7", "--side", "client"],
             "clients of neumf have no model of their own; leave --side",
         ),
-        ("neumf", ["--newcomer", "mine.csv"], "newcomer"),
-        ("ptf-fedrec", ["--newcomer", "mine.csv"], "newcomer"),
         (
             "ptf-fedrec",
             ["--newcomer", "mine.csv", "--side", "client"],
@@ -194,7 +212,7 @@ def test_chosen_items_of_a_file_may_be_unknown(folder: Path, tmp_path: Path) -> 
     assert result.stderr == f"--only {file}: 1 of 3 ids are not in this run; passed over\n"
 
 
-def test_why_is_a_column(folder: Path, tmp_path: Path) -> None:
+def test_why_is_a_column(folder: Path, layered: Path, tmp_path: Path) -> None:
     expected = hushrec.load_run(folder).recommend(7, 4, why=True)[0]
     lines = [line.split() for line in invoke(folder, "--user", "7", "-k", "4", "--why").stdout.splitlines()]
     assert lines[0] == ["item", "score", "title", "because", "of"]
@@ -203,7 +221,7 @@ def test_why_is_a_column(folder: Path, tmp_path: Path) -> None:
     assert any(len(line) == 4 for line in lines[1:])
     file = tmp_path / "mine.csv"
     file.write_text("item,rating\n3,5\n1,1\n40,4\n")
-    found = json.loads(invoke(folder, "--newcomer", str(file), "--why", "--json").stdout)
+    found = json.loads(invoke(layered, "--newcomer", str(file), "--why", "--json").stdout)
     reasons = {entry["because"]["item"] for entry in found if entry["because"]}
     assert reasons <= {3, 40}
     assert reasons
@@ -240,7 +258,7 @@ def test_a_newcomers_file_needs_no_ratings_where_none_were_trained(
         (["--all-users"], "--all-users needs a file for the lists, as in --out lists.parquet"),
         (["--user", "1", "--out", "x.csv"], "--out is for --all-users; the list of one person is printed"),
         (["--all-users", "--out", "x.txt"], "x.txt must end in .parquet, .csv, .jsonl"),
-        (["--user", "1", "--not", "3,99"], "--not 3,99 is no file, and as ids: no item '99'"),
+        (["--user", "1", "--not", "3,99"], "--not 3,99 is no file; as ids, 1 of 2 are unknown"),
         ([], "say for whom: --user ID, or --newcomer FILE"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_model_without_vectors_says_so(tmp_path: Path) -> None:
     [
         (["--item", "99"], "no item '99' in synthetic; item ids look like 1"),
         (["--item", "7", "-k", "0"], "a list of 0 items is too short"),
-        (["--item", "7", "--only", "no.csv"], "--only no.csv is no file, and as ids: no item 'no.csv'"),
+        (["--item", "7", "--only", "no.csv"], "--only no.csv is no file; as ids, 1 of 1 are unknown"),
     ],
 )
 def test_bad_wishes_are_refused(folder: Path, arguments: list[str], told: str) -> None:

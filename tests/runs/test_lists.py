@@ -13,12 +13,12 @@ import pyarrow.parquet as pa_parquet
 import pytest
 
 import hushrec
-from hushrec import recommender
 from hushrec.data import Deal, Interactions, copies
 from hushrec.data.holdings import PARTNERS
 from hushrec.errors import HushrecError
 from hushrec.evaluation.scoring import item_vectors_of
 from hushrec.recommender import ESTIMATORS, Recommender
+from hushrec.runs import ranker
 from hushrec.runs.lists import Reason, Recommendation, check_lists_file, write_lists
 from systems.runs import short
 
@@ -61,7 +61,7 @@ def test_lists_of_all_users_are_those_of_each(
 ) -> None:
     """To the last bit, whatever the blocks: here 7 users at a time. MetaMF's products of three depend on them."""
     model = fitted[name]
-    monkeypatch.setattr(recommender, "_BLOCK_SCORES", 7 * model.ranker().train.num_items)
+    monkeypatch.setattr(ranker, "_BLOCK_SCORES", 7 * model.ranker().train.num_items)
     blocks = list(model.recommend_all(5, min_raters=0))
     users = model.ranker().train.user_ids.tolist()
     assert len(blocks) == -(-len(users) // 7)
@@ -137,22 +137,22 @@ def test_the_rule_of_raters_holds_for_chosen_items(model: Recommender) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_similar_items_have_the_nearest_vectors(fitted: dict[str, Recommender], name: str) -> None:
     """Against cosines in double precision, one pair after the other."""
-    model, ranker = fitted[name], fitted[name].ranker()
-    vectors = item_vectors_of(ranker.scorer)
-    assert (vectors is None) == (name in WITHOUT_VECTORS) == (not ranker.explains)
-    item = int(ranker.num_raters.argmax())
-    item_id = ranker.train.item_ids[item].item()
+    model, fit = fitted[name], fitted[name].ranker()
+    vectors = item_vectors_of(fit.scorer)
+    assert (vectors is None) == (name in WITHOUT_VECTORS) == (not fit.explains)
+    item = int(fit.num_raters.argmax())
+    item_id = fit.train.item_ids[item].item()
     if vectors is None:
         with pytest.raises(HushrecError, match="no vectors of items that could be compared"):
             model.similar(item_id)
         with pytest.raises(HushrecError, match="no vectors of items that could be compared"):
-            model.recommend(ranker.train.user_ids[0], min_raters=0, why=True)
+            model.recommend(fit.train.user_ids[0], min_raters=0, why=True)
         return
-    centred = vectors.astype(np.float64) - vectors[ranker.num_raters > 0].mean(axis=0, dtype=np.float64)
+    centred = vectors.astype(np.float64) - vectors[fit.num_raters > 0].mean(axis=0, dtype=np.float64)
     lengths = np.linalg.norm(centred, axis=1)
     cosines = centred @ centred[item] / np.maximum(lengths * lengths[item], 1e-30)
     found = model.similar(item_id, 5, min_raters=0)
-    places = [ranker.train.item_number(entry.item) for entry in found]
+    places = [fit.train.item_number(entry.item) for entry in found]
     assert item not in places
     np.testing.assert_allclose([entry.score for entry in found], cosines[places], atol=1e-5)
     others = np.delete(cosines, item)
@@ -160,10 +160,10 @@ def test_similar_items_have_the_nearest_vectors(fitted: dict[str, Recommender], 
 
 
 def test_similar_items_obey_the_rule_of_raters_and_choices(model: Recommender) -> None:
-    ranker = model.ranker()
-    many = int(np.sort(ranker.num_raters)[-10])
+    fit = model.ranker()
+    many = int(np.sort(fit.num_raters)[-10])
     found = model.similar(1, 50, min_raters=many)
-    assert {entry.item for entry in found} == set((np.flatnonzero(ranker.num_raters >= many) + 1).tolist()) - {1}
+    assert {entry.item for entry in found} == set((np.flatnonzero(fit.num_raters >= many) + 1).tolist()) - {1}
     assert [entry.item for entry in model.similar(1, min_raters=0, only=[1, 2, 3], leave_out=[3])] == [2]
     assert len(model.similar(1, 10**9, min_raters=0)) == 49
     with pytest.raises(HushrecError, match="a list of 0 items is too short"):
@@ -238,7 +238,7 @@ def read_back(path: Path) -> list[dict[str, Any]]:
 def test_files_hold_the_lists(
     model: Recommender, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recommender, "_BLOCK_SCORES", 7 * 50)
+    monkeypatch.setattr(ranker, "_BLOCK_SCORES", 7 * 50)
     path = tmp_path / f"lists.{ending}"
     num_rows = write_lists(path, model.recommend_all(4, why=True))
     expected = pa.Table.from_batches(model.recommend_all(4, why=True)).to_pylist()

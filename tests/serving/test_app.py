@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from starlette.types import ASGIApp
 
 import hushrec
-from hushrec.recommender import Recommendation
+from hushrec.runs.lists import Recommendation
 from hushrec.serving.app import MAX_K, build_app
 from hushrec.serving.gate import Gate
 from hushrec.serving.limits import Rate, RateLimit, Tokens
@@ -202,7 +202,7 @@ BAD_BODIES: dict[str, tuple[Any, int, str]] = {
     "too deep": (b"[" * 60000, 400, "There was an error parsing the body"),
     "endless number": (b'{"items": [' + b"9" * 60000 + b"]}", 400, "There was an error parsing the body"),
     "a list": ([1, 2], 422, "body: Input should be a valid dictionary"),
-    "no ratings": ({"items": [1]}, 422, "this model was trained with ratings; send one rating per item"),
+    "no ratings": ({"items": [1]}, 422, "this model learns from ratings; give one per item"),
     "no chosen item": ({"items": [1], "ratings": [5], "only": []}, 422, "none of the chosen items can be listed"),
     "a choice that is no list": ({"items": [1], "ratings": [5], "not": "3"}, 422, "body.not"),
     "empty": ({"items": [], "ratings": []}, 422, "body.items: List should have at least 1 item"),
@@ -217,7 +217,7 @@ BAD_BODIES: dict[str, tuple[Any, int, str]] = {
     "null byte": ({"items": ["1\0"], "ratings": [5]}, 422, "item 1 of 1 is not known"),
     "unknown field": ({"items": [1], "ratings": [5], "secret": 1}, 422, "body: a field or parameter that does"),
     "huge k": ({"items": [1], "ratings": [5], "k": 10**30}, 422, "body.k"),
-    "lengths differ": ({"items": [1, 2], "ratings": [5]}, 422, "2 items and 1 ratings; send one rating per item"),
+    "lengths differ": ({"items": [1, 2], "ratings": [5]}, 422, "2 items and 1 ratings; give one rating per item"),
     "duplicate": ({"items": [1, 1], "ratings": [5, 4]}, 422, "an item is listed twice; send each item once"),
     "unknown item": ({"items": ["secret"], "ratings": [5]}, 422, "item 1 of 1 is not known to this model"),
     "huge item": ({"items": [10**4000], "ratings": [5]}, 422, "item 1 of 1 is not known to this model"),

@@ -10,8 +10,9 @@ from hushrec.cli.console import note, results
 from hushrec.cli.options import AsJson, Fold, RunFolder
 from hushrec.cli.recommend import Chosen, Length, MinRaters, WhoseModel
 from hushrec.errors import HushrecError
-from hushrec.recommender import MIN_RATERS, load_run
+from hushrec.recommender import load_run
 from hushrec.runs.lists import title_of
+from hushrec.runs.ranker import MIN_RATERS
 
 
 def similar(
@@ -29,7 +30,7 @@ def similar(
     ranker = model.ranker()
     if not ranker.explains:
         raise HushrecError(f"{model.system.name} has no vectors of items to compare; ask a run of another system")
-    found = model.similar(item, k, min_raters, *chosen.ids(ranker.train))
+    found = model.similar(item, k, min_raters, *chosen.ids(model))
     if as_json:
         print(msgspec.json.encode([entry.told() for entry in found]).decode())
         return

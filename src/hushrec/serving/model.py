@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError, NewcomerError
+from hushrec.data.item_choice import Mask
+from hushrec.errors import HushrecError, NewcomerError, PublicError
 from hushrec.protocol import Numbers
-from hushrec.recommender import MIN_RATERS, Mask, Ranker, Recommendation, load_run
+from hushrec.recommender import load_run
 from hushrec.registry import system_named
-from hushrec.runs.lists import title_of
+from hushrec.runs.lists import Recommendation, title_of
+from hushrec.runs.newcomers import checked_ratings
+from hushrec.runs.ranker import MIN_RATERS, Ranker
 from hushrec.runs.record import Run, read_run
 
 
@@ -80,17 +83,16 @@ class ServedModel:
 
     def for_newcomer(self, items: Ids, ratings: Sequence[float] | None, wish: Wish) -> list[Recommendation]:
         """The best items for someone with these ratings, which are not kept."""
-        numbers, given, among = self._rated(items), self._given(len(items), ratings), self._checked(wish)
+        numbers, among = self._rated(items), self._checked(wish)
         try:
+            given = checked_ratings(self.ranker.train, ratings, len(numbers))
             return self.ranker.for_newcomer(
                 numbers, given, wish.k, not wish.include_seen, wish.min_raters, among, wish.why
             )
         except NewcomerError:
             raise RequestError("this model serves only users that it was trained with") from None
-        except HushrecError:
-            raise RequestError(
-                "these ratings give scores that are not plausible; send others, like those of training"
-            ) from None
+        except PublicError as error:
+            raise RequestError(str(error)) from None
 
     def similar(self, item_id: str, wish: Wish) -> list[Recommendation]:
         """The items most like one of them."""
@@ -141,21 +143,6 @@ class ServedModel:
 
     def _known(self, items: Ids) -> list[int]:
         return [self.items[str(item)] for item in items if str(item) in self.items]
-
-    def _given(self, num_items: int, ratings: Sequence[float] | None) -> NDArray[np.float32]:
-        """The ratings that were sent, one per item; where the model was trained without, there need be none."""
-        rating_range = self.ranker.train.rating_range
-        if ratings is None:
-            if rating_range is not None:
-                raise RequestError("this model was trained with ratings; send one rating per item")
-            return np.ones(num_items, np.float32)
-        if len(ratings) != num_items:
-            raise RequestError(f"{num_items} items and {len(ratings)} ratings; send one rating per item")
-        given = np.array(ratings)
-        if rating_range is not None and not (given.min() >= rating_range[0] and given.max() <= rating_range[1]):
-            raise RequestError(f"a rating is outside of {rating_range[0]:g} to {rating_range[1]:g}")
-        with np.errstate(all="ignore"):  # what overflows is refused
-            return given.astype(np.float32)
 
     def _rated(self, items: Ids) -> Numbers:
         numbers = [self.items.get(str(item), -1) for item in items]
