@@ -122,7 +122,7 @@ BAD_BODIES: dict[str, tuple[Any, int, str]] = {
     "null byte": ({"items": ["1\0"], "ratings": [5]}, 422, "item 1 of 1 is not known"),
     "unknown field": ({"items": [1], "ratings": [5], "secret": 1}, 422, "body: a field or parameter that does"),
     "huge k": ({"items": [1], "ratings": [5], "k": 10**30}, 422, "body.k"),
-    "lengths differ": ({"items": [1, 2], "ratings": [5]}, 422, "2 items and 1 ratings; send one rating per item"),
+    "lengths differ": ({"items": [1, 2], "ratings": [5]}, 422, "2 items and 1 ratings; give one rating per item"),
     "duplicate": ({"items": [1, 1], "ratings": [5, 4]}, 422, "an item is listed twice; send each item once"),
     "unknown item": ({"items": ["secret"], "ratings": [5]}, 422, "item 1 of 1 is not known to this model"),
     "huge item": ({"items": [10**4000], "ratings": [5]}, 422, "item 1 of 1 is not known to this model"),
