@@ -179,7 +179,7 @@ class NetworkScorer:
         return self.item_outputs
 
     def fold_in(self, items: Numbers, _ratings: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Scores of all items for a newcomer with these items: a vector of least loss, or one more node."""
+        """Scores of all items for a newcomer with these items, whose vector has the least loss."""
         return _sigmoid(self.head.logits(self.newcomers.outputs(items), self.item_outputs))[0]
 
 
@@ -197,9 +197,10 @@ def scorer(
     degrees = np.zeros(sizes[1])
     if graph is not None:
         degrees = np.maximum(np.bincount(graph.items, graph.labels, sizes[1]), 0)
+    views, item_outputs = shape.views(learned.parameters), outputs[sizes[0] :]
     edges = edges if shape.num_graph_layers else None
-    newcomers = NetworkNewcomers(shape, shape.views(learned.parameters), edges, degrees, num_negatives)
-    return NetworkScorer(outputs[: sizes[0]], outputs[sizes[0] :], network.head, newcomers)
+    newcomers = NetworkNewcomers(shape, views, item_outputs, edges, degrees, num_negatives)
+    return NetworkScorer(outputs[: sizes[0]], item_outputs, network.head, newcomers)
 
 
 def _sigmoid(logits: NDArray[np.float32]) -> NDArray[np.float32]:
