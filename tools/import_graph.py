@@ -18,6 +18,7 @@ LAYERS = (
     ("kernels",),
     ("data",),
     ("evaluation",),
+    ("baselines",),
     ("protocol",),
     ("registry",),
     ("privacy",),

@@ -14,16 +14,21 @@ from numpy.typing import ArrayLike, NDArray
 from hushrec.data import Interactions
 from hushrec.data.item_choice import Mask, may_be_listed
 from hushrec.errors import HushrecError
+from hushrec.evaluation.feedback import warm_and_cold
 from hushrec.protocol import AnySystem, Numbers
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import Side, load_fold, save_fitted
 from hushrec.runs.lists import Recommendation
 from hushrec.runs.newcomers import check_items, checked_ratings
-from hushrec.runs.ranker import MIN_RATERS, Ranker
+from hushrec.runs.ranker import Ranker
+from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import Progress, progress_arrays, progress_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, prepared, run_job
 from hushrec.settings import to_dict
+
+# How many raters an item needed in lists of older runs, which did not say.
+_OLDER_MIN_RATERS = 10
 
 
 class Recommender:
@@ -37,6 +42,7 @@ class Recommender:
         self.seed = seed
         self.options = options or RuntimeOptions()
         self._fitted: tuple[Job, Progress] | None = None
+        self._min_raters: int | None = None  # of a run; None: what is usual
         self._ranker: Ranker | None = None
 
     def __repr__(self) -> str:
@@ -46,6 +52,7 @@ class Recommender:
     def __getstate__(self) -> dict[str, Any]:
         """What is copied and pickled. A system is found again by its name; a fit is kept as in a run's folder."""
         state = {"config": self.config, "seed": self.seed, "options": self.options, "fit": None}
+        state["min_raters"] = self._min_raters
         if self._fitted is not None:
             job, progress = self._fitted
             state["fit"] = job.train, job.party, progress_arrays(self.system, progress)
@@ -53,7 +60,7 @@ class Recommender:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.config, self.seed, self.options = state["config"], state["seed"], state["options"]
-        self._fitted, self._ranker = None, None
+        self._fitted, self._min_raters, self._ranker = None, state["min_raters"], None
         if state["fit"] is not None:
             train, party, arrays = state["fit"]
             job = Job(self.system, self.config, self.seed, train, party)
@@ -63,12 +70,13 @@ class Recommender:
         """Train all rounds. `on_round` is told the progress after each."""
         job = job_for(self.system, self.config, self.seed, train)
         self._fitted, self._ranker = (job, run_job(job, self.options, on_round=on_round)), None
+        self._min_raters = None
         return self
 
     def ranker(self) -> Ranker:
         """What `recommend` ranks with, for callers who ask often and know the numbers of users and items."""
         if self._ranker is None:
-            self._ranker = Ranker.of(*self._require_fitted())
+            self._ranker = Ranker.of(*self._require_fitted(), self._min_raters)
         return self._ranker
 
     def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float32]:
@@ -83,12 +91,15 @@ class Recommender:
         users: ArrayLike,
         k: int = 10,
         exclude_seen: bool = True,
-        min_raters: int = MIN_RATERS,
+        min_raters: int | None = None,
         only: ArrayLike | None = None,
         leave_out: ArrayLike | None = None,
         why: bool = False,
     ) -> list[list[Recommendation]]:
-        """The best k items for each user, by the ids of the source. Vectors of hardly rated items are noise.
+        """The best k items for each user, by the ids of the source.
+
+        Only items that `min_raters` users rated in training are listed; unless told, as many as the run measured
+        with. Vectors of hardly rated items are noise.
 
         Who has accounts at several partners gets the best of all of them. `only` and `leave_out` are ids of items
         that may or may not be listed. `why` adds the nearest of the user's own items to each.
@@ -104,7 +115,7 @@ class Recommender:
         self,
         k: int = 10,
         exclude_seen: bool = True,
-        min_raters: int = MIN_RATERS,
+        min_raters: int | None = None,
         only: ArrayLike | None = None,
         leave_out: ArrayLike | None = None,
         why: bool = False,
@@ -116,7 +127,7 @@ class Recommender:
         self,
         item: str | int,
         k: int = 10,
-        min_raters: int = MIN_RATERS,
+        min_raters: int | None = None,
         only: ArrayLike | None = None,
         leave_out: ArrayLike | None = None,
     ) -> list[Recommendation]:
@@ -154,7 +165,7 @@ class Recommender:
         ratings: ArrayLike | None = None,
         k: int = 10,
         exclude_seen: bool = True,
-        min_raters: int = MIN_RATERS,
+        min_raters: int | None = None,
         only: ArrayLike | None = None,
         leave_out: ArrayLike | None = None,
         why: bool = False,
@@ -188,14 +199,19 @@ class Recommender:
         return np.array([len(numbers) > 0 for numbers in copies], np.bool_)
 
     def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
-        """MAE, RMSE and ranking metrics on ratings that were not trained on."""
+        """MAE and RMSE (also of warm and cold rows apart) and ranking metrics on ratings that were not trained on.
+
+        Lists are those of `recommend`.
+        """
         ranker = self.ranker()
         measured = prepared(self.system, test.renumbered_as(ranker.train), self.config)
-        return self.system.feedback.evaluate(ranker.scorer, ranker.train, measured, tuple(at))
+        parts = ranker.scorer, ranker.train, measured
+        metrics = self.system.feedback.evaluate(*parts, tuple(at), min_raters=ranker.min_raters)
+        return metrics | (warm_and_cold(*parts) if "RMSE" in metrics else {})
 
     def save(self, path: str | Path) -> None:
         """Keep the fitted model as a run's folder, for `hushrec.load_run` and the command line."""
-        save_fitted(Path(path), *self._require_fitted())
+        save_fitted(Path(path), *self._require_fitted(), self._min_raters)
 
     @property
     def source(self) -> str:
@@ -284,4 +300,6 @@ def load_run(path: str | Path, fold: int | None = None, side: Side | None = None
     job, progress = load_fold(Path(path), fold, side)
     recommender = estimator_named(job.system.name)(seed=job.seed, **to_dict(job.config))
     recommender._fitted = job, progress
+    min_raters = read_run(Path(path)).provenance.min_raters
+    recommender._min_raters = _OLDER_MIN_RATERS if min_raters is None else min_raters
     return recommender

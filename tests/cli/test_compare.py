@@ -1,22 +1,27 @@
+import io
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import hushrec
 from hushrec.cli.compare import compare, comparison_table
 from hushrec.errors import HushrecError
 from hushrec.registry import system_named
+from hushrec.runs.beside import Beside
 from hushrec.runs.folds import run
 from hushrec.runs.record import read_run, write_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
 
+ONE_THREAD = RuntimeOptions(threads=1)
 app = typer.Typer(rich_markup_mode="rich")
 app.command("compare")(compare)
 
@@ -113,3 +118,32 @@ def test_help_has_an_example_on_its_own_lines(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("COLUMNS", "100")
     shown = [line.strip() for line in invoke("--help").stdout.splitlines()]
     assert "hushrec compare runs/one runs/two --picture compare.png" in shown
+
+
+def test_lists_and_baselines_stand_beside_runs(tmp_path: Path) -> None:
+    """Once for all, as they are tested on the same rows with the same candidates."""
+    data = hushrec.load("synthetic:users=40,items=30,ratings=500")
+    for name, baselines in (("pmf", True), ("fedrec", False)):
+        system = system_named(name)
+        config, settings = build(system.config, {"num_rounds": 2, "num_factors": 2}), RunSettings(min_raters=None)
+        run(system, config, data, settings, ONE_THREAD, tmp_path / name, beside=Beside(baselines))
+    folders = [tmp_path / "pmf", tmp_path / "fedrec"]
+    runs = [read_run(folder) for folder in folders]
+    console = Console(width=140, file=io.StringIO())
+    console.print(comparison_table(runs, is_wide=True))
+    assert isinstance(console.file, io.StringIO)
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    assert lines[0][:7] == ["run", "MAE", "RMSE", "HR@10", "NDCG@10", "distinct", "diversity"]
+    assert f"{runs[0].lists['diversity']:.4f}" in lines[1]
+    rows = {line[0]: line[2:] for line in lines[3:]}
+    assert list(rows) == ["popularity,", "biases,", "item-kNN,", "ALS,"]
+    assert rows["biases,"][1] == f"{runs[0].baselines['biases']['RMSE']:.4f}"
+    assert rows["ALS,"][:2] == ["–", "–"]
+    said = json.loads(invoke(*map(str, folders), "--json").stdout)["runs"]
+    assert said[0]["baselines"] == runs[0].baselines
+    assert said[1]["lists"] == runs[1].lists
+    other = replace(runs[1], provenance=replace(runs[1].provenance, min_raters=0))
+    write_run(folders[1], other)
+    told = invoke(*map(str, folders))
+    assert "the runs list items by different numbers of raters (0, 10): compare no rankings" in told.stderr
+    assert "centralised" not in told.stdout

@@ -30,7 +30,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "one"
     system = SYSTEMS["fedrec"]
     config = build(system.config, {"num_rounds": 10, "num_factors": 5})
-    run(system, config, hushrec.load(DATA), RunSettings(num_folds=2), RuntimeOptions(threads=1), folder)
+    run(
+        system,
+        config,
+        hushrec.load(DATA),
+        RunSettings(num_folds=2, min_raters=10),
+        RuntimeOptions(threads=1),
+        folder,
+    )
     return folder
 
 

@@ -19,6 +19,7 @@ from hushrec.errors import HushrecError
 from hushrec.experiments.published import Published
 from hushrec.registry import SYSTEMS
 from hushrec.report.tables import shown_metrics
+from hushrec.runs.beside import Beside
 from hushrec.runs.folds import run
 from hushrec.runs.record import Run, SplitKind, read_run
 from hushrec.runs.run_settings import settings_for
@@ -45,13 +46,13 @@ def invoke(*arguments: str) -> Result:
 def run_here(name: str, num_folds: int = 1, **settings: Any) -> Run:
     system = SYSTEMS[name]
     config = system.configure(short(name, **settings))
-    chosen = settings_for(system, num_folds=num_folds, split=usual_split(name))
-    return run(system, config, hushrec.load(DATA), chosen, RuntimeOptions(threads=1))
+    chosen = settings_for(system, num_folds=num_folds, split=usual_split(name), min_raters=None)
+    return run(system, config, hushrec.load(DATA), chosen, RuntimeOptions(threads=1), beside=Beside(False))
 
 
 def typed(name: str) -> list[str]:
     """A short run of any system, as it is typed."""
-    return ["--data", DATA, *as_options(name, short(name))]
+    return ["--data", DATA, "--no-baselines", *as_options(name, short(name))]
 
 
 def usual_split(name: str) -> SplitKind:
@@ -103,7 +104,7 @@ def test_bytes_per_client_and_round_by_hand(capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert "25 B per client and round" in out
     assert "1.26 s of CPU, 3.94 ms per client and round\n" in out
-    assert "3 test ratings have a user or item without training ratings\n" in out
+    assert "3 test ratings have a user or item without training ratings (cold), 297 have not (warm)\n" in out
     print_run(replace(done, folds=[replace(fold, num_cold=None)]))
     assert "without training ratings" not in capsys.readouterr().out
 
@@ -115,6 +116,38 @@ def test_a_deployed_run_without_a_measure_says_why(capsys: pytest.CaptureFixture
     assert "accuracy was not measured: no node has both a model and test ratings\n" in out
     assert "metric" not in out
     assert "test ratings have" not in out
+
+
+def test_baselines_and_lists_are_told() -> None:
+    result = invoke("fedrec++", *SHORT, "--baselines", "--rho", "1")
+    lines = result.stdout.splitlines()
+    assert any(line.startswith("lists of 10 for 80 users: ") for line in lines)
+    first = next(place for place, line in enumerate(lines) if line.startswith("beside centralised baselines"))
+    assert lines[first].split()[3:] == ["RMSE", "NDCG@10", "HR@10"]
+    rows = [line.split() for line in lines[first + 1 : first + 6]]
+    assert [row[0] for row in rows] == ["fedrec++", "popularity", "biases", "item-kNN", "ALS"]
+    ours, biases = float(rows[0][1]), float(rows[2][1])
+    does_not_beat = [line for line in lines if line.startswith("fedrec++ does not beat ") and "RMSE" in line]
+    assert bool(does_not_beat) == (biases <= ours)
+    assert rows[1][1] == "–", "popularity predicts no rating"
+
+
+def test_lists_that_are_alike_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = invoke("fedrec", *SHORT, "--no-baselines", "--json")
+    alike = json.loads(result.stdout)["lists"]["diversity"] < 0.5
+    assert ("lists are alike for most people" in result.stderr) == alike
+    monkeypatch.setattr(hushrec.evaluation.lists, "LEAST_DIVERSITY", 1.1)
+    assert "lists are alike for most people: two of them share" in invoke("fedrec", *SHORT, "--json").stderr
+
+
+def test_a_list_longer_than_the_items_with_ten_raters_falls_to_one() -> None:
+    few = ["--data", "synthetic:users=30,items=40,ratings=200", "--rounds", "2", "--num-factors", "5", "--json"]
+    assert (
+        "fewer than 10 items have 10 raters in training: an item with 1 can be listed"
+        in invoke("pmf", *few).stderr
+    )
+    assert "can be listed" not in invoke("pmf", *few, "--min-raters", "1").stderr
+    assert "can be listed" not in invoke("pmf", *SHORT, "--json").stderr
 
 
 def test_validation_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +185,7 @@ def test_options_are_the_settings_of_the_config() -> None:
     common = {
         "data", "folds", "seed", "split", "test_share", "at", "relevant_from", "columns", "duplicates",
         "rating_range", "out", "resume", "threads", "cohort_size", "as_json", "partners", "common_users",
-        "common_items", "deals", "measure", "owners", "passed_over", "sampled",
+        "common_items", "deals", "measure", "owners", "passed_over", "sampled", "min_raters", "baselines",
     }  # fmt: skip
     for name in group.list_commands(None):
         command = group.get_command(None, name)

@@ -21,7 +21,7 @@ from systems.runs import short
 
 DATA = "synthetic:users=60,items=40,ratings=900"
 ONE_THREAD = RuntimeOptions(threads=1)
-NEW = ("party", "num_parties", "names", "holding", "sampled")  # of the provenance
+NEW = ("party", "num_parties", "names", "holding", "sampled", "min_raters")  # of the provenance
 
 
 def go(folder: Path | None, name: str, settings: dict[str, Any] | None = None, **chosen: Any) -> Run:

@@ -14,8 +14,9 @@ from hushrec.errors import HushrecError
 from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.figures import accuracy_against_bytes
 from hushrec.report.findings import caveats, same_as
-from hushrec.report.numbers import ABSENT, format_bytes, format_seconds
+from hushrec.report.numbers import ABSENT, format_bytes, format_count, format_metric, format_seconds
 from hushrec.report.tables import cpu_seconds, labels, main_metric, metric_rows, shown_metrics, up_and_down
+from hushrec.report.verdict import common_baselines
 from hushrec.runs.record import Run, read_run
 
 _WIDE = 120  # columns of a terminal from which ranking metrics have room
@@ -67,6 +68,8 @@ def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
                 "folds": len(run.folds),
                 "mean": run.mean,
                 "std": run.std,
+                **({"lists": run.lists} if run.lists else {}),
+                **({"baselines": run.baselines} if run.baselines else {}),
                 "up_bytes_per_client_round": up,
                 "down_bytes_per_client_round": down,
                 "cpu_seconds": cpu_seconds(run)[0],
@@ -77,12 +80,15 @@ def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def comparison_table(runs: Sequence[Run], is_wide: bool) -> Table:
-    """A row per run. The last column numbers the runs that end with the same model, bit for bit."""
-    metrics = _shown_metrics(runs, is_wide)
+    """A row per run, then one per centralised baseline, if all were tested on the same.
+
+    The last column numbers the runs that end with the same model, bit for bit.
+    """
+    metrics, has_lists = _shown_metrics(runs, is_wide), is_wide and any(run.lists for run in runs)
     table = Table(box=None, pad_edge=False)
     table.add_column("", justify="right")
     table.add_column("run", overflow="fold")
-    for heading in (*metrics, "up", "down", "CPU"):
+    for heading in (*metrics, *(("distinct", "diversity") if has_lists else ()), "up", "down", "CPU"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("same model as")
     for place, (run, row, others) in enumerate(zip(runs, metric_rows(runs), same_as(runs), strict=True), 1):
@@ -91,12 +97,23 @@ def comparison_table(runs: Sequence[Run], is_wide: bool) -> Table:
             str(place),
             row.label,
             *(row.cells[name].text if name in row.cells else ABSENT for name in metrics),
+            *(_list_cells(run) if has_lists else ()),
             format_bytes(up),
             format_bytes(down),
             format_seconds(cpu_seconds(run)[0]),
             ", ".join(str(other + 1) for other in others) or ABSENT,
         )
+    for baseline, values in common_baselines(runs).items():
+        if values.keys() & set(metrics):
+            table.add_row("", f"{baseline}, centralised", *(format_metric(values.get(name)) for name in metrics))
     return table
+
+
+def _list_cells(run: Run) -> list[str]:
+    """Distinct items in all lists, and how different these are."""
+    if not run.lists:
+        return [ABSENT, ABSENT]
+    return [format_count(run.lists["distinct items"]), format_metric(run.lists["diversity"])]
 
 
 def _shown_metrics(runs: Sequence[Run], is_wide: bool) -> list[str]:

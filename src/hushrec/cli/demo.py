@@ -64,7 +64,9 @@ def _run(name: str, data: Interactions, folder: Path) -> Run:
     config = system.configure(settings)
     shutil.rmtree(folder / name, ignore_errors=True)
     with watching(title, config.num_rounds, 1) as watch:
-        return run(system, config, data, RunSettings(), RuntimeOptions(), folder / name, watch=watch)
+        return run(
+            system, config, data, RunSettings(min_raters=None), RuntimeOptions(), folder / name, watch=watch
+        )
 
 
 def _table(done: dict[str, Run]) -> Table:

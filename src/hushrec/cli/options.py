@@ -158,6 +158,22 @@ class RunOptions:
             min=0,
         ),
     ] = 0
+    min_raters: Annotated[
+        int | None,
+        typer.Option(
+            help="Only items with so many raters in training can be listed, in metrics as in recommend and serve; "
+            "default: 10, 1 without ratings; 0: every item, as in most papers.",
+            min=0,
+        ),
+    ] = None
+    baselines: Annotated[
+        bool | None,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="Measure simple centralised models, too: popularity, biases, item-kNN, ALS; default: those that "
+            "take less than 10% of the run's time.",
+        ),
+    ] = None
     out: Annotated[Path | None, typer.Option(help="Folder to keep the run in.")] = None
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False
     threads: Threads = None
@@ -173,5 +189,5 @@ class RunOptions:
         return settings_for(
             system, self.seed, self.folds, self.split, self.test_share, parse_lengths(self.at),
             self.relevant_from, Deal(self.partners, self.common_users, self.common_items, self.deals),
-            self.owners, self.passed_over, self.measure, data, self.sampled,
+            self.owners, self.passed_over, self.measure, data, self.sampled, self.min_raters,
         )  # fmt: skip

@@ -22,10 +22,11 @@ from hushrec.recommender import Recommender, load_run
 from hushrec.report.numbers import format_number
 from hushrec.runs.folds import Side
 from hushrec.runs.lists import Recommendation, check_lists_file, write_lists
-from hushrec.runs.ranker import MIN_RATERS
 
 Length = Annotated[int, typer.Option("-k", help="How many items; more than there are: all.")]
-MinRaters = Annotated[int, typer.Option(help="Leave out items that fewer users have rated.")]
+MinRaters = Annotated[
+    int | None, typer.Option(help="Leave out items that fewer users have rated; default: as the run did.")
+]
 WhoseModel = Annotated[Side | None, typer.Option(help="Whose model, where both have one; default: the server's.")]
 
 
@@ -94,7 +95,7 @@ def recommend(
     chosen: Chosen,
     target: Target,
     k: Length = 10,
-    min_raters: MinRaters = MIN_RATERS,
+    min_raters: MinRaters = None,
     why: Annotated[bool, typer.Option("--why", help="Say which own item each is near to.")] = False,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Items already rated, too.")] = False,
     fold: Fold = None,

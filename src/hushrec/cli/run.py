@@ -18,6 +18,8 @@ from hushrec.protocol import AnySystem
 from hushrec.registry import system_named
 from hushrec.report.numbers import format_bytes, format_given, format_metric, format_seconds
 from hushrec.report.tables import shown_metrics
+from hushrec.report.verdict import alike_line, lists_line, shown_beside, unbeaten_lines
+from hushrec.runs.beside import Beside, main_length
 from hushrec.runs.folds import run
 from hushrec.runs.record import Run
 from hushrec.systems.drift.system import has_drift_rounds
@@ -33,7 +35,10 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
     settings = options.settings(system, data)
     announce_compilation()
     with watching(system.name, config.num_rounds, options.folds) as watch:
-        done = run(system, config, data, settings, runtime, options.out, options.resume, watch)
+        beside = Beside(options.baselines, note)
+        done = run(system, config, data, settings, runtime, options.out, options.resume, watch, beside=beside)
+    for line in _cautions(done, options):
+        warn(line)
     if options.as_json:
         print(msgspec.json.encode(done.summary()).decode())
         return
@@ -72,6 +77,7 @@ def print_run(done: Run) -> None:
         out.print(line, soft_wrap=True)
     if fold.metrics or fold.curve:
         out.print(_metric_table(done))
+        _print_beside(done)
     elif done.party == "server":
         out.print("accuracy was not measured: no node has both a model and test ratings")
     party, num_parties = done.party_name, done.num_parties
@@ -95,7 +101,35 @@ def print_run(done: Run) -> None:
     each = cpu / sum(result.num_rounds for result in done.folds) / num_parties
     out.print(f"{format_seconds(cpu)} of CPU, {format_seconds(each)} per {party} and round")
     if fold.metrics and cold:
-        out.print(f"{sum(cold)} test ratings have a user or item without training ratings")
+        num_warm = sum(result.num_test for result in done.folds) - sum(cold)
+        warm = f" (cold), {num_warm} have not (warm)" if sum(cold) else ""
+        out.print(f"{sum(cold)} test ratings have a user or item without training ratings{warm}")
+
+
+def _cautions(done: Run, options: RunOptions) -> list[str]:
+    """What nobody should overlook in a finished run."""
+    usual, used = system_named(done.system).feedback.usual_min_raters, done.provenance.min_raters
+    alike = alike_line(done)
+    fallen = f"fewer than {max(done.at)} items have {usual} raters in training: an item with 1 can be listed"
+    return [*([fallen] if options.min_raters is None and used == 1 < usual else []), *([alike] if alike else [])]
+
+
+def _print_beside(done: Run) -> None:
+    """What lists are like, and the baselines."""
+    out, metrics = results(), shown_beside(done)
+    if done.lists:
+        out.print(lists_line(done.lists, main_length(done.at)), soft_wrap=True)
+    if not done.baselines:
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("beside centralised baselines")
+    for name in metrics:
+        table.add_column(name, justify="right")
+    for name, values in {done.system: done.mean, **done.baselines}.items():
+        table.add_row(f"  {name}", *(format_metric(values.get(metric)) for metric in metrics))
+    out.print(table)
+    for line in unbeaten_lines(done):
+        out.print(line, soft_wrap=True)
 
 
 def _metric_table(done: Run) -> Table:

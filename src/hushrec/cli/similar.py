@@ -12,7 +12,6 @@ from hushrec.cli.recommend import Chosen, Length, MinRaters, WhoseModel
 from hushrec.errors import HushrecError
 from hushrec.recommender import load_run
 from hushrec.runs.lists import title_of
-from hushrec.runs.ranker import MIN_RATERS
 
 
 def similar(
@@ -20,7 +19,7 @@ def similar(
     chosen: Chosen,
     item: Annotated[str, typer.Option(help="An item, by the id of the source.")],
     k: Length = 10,
-    min_raters: MinRaters = MIN_RATERS,
+    min_raters: MinRaters = None,
     fold: Fold = None,
     side: WhoseModel = None,
     as_json: AsJson = False,

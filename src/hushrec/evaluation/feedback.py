@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from hushrec.data import Interactions, SplitKind
 from hushrec.errors import HushrecError
+from hushrec.evaluation.candidates import candidates
 from hushrec.evaluation.held_back import held_back_metrics, held_back_names
 from hushrec.evaluation.ranking import evaluated_users, ranking_metrics
 from hushrec.evaluation.rating import rating_metrics
-from hushrec.evaluation.scoring import Scorer
+from hushrec.evaluation.scoring import Predictor
 
 Lengths = tuple[int, ...]  # of ranked lists
 
@@ -26,6 +27,7 @@ class Feedback(ABC):
     name: ClassVar[str]
     usual_split: ClassVar[SplitKind]
     usual_lengths: ClassVar[Lengths]
+    usual_min_raters: ClassVar[int] = 1  # of an item that can be listed, see `candidates.py`
     needs_ratings: ClassVar[bool] = False  # of a newcomer, too
     takes_passed_over: ClassVar[bool] = False  # whether items can be drawn that a user did not like
 
@@ -49,22 +51,25 @@ class Feedback(ABC):
         """The metrics of a learning curve."""
 
     @abstractmethod
-    def curve(self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths) -> dict[str, float]:
+    def curve(
+        self, scorer: Predictor, train: Interactions, test: Interactions, lengths: Lengths, min_raters: int = 0
+    ) -> dict[str, float]:
         """The metrics of a learning curve, after a round."""
 
     def evaluate(
         self,
-        scorer: Scorer,
+        scorer: Predictor,
         train: Interactions,
         test: Interactions,
         lengths: Lengths,
         relevant_from: float | None = None,
+        min_raters: int = 0,
     ) -> dict[str, float]:
-        """All metrics of a model: of rankings, if some test row is relevant."""
-        rows, limit = test.by_user(), relevance_limit(test, relevant_from)
-        if not len(evaluated_users(rows, limit)):
-            return {}
-        return ranking_metrics(scorer.score, train.by_user(), rows, lengths, limit)
+        """All metrics of a model: of rankings, if some test row is relevant.
+
+        Only items with so many raters in training can be listed (0: every item).
+        """
+        return ranking_quality(scorer, train, test, lengths, relevant_from, min_raters)
 
     def is_shown(self, _metric: str) -> bool:
         """Whether tables for people have this metric."""
@@ -77,6 +82,7 @@ class _Explicit(Feedback):
     name = "explicit"
     usual_split: ClassVar[SplitKind] = "folds"
     usual_lengths = (10,)
+    usual_min_raters = 10
     needs_ratings = True
 
     def prepare(self, data: Interactions, wanted_by: str, _positive_from: float = 0.0) -> Interactions:
@@ -95,22 +101,28 @@ class _Explicit(Feedback):
         return ("MAE", "RMSE")
 
     def curve(
-        self, scorer: Scorer, _train: Interactions, test: Interactions, _lengths: Lengths
+        self,
+        scorer: Predictor,
+        _train: Interactions,
+        test: Interactions,
+        _lengths: Lengths,
+        _min_raters: int = 0,
     ) -> dict[str, float]:
         """MAE and RMSE of predicted ratings."""
         return rating_quality(scorer, test)
 
     def evaluate(
         self,
-        scorer: Scorer,
+        scorer: Predictor,
         train: Interactions,
         test: Interactions,
         lengths: Lengths,
         relevant_from: float | None = None,
+        min_raters: int = 0,
     ) -> dict[str, float]:
         """MAE and RMSE of predicted ratings, and metrics of rankings."""
         metrics = rating_quality(scorer, test) if test.ratings is not None else {}
-        return metrics | super().evaluate(scorer, train, test, lengths, relevant_from)
+        return metrics | super().evaluate(scorer, train, test, lengths, relevant_from, min_raters)
 
 
 class _Implicit(Feedback):
@@ -128,9 +140,11 @@ class _Implicit(Feedback):
         """Recall and NDCG of the longest list."""
         return (f"Recall@{max(lengths)}", f"NDCG@{max(lengths)}")
 
-    def curve(self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths) -> dict[str, float]:
+    def curve(
+        self, scorer: Predictor, train: Interactions, test: Interactions, lengths: Lengths, min_raters: int = 0
+    ) -> dict[str, float]:
         """Recall and NDCG of the longest list."""
-        return _ranked(scorer.score, train, test, (max(lengths),), self.curve_names(lengths))
+        return _ranked(scorer.score, train, test, (max(lengths),), self.curve_names(lengths), min_raters)
 
 
 class _Signed(Feedback):
@@ -158,22 +172,25 @@ class _Signed(Feedback):
         ranked = (f"{name}@{length}" for name in ("MAP", "NDCG") for length in sorted(lengths, reverse=True))
         return (*ranked, *held_back_names(lengths))
 
-    def curve(self, scorer: Scorer, train: Interactions, test: Interactions, lengths: Lengths) -> dict[str, float]:
+    def curve(
+        self, scorer: Predictor, train: Interactions, test: Interactions, lengths: Lengths, min_raters: int = 0
+    ) -> dict[str, float]:
         """MAP and NDCG for each length, longest first: of all items, and of those that were held back."""
         held_back = held_back_metrics(scorer.predict, test.by_user(), lengths, relevance_limit(test))
         names = self.curve_names(lengths)
-        return _ranked(scorer.score, train, test, lengths, names[: -len(held_back)]) | held_back
+        return _ranked(scorer.score, train, test, lengths, names[: -len(held_back)], min_raters) | held_back
 
     def evaluate(
         self,
-        scorer: Scorer,
+        scorer: Predictor,
         train: Interactions,
         test: Interactions,
         lengths: Lengths,
         relevant_from: float | None = None,
+        min_raters: int = 0,
     ) -> dict[str, float]:
         """Metrics of rankings of all items, and of those that were held back."""
-        metrics = super().evaluate(scorer, train, test, lengths, relevant_from)
+        metrics = super().evaluate(scorer, train, test, lengths, relevant_from, min_raters)
         if not metrics:
             return {}
         limit = relevance_limit(test, relevant_from)
@@ -187,10 +204,49 @@ class _Signed(Feedback):
 EXPLICIT, IMPLICIT, SIGNED = _Explicit(), _Implicit(), _Signed()
 
 
-def rating_quality(scorer: Scorer, test: Interactions) -> dict[str, float]:
+def ranking_quality(
+    scorer: Predictor,
+    train: Interactions,
+    test: Interactions,
+    lengths: Lengths,
+    relevant_from: float | None = None,
+    min_raters: int = 0,
+) -> dict[str, float]:
+    """Metrics of rankings, if some test row is relevant."""
+    rows, limit = test.by_user(), relevance_limit(test, relevant_from)
+    if not len(evaluated_users(rows, limit)):
+        return {}
+    is_candidate = candidates(train, min_raters)
+    return ranking_metrics(scorer.score, train.by_user(), rows, lengths, limit, candidates=is_candidate)
+
+
+def rating_quality(scorer: Predictor, test: Interactions) -> dict[str, float]:
     """MAE and RMSE of predicted test ratings."""
     assert test.ratings is not None
     return rating_metrics(scorer.predict(test.users, test.items), test.ratings)
+
+
+def warm_and_cold(scorer: Predictor, train: Interactions, test: Interactions) -> dict[str, float]:
+    """MAE and RMSE of warm and of cold test rows apart, as in "RMSE, cold"; nothing if all are of one kind.
+
+    A row is cold if its user or its item has no training row: of it a model knows half at best.
+    """
+    is_cold = cold_rows(train, test)
+    if test.ratings is None or is_cold.all() or not is_cold.any():
+        return {}
+    metrics: dict[str, float] = {}
+    for word, is_in in (("warm", ~is_cold), ("cold", is_cold)):
+        found = rating_quality(scorer, test.select(is_in))
+        metrics |= {f"{name}, {word}": value for name, value in found.items()}
+    return metrics
+
+
+def cold_rows(train: Interactions, test: Interactions) -> NDArray[np.bool_]:
+    """Of each test row, whether its user or its item has no training row."""
+    has_user = np.bincount(train.users, minlength=train.num_users) > 0
+    has_item = np.bincount(train.items, minlength=train.num_items) > 0
+    is_cold: NDArray[np.bool_] = ~(has_user[test.users] & has_item[test.items])
+    return is_cold
 
 
 def positive_from(config: object) -> float:
@@ -213,6 +269,8 @@ def _ranked(
     test: Interactions,
     lengths: Lengths,
     names: tuple[str, ...],
+    min_raters: int,
 ) -> dict[str, float]:
-    metrics = ranking_metrics(score, train.by_user(), test.by_user(), lengths, relevance_limit(test))
+    rows, is_candidate = (train.by_user(), test.by_user()), candidates(train, min_raters)
+    metrics = ranking_metrics(score, *rows, lengths, relevance_limit(test), candidates=is_candidate)
     return {name: metrics[name] for name in names}

@@ -1,4 +1,7 @@
-"""Quality of full rankings: every item that the user has not in training competes, none is sampled.
+"""Quality of full rankings: every candidate that the user has not in training competes, none is sampled.
+
+An item is a candidate if enough users have it in training (`candidates`); unless told, all items are. A relevant
+item that is no candidate is never listed, so it counts as missed: it is in T.
 
 For a user with relevant test items T, and hit(r) = 1 where the item at rank r is in T, else 0:
 
@@ -22,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError
-from hushrec.evaluation.top_k import top_k
+from hushrec.evaluation.top_k import NO_ITEM, top_k
 
 ScoreUsers = Callable[[NDArray[np.int32]], NDArray[np.floating]]
 
@@ -53,12 +56,13 @@ def ranking_metrics(
     cutoffs: Sequence[int] = (5, 10, 20),
     relevant_from: float | None = None,
     block_size: int = 512,
+    candidates: NDArray[np.bool_] | None = None,
 ) -> dict[str, float]:
     """Means over the evaluated users, by names such as "NDCG@10"; the module's docstring defines each.
 
     Arguments as in `ranking_per_user`; `evaluated_users` tells over whom the means go.
     """
-    per_user = ranking_per_user(score_users, train, test, cutoffs, relevant_from, block_size)
+    per_user = ranking_per_user(score_users, train, test, cutoffs, relevant_from, block_size, candidates)
     return {name: float(values.mean()) for name, values in per_user.items()}
 
 
@@ -69,6 +73,7 @@ def ranking_per_user(
     cutoffs: Sequence[int] = (5, 10, 20),
     relevant_from: float | None = None,
     block_size: int = 512,
+    candidates: NDArray[np.bool_] | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """One value per evaluated user and metric, in the order of `evaluated_users(test, relevant_from)`.
 
@@ -76,7 +81,8 @@ def ranking_per_user(
     `block_size` users at a time, which bounds memory at block_size * num_items scores. The size of the
     blocks changes no result as long as a user's scores do not depend on it. Of equal scores the lower
     item number ranks first. Test items rated `relevant_from` or more are relevant (None: all of them);
-    the others compete as irrelevant.
+    the others compete as irrelevant. `candidates` tells of each item whether it can be listed (None: all can);
+    with it, items of score minus infinity are not listed either: lists are those of `hushrec recommend`.
     """
     if len(cutoffs) == 0 or min(cutoffs) < 1:
         raise HushrecError(f"cutoffs are {tuple(cutoffs)}; give one or more positive numbers, such as (5, 10)")
@@ -90,7 +96,7 @@ def ranking_per_user(
     num_relevant = np.diff(starts)[users]
     keys = _keys(num_relevant, items)
     hits = np.empty((len(users), max(cutoffs)), np.bool_)
-    for first, ranked in _ranked_blocks(score_users, users, train, test, hits.shape[1], block_size):
+    for first, ranked in _ranked_blocks(score_users, users, train, test, hits.shape[1], block_size, candidates):
         rows = np.arange(first, first + len(ranked))[:, None]
         hits[first : first + len(ranked)] = _contains(keys, rows * _ROW_STRIDE + ranked)
     return _values(hits, num_relevant, cutoffs)
@@ -119,14 +125,15 @@ def _ranked_blocks(
     test: Rows,
     num_ranks: int,
     block_size: int,
+    candidates: NDArray[np.bool_] | None,
 ) -> Iterator[tuple[int, NDArray[np.int32]]]:
     """Position of each block's first user, and the best items of its users."""
     num_needed = 1 + int(max(rows.items.max(initial=-1) for rows in (train, test)))
     for first in range(0, len(users), block_size):
         block = users[first : first + block_size]
         scores = scores_of(score_users, block, num_needed)
-        items, _ = top_k(scores, num_ranks, take_rows(train, block))
-        yield first, items
+        items, best = top_k(scores, num_ranks, take_rows(train, block), candidates)
+        yield first, items if candidates is None else np.where(np.isneginf(best), np.int32(NO_ITEM), items)
 
 
 def scores_of(score_users: ScoreUsers, users: NDArray[np.int32], num_needed: int) -> NDArray[np.floating]:

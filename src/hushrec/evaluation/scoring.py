@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from hushrec.data.interactions import Numbers
 
 
-class Scorer(Protocol):
-    """A learned model, ready to predict and to rank."""
+class Predictor(Protocol):
+    """What can be measured: it predicts and ranks for known users."""
 
     def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
         """Scores of (user, item) pairs, within the range of ratings if there is one."""
@@ -18,6 +18,10 @@ class Scorer(Protocol):
     def score(self, users: Numbers) -> NDArray[np.float32]:
         """Scores of all items, a row per user, for ranking; minus infinity for items that are unknown there."""
         ...
+
+
+class Scorer(Predictor, Protocol):
+    """A learned model, ready to predict and to rank."""
 
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores of all items for a newcomer with these ratings; nothing leaves the machine."""

@@ -13,11 +13,13 @@ def top_k(
     scores: NDArray[np.floating],
     k: int,
     exclude: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None,
+    candidates: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
     """Items with the k highest scores of each row, best first, and their scores: two (rows, k) arrays.
 
     Of equal scores the lower item number comes first. `exclude` is (starts, items): row r leaves out
-    items[starts[r]:starts[r + 1]], in any order. A row with fewer than k candidates ends in item -1
+    items[starts[r]:starts[r + 1]], in any order. `candidates` tells of each item whether any row may list it
+    (None: all of them). A row with fewer than k candidates ends in item -1
     with score -inf. Time is O(num_items) per row plus O(log k) per candidate that enters the best k.
 
     >>> items, _ = top_k(np.array([[0.1, 0.9, 0.9, 0.5]]), 3, (np.array([0, 1]), np.array([1])))
@@ -36,6 +38,10 @@ def top_k(
     else:
         starts, excluded = exclude
         _check_exclude(starts, excluded, rows, num_items)
+    if candidates is not None:
+        if candidates.shape != (num_items,):
+            raise HushrecError(f"candidates have shape {candidates.shape}; give one of each of {num_items} items")
+        return _top_k_of(np.flatnonzero(candidates), candidates, scores, k, starts, excluded)
     items = np.full((rows, k), NO_ITEM, np.int32)
     best = np.full((rows, k), -np.inf, scores.dtype)
     nan_row: int = _fill_top_k(
@@ -50,6 +56,23 @@ def top_k(
             f"row {nan_row} has a score that is not a number; check the model (did training diverge?)"
         )
     return items, best
+
+
+def _top_k_of(
+    kept: NDArray[np.int64],
+    candidates: NDArray[np.bool_],
+    scores: NDArray[np.floating],
+    k: int,
+    starts: NDArray[np.int64],
+    excluded: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
+    """As if the kept items, which ascend, were all there are: a fraction of the work where they are few."""
+    is_kept = candidates[excluded]
+    num_before = np.concatenate(([0], np.cumsum(is_kept, dtype=np.int64)))
+    own = np.searchsorted(kept, excluded[is_kept]).astype(np.int32)
+    places, best = top_k(scores[:, kept], k, (num_before[starts], own))
+    items = kept.astype(np.int32)[places] if len(kept) else places
+    return np.where(places == NO_ITEM, np.int32(NO_ITEM), items), best
 
 
 def _check_exclude(starts: NDArray[np.integer], excluded: NDArray[np.integer], rows: int, num_items: int) -> None:

@@ -209,6 +209,10 @@ def caveats(runs: Sequence[Run]) -> list[str]:
         lines.append("the runs differ in seed or split, so their test sets differ: small gaps mean nothing")
     elif len({test_set(run) for run in runs}) > 1:
         lines.append("the runs have different numbers of folds: their means are over different test sets")
+    needed = sorted({run.provenance.min_raters or 0 for run in runs})
+    if len(needed) > 1:
+        numbers = ", ".join(str(number) for number in needed)
+        lines.append(f"the runs list items by different numbers of raters ({numbers}): compare no rankings")
     for name, run in zip(labels(runs), runs, strict=True):
         if not run.is_done:
             done = f"{len(run.folds)} of {run.num_folds} folds"

@@ -163,10 +163,10 @@ def main_metric(runs: Sequence[Run]) -> str | None:
 def is_error(metric: str) -> bool:
     """Whether less is better.
 
-    >>> is_error("RMSE"), is_error("NDCG@10")
-    (True, False)
+    >>> is_error("RMSE"), is_error("RMSE, cold"), is_error("NDCG@10")
+    (True, True, False)
     """
-    return metric.partition("@")[0] in ("MAE", "RMSE") or "loss" in metric.lower()
+    return metric.partition("@")[0].partition(",")[0] in ("MAE", "RMSE") or "loss" in metric.lower()
 
 
 def best_text(rows: Iterable[MetricRow], metric: str) -> str | None:

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from hushrec.data import Interactions, Split
 from hushrec.errors import DivergedError, HushrecError
+from hushrec.evaluation.candidates import candidates, usable_min_raters
 from hushrec.protocol import AnySystem, restore, result_arrays
 from hushrec.registry import system_named
+from hushrec.runs.beside import Beside, stopwatch, with_beside
 from hushrec.runs.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
 from hushrec.runs.record import FoldResult, Provenance, Run, alone_in, open_run, read_run, write_run
 from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, data_to_split, splits_for
@@ -70,18 +72,23 @@ def run(
     watch: Watch | None = None,
     probe: Probe | None = None,
     keeps_checkpoint: bool = True,
+    beside: Beside | None = None,
 ) -> Run:
     """Run the folds; with a folder, keep them there and go on where an interrupted run stopped.
 
     The last of what a probe measures is among the metrics; what it measures after every round is a curve. Without
     `keeps_checkpoint` an interrupted fold begins again; so it does with a probe, whose values no checkpoint has.
+    With `beside`, lists are measured, and baselines.
     """
     splits = splits_for(system, data, settings, config)
     first = next(splits)
     if first.train.ratings is None and settings.relevant_from is not None:
         raise HushrecError(f"{system.name} takes no ratings: all items are relevant; leave --relevant-from out")
     whole = data_to_split(system, data, settings, config)
+    if settings.min_raters is None and resume and folder and (folder / "run.json").exists():
+        settings = replace(settings, min_raters=read_run(folder).provenance.min_raters or 0)
     planned = planned_run(system, config, whole, settings, first.train)
+    candidates(first.train, planned.provenance.min_raters or 0)  # refuses to rank nothing, before the training
     current = open_run(folder, planned, resume) if folder else planned
     with alone_in(folder) if folder else nullcontext():
         for split in islice(chain([first], splits), len(current.folds), None):
@@ -90,7 +97,7 @@ def run(
             system.feedback.check_measurable(split.test)
             if fold_folder:
                 _open_fold(fold_folder, job, keeps_checkpoint and probe is None)
-            result = _run_fold(job, split, current, options, fold_folder, watch, probe)
+            result = _run_fold(job, split, current, options, fold_folder, watch, probe, beside)
             current = replace(current, folds=[*current.folds, result])
             if folder:
                 write_run(folder, current)
@@ -106,8 +113,12 @@ def planned_run(
 ) -> Run:
     """A run before its first fold; `held`: the data as it is in the hands of the parties, if that differs."""
     holders, held = system.holders, data if held is None else held
+    min_raters = settings.min_raters
+    if min_raters is None:
+        min_raters = usable_min_raters(system.feedback.usual_min_raters, held, max(settings.at))
     made = replace(
         _provenance(data, settings),
+        min_raters=min_raters,
         party=holders.word,
         num_parties=holders.how_many(held),
         names=tuple(holders.names(held)),
@@ -127,9 +138,11 @@ def _run_fold(
     folder: Path | None,
     watch: Watch | None,
     probe: Probe | None,
+    beside: Beside | None,
 ) -> FoldResult:
+    seconds = stopwatch()
     num_rounds, measured_every = job.config.num_rounds, job.system.result.measured_every(job.config)
-    measure = round_metrics(job, split.test, plan.at)
+    measure = round_metrics(job, split.test, plan.at, plan.provenance.min_raters or 0)
     judged = replace(job, test=split.test)  # the same in all rounds: a probe tells by it that a run goes on
     probed: dict[str, list[float]] = {}
     metrics: dict[str, float] = {}
@@ -160,7 +173,11 @@ def _run_fold(
     result = _fold_result(split.fold, job, progress, split.test, plan)
     found = group_metrics(job, progress, split) | {name: values[-1] for name, values in probed.items()}
     curves = {name: values for name, values in probed.items() if len(values) == num_rounds > 1}
-    return replace(result, metrics=result.metrics | found, curve=result.curve | curves)
+    result = replace(result, metrics=result.metrics | found, curve=result.curve | curves)
+    if beside is None:
+        return result
+    spent = max(seconds(), progress.wall_seconds)
+    return with_beside(result, job, job.scorer(progress), split.test, plan, spent, beside)
 
 
 def _open_fold(folder: Path, job: Job, goes_on: bool) -> None:
@@ -239,11 +256,11 @@ def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
     )
 
 
-def save_fitted(folder: Path, job: Job, progress: Progress) -> None:
+def save_fitted(folder: Path, job: Job, progress: Progress, min_raters: int | None = None) -> None:
     """Keep a model that was fitted without a split, as the only fold of a run without test metrics."""
     if (folder / "run.json").exists() and any(fold.num_test for fold in read_run(folder).folds):
         raise HushrecError(f"{folder} holds a run with test metrics; save to another folder")
-    plan = planned_run(job.system, job.config, job.train, RunSettings(seed=job.seed))
+    plan = planned_run(job.system, job.config, job.train, RunSettings(seed=job.seed, min_raters=min_raters))
     save_train(folder / "fold-1" / "train.npz", job.train, job.system)
     save_progress(folder / "fold-1" / "state.npz", job.system, progress)
     write_run(folder, replace(plan, folds=[_fold_result(1, job, progress, None, plan)]))

@@ -7,7 +7,7 @@ import numpy as np
 from hushrec.data import Interactions, Split
 from hushrec.draws import Draws
 from hushrec.evaluation import sampled_metrics
-from hushrec.evaluation.feedback import rating_quality
+from hushrec.evaluation.feedback import cold_rows, rating_quality, warm_and_cold
 from hushrec.protocol import AnySystem
 from hushrec.runs.record import Run
 from hushrec.runtime.checkpoint import Progress
@@ -18,13 +18,13 @@ _PARTS = ("train", "test")
 RoundMetrics = Callable[[Progress], dict[str, float]]
 
 
-def round_metrics(job: Job, test: Interactions, at: tuple[int, ...]) -> RoundMetrics:
+def round_metrics(job: Job, test: Interactions, at: tuple[int, ...], min_raters: int = 0) -> RoundMetrics:
     """What is measured after a round: the model, and the losses of the system, if it has some."""
     system, losses = job.system, job.system.result.losses
     parts = [system.holders.rows(part) for part in (job.train, test)] if losses else []
 
     def measure(progress: Progress) -> dict[str, float]:
-        metrics = system.feedback.curve(job.scorer(progress), job.train, test, at)
+        metrics = system.feedback.curve(job.scorer(progress), job.train, test, at, min_raters)
         for part, rows in zip(_PARTS, parts, strict=bool(losses)):
             metrics |= {f"{part} {name}": loss(progress.state, rows) for name, loss in losses.items()}
         return metrics
@@ -41,10 +41,13 @@ def curve_names(system: AnySystem, at: tuple[int, ...]) -> tuple[str, ...]:
 def final_metrics(job: Job, progress: Progress, test: Interactions, plan: Run) -> dict[str, float]:
     """Metrics of the model, and of what else there is, by its name."""
     system, train = job.system, job.train
-    metrics = system.feedback.evaluate(job.scorer(progress), train, test, plan.at, plan.relevant_from)
+    wished = plan.at, plan.relevant_from, plan.provenance.min_raters or 0
+    metrics = system.feedback.evaluate(job.scorer(progress), train, test, *wished)
+    if "RMSE" in metrics:
+        metrics |= warm_and_cold(job.scorer(progress), train, test)
     for name, model in system.result.also.items():
         scorer = model(progress.state, progress.private, job.config)
-        found = system.feedback.evaluate(scorer, train, test, plan.at, plan.relevant_from)
+        found = system.feedback.evaluate(scorer, train, test, *wished)
         metrics |= {f"{name} {metric}": value for metric, value in found.items()}
     if plan.provenance.sampled:
         score, draws = job.scorer(progress).score, Draws(job.seed)
@@ -66,6 +69,4 @@ def group_metrics(job: Job, progress: Progress, split: Split) -> dict[str, float
 
 def num_cold(train: Interactions, test: Interactions) -> int:
     """Test ratings whose user or item has no training rating."""
-    is_known_user = np.bincount(train.users, minlength=train.num_users) > 0
-    is_known_item = np.bincount(train.items, minlength=train.num_items) > 0
-    return int(np.count_nonzero(~(is_known_user[test.users] & is_known_item[test.items])))
+    return int(np.count_nonzero(cold_rows(train, test)))

@@ -13,6 +13,7 @@ from hushrec.data.interactions import RatingRange
 from hushrec.data.item_choice import Mask
 from hushrec.errors import HushrecError
 from hushrec.evaluation import top_k
+from hushrec.evaluation.candidates import candidates_by, num_raters, usable_min_raters
 from hushrec.evaluation.neighbours import directions, liking, reasons
 from hushrec.evaluation.scoring import item_vectors_of
 from hushrec.evaluation.top_k import NO_ITEM
@@ -22,8 +23,6 @@ from hushrec.runs.newcomers import newcomer_scores, shown_scores
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.training import Job
 
-# Below this number of raters an item's vector is hardly trained, and its scores are far too high or too low.
-MIN_RATERS = 10
 _BLOCK_SCORES = 4_000_000  # scores of a block of users, so that lists of all of them take little memory
 
 
@@ -35,22 +34,25 @@ class Ranker:
     scorer: Scorer
     seen: Ragged  # items, a slice per user
     num_raters: NDArray[np.int64]  # of each item
+    min_raters: int  # how many an item needs to be listed, unless told
     scale: RatingRange = None  # of scores, where they are ratings; None: they only rank
 
     @classmethod
-    def of(cls, job: Job, progress: Progress) -> "Ranker":
-        """Lists from what a training ended with."""
-        train, rows = job.train, job.train.by_user()
-        num_raters = np.bincount(train.items, minlength=train.num_items)
-        scale = train.rating_range if job.system.feedback.needs_ratings else None
-        return cls(train, job.scorer(progress), Ragged(rows.starts, rows.items), num_raters, scale)
+    def of(cls, job: Job, progress: Progress, min_raters: int | None = None) -> "Ranker":
+        """Lists from what a training ended with, of items with as many raters as is usual, unless told."""
+        train, rows, feedback = job.train, job.train.by_user(), job.system.feedback
+        if min_raters is None:
+            min_raters = usable_min_raters(feedback.usual_min_raters, train, max(feedback.usual_lengths))
+        scale = train.rating_range if feedback.needs_ratings else None
+        seen = Ragged(rows.starts, rows.items)
+        return cls(train, job.scorer(progress), seen, num_raters(train), min_raters, scale)
 
     def for_users(
         self,
         users: Numbers,
         k: int,
         exclude_seen: bool = True,
-        min_raters: int = MIN_RATERS,
+        min_raters: int | None = None,
         among: Mask | None = None,
         why: bool = False,
     ) -> list[list[Recommendation]]:
@@ -58,7 +60,7 @@ class Ranker:
         return self.lists(users, k, exclude_seen, min_raters, among, why).entries(self.train)
 
     def lists(
-        self, users: Numbers, k: int, exclude_seen: bool, min_raters: int, among: Mask | None, why: bool
+        self, users: Numbers, k: int, exclude_seen: bool, min_raters: int | None, among: Mask | None, why: bool
     ) -> Lists:
         """The same by numbers."""
         own = users.astype(np.int64)
@@ -74,7 +76,7 @@ class Ranker:
         ratings: NDArray[np.float32],
         k: int,
         exclude_seen: bool = True,
-        min_raters: int = MIN_RATERS,
+        min_raters: int | None = None,
         among: Mask | None = None,
         why: bool = False,
     ) -> list[Recommendation]:
@@ -87,7 +89,7 @@ class Ranker:
         return [replace(entry, score=score) for entry, score in zip(found, shown.tolist(), strict=True)]
 
     def blocks(
-        self, k: int, exclude_seen: bool, min_raters: int, among: Mask | None, why: bool
+        self, k: int, exclude_seen: bool, min_raters: int | None, among: Mask | None, why: bool
     ) -> Iterator[pa.RecordBatch]:
         """The lists of all users as rows of a table, so many users at a time that little memory is taken."""
         num_users, train = self.train.num_users, self.train
@@ -97,7 +99,7 @@ class Ranker:
             yield self.lists(users, k, exclude_seen, min_raters, among, why).table(users, train, why)
 
     def similar(
-        self, item: int, k: int, min_raters: int = MIN_RATERS, among: Mask | None = None
+        self, item: int, k: int, min_raters: int | None = None, among: Mask | None = None
     ) -> list[Recommendation]:
         """The k items nearest to an item; their scores are cosines."""
         of_items = self.directions
@@ -132,26 +134,23 @@ class Ranker:
         k: int,
         own: Ragged,
         exclude_own: bool,
-        min_raters: int,
+        min_raters: int | None,
         among: Mask | None,
         liked: NDArray[np.float32] | None = None,
     ) -> Lists:
         """The best of each row of scores; with how much people like what is their own, also why."""
         if k < 1:
             raise HushrecError(f"a list of {k} items is too short; ask for at least 1")
-        # A deployed server has no ratings, and so no number of raters.
-        is_candidate = (self.num_raters >= min_raters) | (len(self.train) == 0)
-        if not is_candidate.any():
-            raise HushrecError(f"no item has {min_raters} raters; use fewer, as in --min-raters 0")
+        needed = self.min_raters if min_raters is None else min_raters
+        is_candidate = candidates_by(self.num_raters, needed)
         if among is not None:
-            is_candidate = is_candidate & among
+            is_candidate = among if is_candidate is None else is_candidate & among
             if not is_candidate.any():
                 raise HushrecError(
-                    f"no chosen item has {min_raters} raters; choose others, or use fewer, as in --min-raters 0"
+                    f"no chosen item has {needed} raters; choose others, or use fewer, as in --min-raters 0"
                 )
-        scores = np.where(is_candidate, scores, np.float32(-np.inf))
         excluded = (own.starts, own.values) if exclude_own else None
-        items, scores = top_k(scores, min(k, self.train.num_items), excluded)
+        items, scores = top_k(scores, min(k, self.train.num_items), excluded, is_candidate)
         items = np.where(np.isfinite(scores), items, NO_ITEM)
         if liked is None:
             return Lists(items, scores, np.full_like(items, NO_ITEM), np.zeros_like(scores))

@@ -55,6 +55,9 @@ class FoldResult:
     facts: dict[str, float] = field(default_factory=dict)  # what else the system tells of the fold
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)  # CPU by step and party, where it was taken
     digested: tuple[str, ...] = ()  # the arrays that `model_sha256` is of
+    lists: dict[str, float] = field(default_factory=dict)  # what they are like, see `hushrec.evaluation.lists`
+    thirds: dict[str, float] = field(default_factory=dict)  # metrics of users with few and many training ratings
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)  # metrics and thirds of each, by its name
 
     @classmethod
     def of(
@@ -111,6 +114,8 @@ class Provenance:
     passed_over: int = 0  # items drawn for each one that a user took
     measure: Measure = "test"
     sampled: int = 0  # negatives that one test item was ranked among, as well
+    # How many raters an item needs to be listed; None: an older run, which measured lists of all items.
+    min_raters: int | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,23 @@ class Run:
         return {name: statistics.pstdev(values) for name, values in self._values().items()}
 
     @property
+    def lists(self) -> dict[str, float]:
+        """What lists are like: means over the folds."""
+        return _means([fold.lists for fold in self.folds])
+
+    @property
+    def thirds(self) -> dict[str, float]:
+        """Metrics of users with few, some and many training ratings: means over the folds."""
+        return _means([fold.thirds for fold in self.folds])
+
+    @property
+    def baselines(self) -> dict[str, dict[str, float]]:
+        """Means of the metrics of every baseline that stands beside all folds."""
+        first = self.folds[0].baselines if self.folds else {}
+        names = [name for name in first if all(name in fold.baselines for fold in self.folds)]
+        return {name: _means([fold.baselines[name] for fold in self.folds]) for name in names}
+
+    @property
     def party_name(self) -> str:
         """What the parties of the run are called."""
         return self.provenance.party
@@ -154,10 +176,7 @@ class Run:
         return len(self.folds) == self.num_folds
 
     def _values(self) -> dict[str, list[float]]:
-        if not self.folds:
-            return {}
-        names = [name for name in self.folds[0].metrics if all(name in fold.metrics for fold in self.folds)]
-        return {name: [fold.metrics[name] for fold in self.folds] for name in names}
+        return _of_all([fold.metrics for fold in self.folds])
 
     def summary(self) -> dict[str, Any]:
         """The object that `run --json` prints; its names are a contract."""
@@ -170,9 +189,12 @@ class Run:
             "wall_seconds",
             "sent_bytes",
             "facts",
+            "lists",
+            "thirds",
+            "baselines",
         )
         folds = [{name: value for name, value in asdict(fold).items() if name in names} for fold in self.folds]
-        folds = [{name: value for name, value in fold.items() if name != "facts" or value} for fold in folds]
+        folds = [{name: value for name, value in fold.items() if name in names[:-4] or value} for fold in folds]
         return {
             "system": self.system,
             "data": self.data,
@@ -181,7 +203,19 @@ class Run:
             "folds": [{k: v for k, v in fold.items() if v is not None} for fold in folds],
             "mean": self.mean,
             "std": self.std,
+            **({"lists": self.lists} if self.lists else {}),
+            **({"baselines": self.baselines} if self.baselines else {}),
         }
+
+
+def _of_all(parts: list[dict[str, float]]) -> dict[str, list[float]]:
+    """The values of what all parts have."""
+    names = [name for name in (parts[0] if parts else ()) if all(name in part for part in parts)]
+    return {name: [part[name] for part in parts] for name in names}
+
+
+def _means(parts: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.fmean(values) for name, values in _of_all(parts).items()}
 
 
 @contextmanager
@@ -218,6 +252,8 @@ def open_run(folder: Path, planned: Run, resume: bool) -> Run:
         _check_same(folder, name, getattr(kept, name), getattr(planned, name))
     for name in _COMPARED:
         _check_same(folder, name, getattr(kept.provenance, name), getattr(planned.provenance, name))
+    raters = [one.provenance.min_raters or 0 for one in (kept, planned)]
+    _check_same(folder, "min_raters", *raters)
     _check_same(folder, f"{kept.party_name}s", kept.num_parties, planned.num_parties)
     if kept.provenance.holding:  # the oldest do not say; the rows of what is left to run are compared, too
         kept_lines, planned_lines = ("; ".join(one.provenance.holding) for one in (kept, planned))

@@ -41,6 +41,9 @@ class RunSettings:
     passed_over: int = 0  # items drawn for each one that a user took, see `with_passed_over`
     measure: Measure = "test"
     sampled: int = 0  # negatives that one test item is ranked among, as well; see `hushrec.evaluation.sampled`
+    # How many raters an item needs to be listed, see `hushrec.evaluation.candidates`; None: what is usual for the
+    # feedback. Papers rank all items.
+    min_raters: int | None = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_folds <= self.most_folds:
@@ -49,6 +52,8 @@ class RunSettings:
             )
         if not self.at or min(self.at) < 1 or len(set(self.at)) < len(self.at):
             raise HushrecError("--at takes different list lengths of at least 1, as in --at 5,10,20")
+        if self.min_raters is not None and self.min_raters < 0:
+            raise HushrecError(f"--min-raters {self.min_raters}: a number of users is 0 or more")
         if self.sampled and self.split != "leave-one-out":
             raise HushrecError(f"--sampled {self.sampled} needs one test item per user: add --split leave-one-out")
 
@@ -77,10 +82,12 @@ def settings_for(
     measure: Measure = "test",
     data: Interactions | None = None,
     sampled: int = 0,
+    min_raters: int | None = 0,
 ) -> RunSettings:
     """What to run, with the split and the length of lists that papers on this kind of feedback use.
 
-    Data without times, where they are needed for that, is split at random.
+    Data without times, where they are needed for that, is split at random. Without a number of raters (None), an
+    item needs as many as is usual for the feedback to be listed.
     """
     feedback, holders = system.feedback, system.holders
     if passed_over and not feedback.takes_passed_over:
@@ -90,7 +97,7 @@ def settings_for(
         split = "random" if split == "latest" and data is not None and not _has_all_times(data) else split
     return RunSettings(
         seed, num_folds, split, test_share, at or feedback.usual_lengths, relevant_from, deal or Deal(), owners,
-        passed_over, measure, sampled,
+        passed_over, measure, sampled, min_raters,
     )  # fmt: skip
 
 

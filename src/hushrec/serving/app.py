@@ -13,7 +13,6 @@ from starlette.responses import PlainTextResponse
 
 import hushrec.serving.gate as gate
 from hushrec.runs.lists import Recommendation
-from hushrec.runs.ranker import MIN_RATERS
 from hushrec.serving.metrics import CONTENT_TYPE, Meter
 from hushrec.serving.model import RequestError, ServedModel, UnknownItemError, UnknownUserError, Wish
 from hushrec.serving.page import build_page
@@ -26,7 +25,9 @@ _ONLY = Field(None, description="Ids of items: no others are listed. Those that 
 _NOT = Field([], alias="not", description="Ids of items that are not listed.")
 _WHY = Field(False, description="Whether each entry says which of the person's own items it is near to.")
 _INCLUDE_SEEN = Field(False, description="Whether items that were already rated may be listed.")
-_MIN_RATERS = Field(MIN_RATERS, ge=0, le=10**9, description="Leave out items that fewer users have rated.")
+_MIN_RATERS = Field(
+    None, ge=0, le=10**9, description="Leave out items that fewer users have rated; unless told, as the run did."
+)
 
 
 class SimilarQuery(BaseModel):
@@ -35,7 +36,7 @@ class SimilarQuery(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     k: int = _K
-    min_raters: int = _MIN_RATERS
+    min_raters: int | None = _MIN_RATERS
     only: list[str] | None = _ONLY
     leave_out: list[str] = _NOT
 
@@ -68,7 +69,7 @@ class Newcomer(BaseModel):
     )
     k: int = _K
     include_seen: bool = _INCLUDE_SEEN
-    min_raters: int = _MIN_RATERS
+    min_raters: int | None = _MIN_RATERS
     only: list[int | str] | None = _ONLY
     leave_out: list[int | str] = _NOT
     why: bool = _WHY

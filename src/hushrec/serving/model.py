@@ -16,7 +16,7 @@ from hushrec.recommender import load_run
 from hushrec.registry import system_named
 from hushrec.runs.lists import Recommendation, title_of
 from hushrec.runs.newcomers import checked_ratings
-from hushrec.runs.ranker import MIN_RATERS, Ranker
+from hushrec.runs.ranker import Ranker
 from hushrec.runs.record import Run, read_run
 
 
@@ -41,7 +41,7 @@ class Wish:
 
     k: int
     include_seen: bool = False
-    min_raters: int = MIN_RATERS
+    min_raters: int | None = None  # None: as the run did
     only: Ids | None = None
     leave_out: Ids = ()
     why: bool = False
@@ -130,14 +130,15 @@ class ServedModel:
         train, num_raters = self.ranker.train, self.ranker.num_raters
         if wish.why and not self.ranker.explains:
             raise RequestError("this model has no vectors of items; it cannot say which are alike")
-        if len(train) and wish.min_raters > num_raters.max():
+        needed = self.ranker.min_raters if wish.min_raters is None else wish.min_raters
+        if len(train) and needed > num_raters.max():
             raise RequestError(f"no item has that many raters; use a min_raters of at most {num_raters.max()}")
         if wish.only is None and not wish.leave_out:
             return None
         mask = np.full(train.num_items, wish.only is None)
         mask[self._known(wish.only or ())] = True
         mask[self._known(wish.leave_out)] = False
-        if not (mask & (num_raters >= wish.min_raters)).any() and (len(train) or not mask.any()):
+        if not (mask & (num_raters >= needed)).any() and (len(train) or not mask.any()):
             raise RequestError("none of the chosen items can be listed; choose others, or a lower min_raters")
         return mask
 

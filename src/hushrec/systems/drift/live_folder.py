@@ -151,7 +151,7 @@ def _keep_model(folder: Path, live: Live, seed: int, train: Interactions, users:
         fold = 2 if read_run(folder).folds[0].fold == 1 else 1
     save_train(folder / f"fold-{fold}" / "train.npz", train, live.system)
     save_progress(folder / f"fold-{fold}" / "state.npz", live.system, progress)
-    plan = planned_run(live.system, live.config, train, RunSettings(seed=seed))
+    plan = planned_run(live.system, live.config, train, RunSettings(seed=seed, min_raters=None))
     facts = live.system.result.facts(live.members, live.config)
     model_sha256 = digest(result_arrays(state))
     result = FoldResult.of(
