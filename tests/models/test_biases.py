@@ -136,7 +136,10 @@ def test_equals_plain_numpy(rho: int, local_steps: int, learns_virtual: bool, is
     listing = list_items(clients, rows, rows.astype(np.int32), rho, KEY, 1)
     result = train_clients(clients, rows, item_factors, listing, step)
     for user in set(range(NUM_USERS)) - {4}:
-        mine, rated = slice(listing.starts[user], listing.starts[user + 1]), slice(*clients.starts[user : user + 2])
+        mine, rated = (
+            slice(listing.starts[user], listing.starts[user + 1]),
+            slice(*clients.starts[user : user + 2]),
+        )
         items, is_rated = listing.items[mine], listing.rated_place[mine] >= 0
         targets = clients.ratings[rated].astype(np.float64)
         moved, of_rated, of_virtual = plain_client(

@@ -97,7 +97,9 @@ class Config:
     )
     biases: bool = setting(False, "learn a bias of each user, which stays private, and of each item")
     shrinkage: float = setting(
-        0.0, "so many ratings' worth of what all have in common is mixed with what a user or an item has", "[0, inf)"
+        0.0,
+        "so many ratings' worth of what all have in common is mixed with what a user or an item has",
+        "[0, inf)",
     )
 
     def __post_init__(self) -> None:
@@ -344,7 +346,7 @@ SYSTEM = System(
         title="FedRec: rated items hidden among virtual ones",
         paper=PAPER,
         class_name="FedRec",
-        presets={"paper": {}, "general": GENERAL},
+        presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}},
         variants=({"biases": True, "shrinkage": 2.0},),
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},

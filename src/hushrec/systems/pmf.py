@@ -64,7 +64,9 @@ class Config:
     regularization: float = setting(0.001, "weight of the vectors' squared norms", "[0, inf)")
     biases: bool = setting(False, "learn a bias of each user and of each item")
     shrinkage: float = setting(
-        0.0, "so many ratings' worth of what all have in common is mixed with what a user or an item has", "[0, inf)"
+        0.0,
+        "so many ratings' worth of what all have in common is mixed with what a user or an item has",
+        "[0, inf)",
     )
 
     def __post_init__(self) -> None:
