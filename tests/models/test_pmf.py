@@ -266,27 +266,44 @@ def newcomers_vector(model: FactorModel, scores: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("sums_gradients", [False, True])
 @pytest.mark.parametrize("items", [[0], [3, 1], [0, 1, 2, 3, 4, 5, 6]])
-def test_fold_in_makes_the_steps_of_equation_7(items: list[int], sums_gradients: bool) -> None:
-    """From zero, with the rates of all rounds; where gradients are summed, a step is as many times as long as
-    there are ratings, save for the regularization.
+def test_fold_in_ends_where_the_gradient_vanishes(items: list[int], sums_gradients: bool) -> None:
+    """At the minimum of the loss with one over the sum of the rates, here 1/20, added to the regularization of
+    0.1; where gradients are summed, the errors weigh as many times as much as there are ratings.
     """
-    rates = [0.02, 0.015, 0.01]
-    model, ratings = some_model(rates, sums_gradients), np.linspace(1, 5, len(items))
-    vector = np.zeros(NUM_FACTORS)
-    for rate in rates:
-        gradient = reference.user_gradient(vector, model.item_factors[items].astype(np.float64), ratings, 0.0)
-        vector = vector - rate * (gradient * (len(items) if sums_gradients else 1) + 0.1 * vector)
-    scores = model.fold_in(np.array(items, np.int32), ratings.astype(np.float32))
-    np.testing.assert_allclose(newcomers_vector(model, scores), vector, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("items", [[0], [3, 1], [0, 1, 2, 3, 4, 5, 6]])
-def test_fold_in_ends_where_the_gradient_vanishes(items: list[int]) -> None:
-    """After many steps the newcomer is at the minimum of the loss."""
-    model, ratings = some_model([0.05] * 4000), np.linspace(1, 5, len(items))
+    model, ratings = some_model([12.0, 8.0], sums_gradients), np.linspace(1, 5, len(items))
     vector = newcomers_vector(model, model.fold_in(np.array(items, np.int32), ratings.astype(np.float32)))
-    gradient = reference.user_gradient(vector, model.item_factors[items].astype(np.float64), ratings, 0.1)
+    times = len(items) if sums_gradients else 1
+    gradient = reference.user_gradient(vector, model.item_factors[items].astype(np.float64), ratings, 0.15 / times)
     np.testing.assert_allclose(gradient, 0, atol=1e-5)
+
+
+def test_fold_in_goes_about_as_far_as_the_steps_of_equation_7() -> None:
+    """200 steps of 0.02 in all directions alike: with V V^T = 4, each step takes a share of 0.08, so that nearly
+    all of the way is gone; the closed form stops at 4 / (4 + 0.1 + 1/4) of it.
+    """
+    model = FactorModel(
+        np.zeros((1, 2), np.float32), np.array([[2, 0], [0, 2]], np.float32), None, np.full(200, 0.02), 0.1
+    )
+    scores = model.fold_in(np.array([0], np.int32), np.array([3.0], np.float32))
+    np.testing.assert_allclose(scores, [3 * 4 / 4.35, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("has_biases", [False, True])
+@pytest.mark.parametrize("count", [1, 3, 9, 5000])
+@pytest.mark.parametrize("kind", ["low", "high", "mixed"])
+def test_newcomers_scores_are_on_the_scale(kind: str, count: int, has_biases: bool) -> None:
+    """Whatever they rate, and however large V is: gradient steps with these rates would end beyond all floats."""
+    draws = np.random.default_rng(4)
+    item_factors = draws.normal(0, 6, (9, NUM_FACTORS)).astype(np.float32)
+    users = np.zeros((1, NUM_FACTORS), np.float32)
+    model = FactorModel(users, item_factors, (1.0, 5.0), np.full(100, 0.8), 0.001, has_biases=has_biases)
+    ratings = {"low": np.ones(count), "high": np.full(count, 5.0), "mixed": draws.integers(1, 6, count)}[kind]
+    items = np.arange(count, dtype=np.int32) % 9
+    scores = model.fold_in(items, ratings.astype(np.float32))
+    assert scores.shape == (9,)
+    assert (scores >= 1).all()
+    assert (scores <= 5).all()
+    assert len(np.unique(scores)) > 1
 
 
 def test_fold_in_without_ratings_scores_nothing() -> None:

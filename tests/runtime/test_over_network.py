@@ -46,7 +46,7 @@ def rows_of(numbers: np.ndarray) -> UserRows:
     places = [np.arange(ROWS.starts[number], ROWS.starts[number + 1]) for number in numbers.tolist()]
     starts = np.concatenate([[0], np.cumsum([len(one) for one in places])])
     joined = np.concatenate(places)
-    return UserRows(starts, ROWS.items[joined], ROWS.ratings[joined])
+    return UserRows(starts, ROWS.items[joined], ROWS.ratings[joined], ROWS.rating_range)
 
 
 Change = Callable[[bytes], bytes | None]

@@ -53,7 +53,7 @@ class Ratings:
         rows, starts = self.rows, self.rows.starts[:-1]
         items, ratings = rows.items[: starts[-1]], rows.ratings[: starts[-1]]
         if isinstance(rows, UserRows):
-            return Ratings(UserRows(starts, items, ratings), self.num_items)
+            return Ratings(UserRows(starts, items, ratings, rows.rating_range), self.num_items)
         user_starts, item_starts = rows.user_starts[:-1], rows.item_starts[:-1]
         user_ids, item_ids = rows.user_ids[: user_starts[-1]], rows.item_ids[: item_starts[-1]]
         users = rows.users[: starts[-1]]

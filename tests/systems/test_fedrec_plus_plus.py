@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from hushrec.runtime.training import Job, run_job
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec_plus_plus import Config, DenoiserFactors, DenoisingSums, ItemFactors, Noise
 
-from .runs import Finished, assert_same, digest, hand_worked, losing, run, some_ratings, table
+from .runs import HAND_WORKED, Finished, assert_same, digest, hand_worked, losing, run, some_ratings, table
 
 GOLDEN = "93d5d187feb6e9727fb8c52d6e8cfdb3c9d700a03b43e913a8594765a9daad37"
 SHORT = {"predict_after": 3, "local_steps": 3, "num_rounds": 8}
@@ -59,7 +59,100 @@ def test_hand_worked_prediction() -> None:
     assert finished.item_factors.ravel().tolist() == [2.0, 1.25]
 
 
+def test_hand_worked_round_with_biases() -> None:
+    """User 1 denoises for user 0. rho = 1, filled with the mean, gamma = 1/4, lambda = 1/2, s = 1. U = (1, 2) with
+    biases of (1, 0), V = (1, 2) with biases of (1, 0); ratings are as they are, as nobody knows their scale.
+
+    Errors: user 0 on its rated item 0: 1 + 1 + 1 - 4 = -1, on the virtual item 1: 2 + 1 + 0 - 4 = -1.
+    User 1: 2 + 0 + 1 - 5 = -2 and 4 + 0 + 0 - 3 = 1.
+    U_0: (-1 + 1/2 + 1) / (1 + 1) = 1/4, so 0.9375; its bias: (-1 + 1) / 2 = 0, so 1.
+    U_1: (-2 + 2 + 2 (1/2) 2 + 2) / (2 + 1) = 4/3, so 5/3; its bias: (-2 + 1) / 3, so 1/12.
+    User 0 uploads (-1 + 1/2, -1) and (-1 + 1, -1), of which the second is its noise.
+    User 1's own gradients are (-4 + 1/2, -2) and (2 + 1, 1). Without noise V_0 gets (-4, -3) from 2 clients and
+    V_1 (3, 1) from 1. The level is (2/3 1 + 1/2 0) / (2/3 + 1/2) = 4/7.
+    V_0: (-4 + 1) / 3 = -1, so 5/4, and (-3 + 3/7) / 3 = -6/7, so 17/14. V_1: (3 + 2) / 2, so 11/8, and
+    (1 - 4/7) / 2 = 3/14, so -3/56.
+    """
+
+    def prepare(state: Any, private: Any) -> Any:
+        private.user_factors[:] = [[1, 1], [2, 0]]
+        return replace(state, item_factors=np.array([[1, 1], [2, 0]], np.float32))
+
+    finished = run(
+        "fedrec++", HAND_WORKED, num_factors=1, num_rounds=1, learning_rate=0.25, who_denoises=[1],
+        prepare=prepare, cohort_size=2, rho=1, filling="average", regularization=0.5, biases=True, shrinkage=1.0,
+    )  # fmt: skip
+    (upload,), (noise,), (sums,) = (finished.sent(kind) for kind in (fedrec.ItemGradients, Noise, DenoisingSums))
+    assert upload.message.gradients.values.tolist() == [[-0.5, -1], [0, -1]]
+    assert noise.message.gradients.values.tolist() == [[0, -1]]
+    assert (sums.message.sums.values / 2**FRACTION_BITS).tolist() == [[3.5, 2], [-3, -2]]
+    np.testing.assert_allclose(finished.user_factors, [[0.9375, 1], [5 / 3, 1 / 12]], rtol=1e-6)
+    np.testing.assert_allclose(finished.item_factors, [[5 / 4, 17 / 14], [11 / 8, -3 / 56]], rtol=1e-6)
+
+
 # --- Lossless ----------------------------------------------------------------------------------------------
+
+BIASED = {"biases": True, "shrinkage": 3.0, "regularization": 0.07, "decay": 1.0}
+
+
+@pytest.mark.parametrize("update", ["simultaneous", "sequential"])
+@pytest.mark.parametrize(("rho", "denoisers"), [(1, 1), (3, 1), (3, 3), (2, 12)])
+def test_lossless_with_biases(rho: int, denoisers: int, update: str) -> None:
+    """As PMF, too, where that has the same order of updates."""
+    ratings = some_ratings()
+    clean = run("fedrec", ratings, rho=0, update=update, **BIASED, **SHORT)
+    assert_same(run("fedrec++", ratings, rho=rho, denoisers=denoisers, update=update, **BIASED, **SHORT), clean)
+    if update == "simultaneous":
+        assert_same(run("pmf", ratings, num_rounds=SHORT["num_rounds"], **BIASED), clean)
+
+
+@pytest.mark.parametrize("participation", [0.2, 0.6])
+def test_lossless_with_biases_and_partial_participation(participation: float) -> None:
+    common = {"participation": participation, "denoisers": 3, **BIASED, **SHORT}
+    clean, hidden = (run("fedrec++", some_ratings(), rho=rho, **common) for rho in (0, 3))
+    assert_same(hidden, clean)
+
+
+def test_what_biases_learn_is_worth_more_than_means() -> None:
+    """Ratings with a bias of each user and item, one in eight withheld. The error is about that of a regression on
+    all biases at once, which is below that of each item's mean, and of each user's, by more than a tenth.
+    """
+    draws = np.random.default_rng(0)
+    users, items = (column.ravel() for column in np.indices((60, 40)))
+    rated = 3 + draws.normal(0, 0.5, 60)[users] + draws.normal(0, 0.5, 40)[items] + draws.normal(0, 0.3, 2400)
+    place, is_test = draws.permutation(2400), np.arange(2400) < 300
+    test, train = place[is_test], np.sort(place[~is_test])
+    per_user = [
+        dict(zip(items[mine].tolist(), rated[mine].tolist(), strict=True))
+        for mine in (train[users[train] == user] for user in range(60))
+    ]
+    model = run("fedrec++", table(per_user, 40), num_rounds=60, **BIASED).scorer
+
+    def error(guess: np.ndarray) -> float:
+        return float(np.sqrt(((guess - rated[test]) ** 2).mean()))
+
+    design = np.zeros((2400, 100))
+    design[np.arange(2400), users] = design[np.arange(2400), 60 + items] = 1
+    fitted = np.linalg.lstsq(design[train], rated[train], rcond=None)[0]
+    user_means = np.bincount(users[train], rated[train]) / np.bincount(users[train])
+    item_means = np.bincount(items[train], rated[train]) / np.bincount(items[train])
+    ours = error(model.predict(users[test].astype(np.int32), items[test].astype(np.int32)))
+    assert ours < 1.05 * error(design[test] @ fitted)
+    assert ours < 0.9 * min(error(user_means[users[test]]), error(item_means[items[test]]))
+
+
+def test_what_nobody_knows_is_said_with_what_is_known() -> None:
+    """User 3 has no rating and is told the items' levels; item 3 has none and gets each user's own."""
+    ratings = table([{0: 4.0, 1: 2.0}, {0: 5.0, 1: 3.0, 2: 4.0}, {1: 1.0}, {}], num_items=4)
+    finished = run("fedrec++", ratings, rho=1, num_rounds=50, **BIASED)
+    model, (users, items) = finished.scorer, (column.astype(np.int32).ravel() for column in np.indices((4, 4)))
+    predicted = model.predict(users, items).reshape(4, 4)
+    assert not model.user_factors[3].any()
+    assert not model.item_factors[3, :-1].any()
+    np.testing.assert_array_equal(predicted[3], model.item_factors[:, -1])
+    level = model.item_factors[3, -1]
+    assert model.item_factors[:3, -1].min() < level < model.item_factors[:3, -1].max()
+    np.testing.assert_allclose(predicted[:, 3], level + model.user_factors[:, -1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("update", ["simultaneous", "sequential"])

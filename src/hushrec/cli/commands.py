@@ -57,7 +57,8 @@ def _option(name: str, kind: Any, default: object, help: str) -> inspect.Paramet
     if kind in (_LIST, _LIST | None):
         kind = str if kind == _LIST else str | None
         default = ",".join(str(number) for number in default) if isinstance(default, tuple) else default
-    told = Annotated[kind, typer.Option(*_flags(name), help=help, rich_help_panel="Settings")]
+    flags = (f"{flag}/--no-{flag[2:]}" if kind in (bool, bool | None) else flag for flag in _flags(name))
+    told = Annotated[kind, typer.Option(*flags, help=help, rich_help_panel="Settings")]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=told)
 
 

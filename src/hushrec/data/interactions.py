@@ -17,11 +17,15 @@ RatingRange = tuple[float, float] | None  # the lowest and the highest; None: th
 
 @dataclass(frozen=True, eq=False)
 class UserRows:
-    """The items of each user, ascending: user u has `items[starts[u]:starts[u + 1]]`."""
+    """The items of each user, ascending: user u has `items[starts[u]:starts[u + 1]]`.
+
+    `rating_range` is the scale that all users rate on, which everybody knows; None: nobody said it.
+    """
 
     starts: npt.NDArray[np.int64]
     items: npt.NDArray[np.int32]
     ratings: npt.NDArray[np.float32] | None
+    rating_range: RatingRange = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +122,9 @@ class Interactions:
         starts = count_starts(self.users, self.num_users)
         rows = self.canonical_order()
         if rows is None:
-            return UserRows(starts, self.items, self.ratings)
-        return UserRows(starts, self.items[rows], None if self.ratings is None else self.ratings[rows])
+            return UserRows(starts, self.items, self.ratings, self.rating_range)
+        ratings = None if self.ratings is None else self.ratings[rows]
+        return UserRows(starts, self.items[rows], ratings, self.rating_range)
 
     def user_number(self, original_id: str | int) -> int:
         """The number of the user with this id of the source."""

@@ -2,111 +2,24 @@
 """Probabilistic matrix factorisation: the maths that PMF, FedRec, FedRec++ and SDCF share.
 
 Symbols: U_u = user_factors[u], V_i = item_factors[i], gamma = learning_rate, lambda = regularization,
-e_ui = U_u V_i - r_ui (the papers' e with the sign of the gradient).
+e_ui = U_u V_i - r_ui (the papers' e with the sign of the gradient). With biases, e_ui = U_u V_i + b_u + b_i - r_ui
+and b_u and b_i are the last columns of U and V (see `biases`).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data.interactions import UserRows
-from hushrec.draws import Draws, uniform_rows
-from hushrec.errors import HushrecError
-from hushrec.kernels.rows import dot, load, store, width_of, zeros
+from hushrec.kernels.rows import dot, load, multiply, store, width_of, zeros
+from hushrec.models.biases import eased, newcomer, scale_of
+from hushrec.models.rating_clients import Factors as Factors
+from hushrec.models.rating_clients import RatingClients as RatingClients
+from hushrec.models.rating_clients import initial_factors as initial_factors
 from hushrec.privacy.filling import Listing
-from hushrec.protocol import kept
-
-Factors = NDArray[np.float32]
-
-
-def initial_factors(purpose: str, numbers: NDArray[np.int32], num_factors: int, draws: Draws) -> Factors:
-    """Uniform in (-0.005, 0.005), independently per coordinate."""
-    return uniform_rows(draws.key(purpose), numbers, num_factors, -0.005, 0.005)
-
-
-@dataclass
-class RatingClients:
-    """Private state of clients that hold ratings and a vector: what never leaves them.
-
-    An update counts only if the driving side says so in its next request (`counted_round`). Until then the
-    vector before it is kept, so a request can be repeated and an update that was left out is undone. Folders of
-    runs that did not count updates say in which round the last one was; with all clients in all rounds, it is the
-    same number.
-    """
-
-    starts: NDArray[np.int64]
-    items: NDArray[np.int32]  # ascending within a client
-    ratings: NDArray[np.float32]
-    num_items: int  # of the whole catalogue
-    user_factors: Factors = kept(result=True)
-    updated_round: NDArray[np.int32] = kept()  # of `user_factors`
-    previous_user_factors: Factors = kept()
-    previous_round: NDArray[np.int32] = kept()  # of `previous_user_factors`
-    item_factors: Factors = kept()  # as sent at the end of a run; zero before
-    num_updates: NDArray[np.int32] = kept(instead="updated_round")  # that counted, with the one of `user_factors`
-
-    @classmethod
-    def enrol(
-        cls, numbers: NDArray[np.int32], rows: UserRows, num_items: int, num_factors: int, draws: Draws
-    ) -> "RatingClients":
-        """Clients at the start of a run; `numbers` says who they are in the whole federation."""
-        assert rows.ratings is not None, "explicit feedback only"
-        user_factors = initial_factors("user-factors", numbers, num_factors, draws)
-        return cls.at_start(rows.starts, rows.items, rows.ratings, num_items, user_factors)
-
-    @classmethod
-    def at_start(
-        cls,
-        starts: NDArray[np.int64],
-        items: NDArray[np.int32],
-        ratings: NDArray[np.float32],
-        num_items: int,
-        user_factors: Factors,
-    ) -> "RatingClients":
-        """Clients with these vectors before any update."""
-        rounds = np.zeros(len(user_factors), np.int32)
-        item_factors = np.zeros((num_items, user_factors.shape[1]), np.float32)
-        previous = user_factors.copy(), rounds.copy()
-        made = user_factors, rounds, *previous, item_factors, rounds.copy()
-        return cls(starts, items, ratings, num_items, *made)
-
-    def num_ratings(self) -> NDArray[np.int64]:
-        """Ratings of each client."""
-        return np.diff(self.starts)
-
-    def check_fit(self, item_factors: Factors) -> None:
-        """Refuse a V of another catalogue or another length of vectors: kernels do not look."""
-        expected = (self.num_items, self.user_factors.shape[1])
-        if item_factors.shape != expected:
-            raise HushrecError(f"V has the shape {item_factors.shape} and clients expect {expected}; send that")
-
-    def settle(self, rows: NDArray[np.int64], counted_round: NDArray[np.int32]) -> None:
-        """Undo the last update of those clients for whom it did not count."""
-        is_undone = self.updated_round[rows] != counted_round
-        if not is_undone.any():
-            return
-        undone = rows[is_undone]
-        if (self.previous_round[undone] != counted_round[is_undone]).any():
-            raise HushrecError("a client holds the vectors of other rounds than were counted; enrol it anew")
-        self.user_factors[undone] = self.previous_user_factors[undone]
-        self.updated_round[undone] = self.previous_round[undone]
-        self.num_updates[undone] -= 1
-
-    def updated(self, rows: NDArray[np.int64], round_number: int) -> None:
-        """Note that these clients made the update of a round."""
-        self.previous_round[rows] = self.updated_round[rows]
-        self.updated_round[rows] = round_number
-        self.num_updates[rows] += 1
-
-    def settled_factors(self, counted_round: NDArray[np.int32]) -> Factors:
-        """Every client's vector with the updates that counted; changes nothing."""
-        is_settled = self.updated_round == counted_round
-        if is_settled.all():
-            return self.user_factors
-        return np.where(is_settled[:, None], self.user_factors, self.previous_user_factors)
 
 
 class Step(NamedTuple):
@@ -118,6 +31,8 @@ class Step(NamedTuple):
     learns_virtual: bool  # whether U_u learns from virtual ratings too
     is_sequential: bool  # whether V's gradients use the U_u of after its update
     predict_after: int = -1  # virtual ratings are the mean until a client has made more updates than this
+    shrinkage: np.float32 = np.float32(0.0)  # how many ratings of nothing new each client learns from as well
+    has_biases: bool = False  # whether the last column of U and V are biases
 
 
 class ClientGradients(NamedTuple):
@@ -147,22 +62,68 @@ def _gram(width, rows, num_rows, out):
         store(out, len(width) - 1, last)
 
 
+@numba.njit(nogil=True, cache=True, inline="always")
+def _last(width, row, scratch):
+    """The last number of a row."""
+    store(scratch, 0, row)
+    return scratch[0, len(width) - 1]
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _with_last(width, row, number, scratch):
+    """A row with another last number."""
+    store(scratch, 0, row)
+    scratch[0, len(width) - 1] = number
+    return load(scratch, 0, width)
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _parted(width, own, has_biases, scratch):
+    """What a client multiplies V_i with, and the bias that it adds."""
+    if has_biases:
+        return _with_last(width, own, np.float32(1.0), scratch), _last(width, own, scratch)
+    return own, np.float32(0.0)
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _moved(width, own, total, error_sum, num_errors, step, scratch):
+    """U_u after a step of Eq. 7, given the sums of e_ui V_i and of e_ui, of which a bias has its gradient."""
+    count = np.float32(num_errors)
+    share = np.float32(1.0) / (count + step.shrinkage)
+    pull = step.shrinkage * share
+    gradient = share * total + (step.regularization * (count / (count + step.shrinkage)) + pull) * own
+    if step.has_biases:
+        bias = _last(width, own, scratch)
+        gradient = _with_last(width, gradient, share * error_sum + pull * bias, scratch)
+    return own - step.learning_rate * gradient
+
+
 @numba.njit(nogil=True, cache=True)
 def _local_vector(width, moved, rated_by, squares, step, gram, scratch):
     """U' (Eq. 7, T_local steps, of which `moved` is the first), and whether its predictions can be used."""
     mine, ratings, first, num_rated = rated_by
-    share = np.float32(1.0) / np.float32(num_rated)
-    weighted = zeros(width)
+    weighted, item_sum, rating_sum = zeros(width), zeros(width), np.float32(0.0)
     for rank in range(num_rated):
-        weighted = weighted + ratings[first + rank] * load(mine, rank, width)
+        item = load(mine, rank, width)
+        weighted = weighted + ratings[first + rank] * item
+        item_sum = item_sum + item
+        rating_sum += ratings[first + rank]
     _gram(width, mine, num_rated, gram)
-    local, total = moved, _times(width, gram, moved, scratch)
-    for _ in range(step.local_steps - 1):
-        gradient = share * (total - weighted) + step.regularization * local
-        local = local - step.learning_rate * gradient
-        total = _times(width, gram, local, scratch)
+    local, count = moved, np.float32(num_rated)
+    vector, bias = _parted(width, local, step.has_biases, scratch)
+    total, error_sum = _times(width, gram, vector, scratch), np.float32(0.0)
+    for number in range(step.local_steps):
+        if step.has_biases:
+            total = total + bias * item_sum
+            error_sum = dot(vector, item_sum) + count * bias - rating_sum
+        if number == step.local_steps - 1:
+            break
+        local = _moved(width, local, total - weighted, error_sum, num_rated, step, scratch)
+        vector, bias = _parted(width, local, step.has_biases, scratch)
+        total = _times(width, gram, vector, scratch)
     # DEVIATION: where the local steps explode, the virtual ratings of this round are the client's mean.
-    loss = dot(local, total) - np.float32(2.0) * dot(local, weighted) + squares
+    loss = dot(vector, total) - np.float32(2.0) * dot(vector, weighted) + squares
+    loss += bias * (error_sum - rating_sum)
     return local, loss <= np.float32(100.0) * squares
 
 
@@ -177,69 +138,76 @@ def _times(width, matrix, row, scratch):
 
 
 @numba.njit(nogil=True, cache=True)
-def _room(width, starts, rows):
-    """Arrays to work in, with room for the client that has the most ratings."""
+def _room(width, starts, rows, step):
+    """Arrays to work in, with room for the client that has the most ratings; and the weights of V_i's norm."""
     longest = 0
     for client in range(rows.size):
         longest = max(longest, starts[rows[client] + 1] - starts[rows[client]])
     errors = np.empty(longest, np.float32)
     mine = np.empty((longest, len(width)), np.float32)
     gram = np.empty((len(width), len(width)), np.float32)
-    scratch = np.empty((1, len(width)), np.float32)
-    return errors, mine, gram, scratch
+    scratch = np.full((1, len(width)), step.regularization, np.float32)
+    if step.has_biases:
+        scratch[0, len(width) - 1] = 0.0
+    return errors, mine, gram, scratch, load(scratch, 0, width)
 
 
 @numba.njit(nogil=True, cache=True)
 def _train(width, rated, rows, user_factors, previous, num_updates, item_factors, listing, step, out):
     starts, items, ratings = rated
-    learning_rate, regularization, local_steps, learns_virtual, is_sequential, predict_after = step
+    local_steps, has_biases = step.local_steps, step.has_biases
     gradients, _, noise_items, noise = out
     listed_starts, listed_items, rated_place = listing
-    errors, mine, gram, scratch = _room(width, starts, rows)
+    errors, mine, gram, scratch, weights = _room(width, starts, rows, step)
     num_noise = np.uint64(0)
-    one = np.float32(1.0)
     for client in range(rows.size):
         row = rows[client]
         first, num_rated = starts[row], starts[row + 1] - starts[row]
-        start = load(user_factors, row, width)
-        store(previous, row, start)
+        own = load(user_factors, row, width)
+        store(previous, row, own)
         if num_rated == 0:
             continue
+        start, bias = _parted(width, own, has_biases, scratch)
         # Eq. 7: the gradient of U_u over the rated items
-        total, mean_rating, squares = zeros(width), np.float32(0.0), np.float32(0.0)
+        total, error_sum, mean_rating, squares = zeros(width), np.float32(0.0), np.float32(0.0), np.float32(0.0)
         for rank in range(num_rated):
             item = load(item_factors, np.int64(items[first + rank]), width)
             store(mine, rank, item)
-            error = dot(start, item) - ratings[first + rank]
+            error = dot(start, item) - (ratings[first + rank] - bias)
             errors[rank] = error
             mean_rating += ratings[first + rank]
             squares += ratings[first + rank] * ratings[first + rank]
+            error_sum += error
             total = total + error * item
-        share = one / np.float32(num_rated)
-        mean_rating *= share
-        moved = start - learning_rate * (share * total + regularization * start)
+        mean_rating *= np.float32(1.0) / np.float32(num_rated)
+        moved = _moved(width, own, total, error_sum, num_rated, step, scratch)
         # Eq. 1: virtual ratings are the client's mean, or predictions of U', trained locally by Eq. 7.
-        local, is_predicted = moved, local_steps > 0 and num_updates[row] > predict_after
+        local, is_predicted = moved, local_steps > 0 and num_updates[row] > step.predict_after
         if is_predicted and local_steps > 1:
             rated_by = (mine, ratings, first, num_rated)
             local, is_predicted = _local_vector(width, moved, rated_by, squares, step, gram, scratch)
         # U_u V_i - U'_u V_i is computed as (U_u - U'_u) V_i
-        offset = np.float32(0.0) if is_predicted else mean_rating
-        if learns_virtual:
+        local, local_bias = _parted(width, local, has_biases, scratch)
+        offset = local_bias if is_predicted else mean_rating
+        if step.learns_virtual:
             probe = start - local if is_predicted else start
             for place in range(listed_starts[client], listed_starts[client + 1]):
                 if rated_place[place] < 0:
                     item = load(item_factors, np.int64(listed_items[place]), width)
-                    total = total + (dot(probe, item) - offset) * item
-            share = one / np.float32(listed_starts[client + 1] - listed_starts[client])
-            moved = start - learning_rate * (share * total + regularization * start)
+                    error = dot(probe, item) - (offset - bias)
+                    error_sum += error
+                    total = total + error * item
+            num_listed = listed_starts[client + 1] - listed_starts[client]
+            moved = _moved(width, own, total, error_sum, num_listed, step, scratch)
         store(user_factors, row, moved)
         # Eq. 3: the gradients of V_i; Eq. 8: those of virtual items are the noise
-        vector = moved if is_sequential else start
-        if is_sequential:
+        vector = start
+        if step.is_sequential:
+            vector, bias = _parted(width, moved, has_biases, scratch)
             for rank in range(num_rated):
-                errors[rank] = dot(vector, load(mine, rank, width)) - ratings[first + rank]
+                errors[rank] = dot(vector, load(mine, rank, width)) - (ratings[first + rank] - bias)
         probe = vector - local if is_predicted else vector
+        offset -= bias
         # Unsigned places spare the check for indices from the end.
         for place in range(np.uint64(listed_starts[client]), np.uint64(listed_starts[client + 1])):
             item = load(item_factors, np.int64(listed_items[place]), width)
@@ -247,7 +215,7 @@ def _train(width, rated, rows, user_factors, previous, num_updates, item_factors
             rank = rated_place[place]
             error = dot(probe, item) - offset
             error = error if rank < 0 else errors[max(rank, 0)]
-            gradient = error * vector + regularization * item
+            gradient = error * vector + multiply(weights, item)
             store(gradients, place, gradient)
             noise_items[num_noise] = listed_items[place]
             store(noise, num_noise, gradient)
@@ -284,7 +252,12 @@ def _predict(width, user_factors, item_factors, users, items, out):
 
 @dataclass(frozen=True)
 class FactorModel:
-    """U and V, ready to predict and to rank."""
+    """U and V, ready to predict and to rank.
+
+    With biases a rating is b_u + b_i + U_u V_i in units of the scale: an item that nobody rated is predicted by
+    the user's own level (what all items have in common, and b_u), a user without ratings by the items' levels.
+    Without biases, as published, neither is known, and products near zero are clipped to the end of the scale.
+    """
 
     user_factors: Factors
     item_factors: Factors
@@ -292,27 +265,51 @@ class FactorModel:
     learning_rates: NDArray[np.float64]  # of all rounds, for newcomers
     regularization: float
     sums_gradients: bool = False  # whether a client's step sums over its ratings instead of averaging
+    has_biases: bool = False
+    shrinkage: float = 0.0
+
+    @cached_property
+    def _vectors(self) -> Factors:
+        """What V is multiplied with."""
+        if not self.has_biases:
+            return self.user_factors
+        vectors = self.user_factors.copy()
+        vectors[:, -1] = 1
+        return vectors
 
     def predict(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> NDArray[np.float32]:
-        """U_u V_i, clipped to the range of ratings."""
+        """U_u V_i with biases, clipped to the range of ratings."""
         out = np.empty(len(users), np.float32)
-        _predict(width_of(self.item_factors.shape[1]), self.user_factors, self.item_factors, users, items, out)
+        _predict(width_of(self.item_factors.shape[1]), self._vectors, self.item_factors, users, items, out)
+        if self.has_biases:
+            out = scale_of(self.rating_range).to_ratings(out + self.user_factors[users, -1])
         return out if self.rating_range is None else np.clip(out, *self.rating_range)
 
     def score(self, users: NDArray[np.int32]) -> NDArray[np.float32]:
-        """U_u V_i of all items, not clipped, so that ties are rare."""
-        return self.user_factors[users] @ self.item_factors.T
+        """U_u V_i of all items, not clipped, so that ties are rare; with biases, eased onto the ratings' scale."""
+        scores = self._vectors[users] @ self.item_factors.T
+        return self._as_ratings(scores + self.user_factors[users, -1:]) if self.has_biases else scores
 
     def vectors_of_items(self) -> NDArray[np.float32]:
-        """V."""
-        return self.item_factors
+        """V, without b_i."""
+        return self.item_factors[:, :-1] if self.has_biases else self.item_factors
 
     def fold_in(self, items: NDArray[np.int32], ratings: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Scores of all items for a newcomer, who makes the steps of Eq. 7 that clients made, with the final V."""
-        known = self.item_factors[items].astype(np.float64)
-        vector = np.zeros(known.shape[1])
-        share = 1.0 if self.sums_gradients else 1.0 / max(len(items), 1)
-        for learning_rate in self.learning_rates:
-            errors = known @ vector - ratings
-            vector -= learning_rate * (share * (errors @ known) + self.regularization * vector)
-        return (self.item_factors @ vector).astype(np.float32)
+        """Scores of all items for a newcomer, on the scale of ratings; its vector fits its ratings by Eq. 7.
+
+        In closed form, with the final V and the weights that clients train with. A client makes a limited number
+        of steps, which holds its vector back as a penalty does that weighs one over the sum of the learning rates.
+        """
+        every, count = self.item_factors.astype(np.float64), len(items)
+        targets = scale_of(self.rating_range).to_units(ratings) if self.has_biases else ratings
+        weight = 1 if self.sums_gradients else count
+        held_back = (weight + self.shrinkage) / max(self.learning_rates.sum(), 1e-9)
+        penalty = max(self.shrinkage + self.regularization * weight + held_back, 1e-9)
+        bias_penalty = max(self.shrinkage, 1e-9) if self.has_biases else None
+        vector = newcomer(every[items], targets.astype(np.float64), penalty, bias_penalty)
+        if not self.has_biases:
+            return eased((every @ vector).astype(np.float32), self.rating_range)
+        return self._as_ratings((every[:, :-1] @ vector[:-1] + every[:, -1] + vector[-1]).astype(np.float32))
+
+    def _as_ratings(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        return eased(scale_of(self.rating_range).to_ratings(scores), self.rating_range)

@@ -17,7 +17,7 @@ rounds can give U_u and the ratings. With `resample every-round`, intersecting u
 
 Symbols: U = user_factors, V = item_factors, I_u = rated items, I'_u = virtual items, t = rounds done,
 T = num_rounds, T_predict = predict_after, T_local = local_steps, gamma = learning_rate,
-lambda = regularization.
+lambda = regularization. With `biases`, the last columns of U and V are b_u and b_i: see `models.biases`.
 """
 
 from dataclasses import dataclass, replace
@@ -30,6 +30,7 @@ from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.evaluation.feedback import EXPLICIT
+from hushrec.models.biases import initial_items, moved_items
 from hushrec.models.pmf import (
     ClientGradients,
     FactorModel,
@@ -94,6 +95,12 @@ class Config:
     user_update: Literal["rated-and-virtual", "rated"] = setting(
         "rated-and-virtual", "the items that the user's vector learns from"
     )
+    biases: bool = setting(False, "learn a bias of each user, which stays private, and of each item")
+    shrinkage: float = setting(
+        0.0,
+        "so many ratings' worth of what all have in common is mixed with what a user or an item has",
+        "[0, inf)",
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -118,6 +125,8 @@ class Config:
             learns_virtual=self.user_update == "rated-and-virtual" and self.rho > 0,
             is_sequential=self.update == "sequential",
             predict_after=self.predict_after if counts_own else -1,
+            shrinkage=np.float32(self.shrinkage),
+            has_biases=self.biases,
         )
 
     def learning_rate_in(self, round_number: int) -> float:
@@ -175,9 +184,24 @@ class HasFactors(Protocol):
         """Length of the vectors."""
         ...
 
+    @property
+    def biases(self) -> bool:
+        """Whether vectors have one more number, a bias."""
+        ...
+
 
 class Schedule(Protocol):
     """What a model for newcomers needs to know of a config."""
+
+    @property
+    def biases(self) -> bool:
+        """Whether vectors have one more number, a bias."""
+        ...
+
+    @property
+    def shrinkage(self) -> float:
+        """How many ratings' worth of what all have in common is mixed in."""
+        ...
 
     @property
     def num_rounds(self) -> int:
@@ -197,13 +221,16 @@ class Schedule(Protocol):
 def start(num_clients: int, num_items: int, config: HasFactors, draws: Draws) -> ServerState:
     """The server before the first round."""
     items = np.arange(num_items, dtype=np.int32)
-    item_factors = initial_factors("item-factors", items, config.num_factors, draws)
+    if config.biases:
+        item_factors = initial_items(num_items, config.num_factors)
+    else:
+        item_factors = initial_factors("item-factors", items, config.num_factors, draws)
     return ServerState(item_factors, np.zeros(num_clients, np.int32))
 
 
 def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: HasFactors, draws: Draws) -> RatingClients:
     """The clients before the first round."""
-    return RatingClients.enrol(numbers, rows, num_items, config.num_factors, draws)
+    return RatingClients.enrol(numbers, rows, num_items, config.num_factors, draws, config.biases)
 
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
@@ -212,14 +239,19 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     uploads = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
     request = ItemFactors(state.item_factors, state.counted_round[clients])
     answer = yield Ask(clients, request, uploads)
-    gradients = uploads.mean()  # Eq. 2
-    item_factors = state.item_factors - config.learning_rate_in(round_number) * gradients
+    item_factors = moved(state.item_factors, uploads, round_number, config)  # Eq. 2
     counted_round = state.counted_round.copy()
     counted_round[answer.came(clients)] = round_number
-    state = replace(state, item_factors=item_factors.astype(np.float32), counted_round=counted_round)
+    state = replace(state, item_factors=item_factors, counted_round=counted_round)
     if round_number == config.num_rounds:
         yield from settle(state.item_factors, state.counted_round)
     return state
+
+
+def moved(item_factors: Factors, total: ExactSum, round_number: int, config: Config) -> Factors:
+    """V after a round; where only some clients take part, what is mixed in counts for as many fewer, too."""
+    shrinkage = config.shrinkage * config.participation
+    return moved_items(item_factors, total, config.learning_rate_in(round_number), shrinkage, config.biases)
 
 
 def settle(item_factors: Factors, counted_round: Numbers) -> Round[None]:
@@ -285,13 +317,17 @@ def _factor_model(
     user_factors: Factors, item_factors: Factors, config: Schedule, rating_range: tuple[float, float] | None
 ) -> FactorModel:
     rates = np.array([config.learning_rate_in(number) for number in range(1, config.num_rounds + 1)])
-    return FactorModel(user_factors, item_factors, rating_range, rates, config.regularization)
+    return FactorModel(
+        user_factors, item_factors, rating_range, rates, config.regularization,
+        has_biases=config.biases, shrinkage=config.shrinkage,
+    )  # fmt: skip
 
 
 def upload_bytes(clients: RatingClients, config: Config) -> NDArray[np.int64]:
     """Size of each client's upload."""
     num_rated = clients.num_ratings()
-    return 4 * (1 + config.num_factors) * (num_rated + num_virtual_items(num_rated, config.rho, clients.num_items))
+    num_listed = num_rated + num_virtual_items(num_rated, config.rho, clients.num_items)
+    return 4 * (1 + config.num_factors + config.biases) * num_listed
 
 
 PAPER = Paper(
@@ -301,12 +337,17 @@ PAPER = Paper(
     year=2020,
 )
 
+# Settings for files of no paper, chosen on validation ratings: see docs/fedrec.md.
+GENERAL = {"biases": True, "shrinkage": 3.0, "regularization": 0.07, "decay": 1.0, "num_rounds": 150}
+
 SYSTEM = System(
     about=About(
         name="fedrec",
         title="FedRec: rated items hidden among virtual ones",
         paper=PAPER,
         class_name="FedRec",
+        presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}},
+        variants=({"biases": True, "shrinkage": 2.0},),
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},
         builds_on=("hushrec.models.pmf", "hushrec.privacy.filling"),

@@ -78,6 +78,7 @@ from hushrec.systems.fedrec import (
     client_settle,
     enrol,
     model,
+    moved,
     own_model,
     settle,
     train,
@@ -99,17 +100,12 @@ class Config(fedrec.Config):
     assignment: Assigning = setting("dealt", "how clients get their denoisers: dealt evenly, or each at random")
 
 
-class DenoisedConfig(Protocol):
+class DenoisedConfig(fedrec.HasFactors, Protocol):
     """What denoising needs to know of a config."""
 
     @property
     def denoisers(self) -> int:
         """How many denoising clients there are (eta)."""
-        ...
-
-    @property
-    def num_factors(self) -> int:
-        """Length of the vectors."""
         ...
 
     @property
@@ -179,7 +175,7 @@ def start(num_clients: int, num_items: int, config: DenoisedConfig, draws: Draws
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server (Algorithm 1)."""
     outcome = yield from denoised_sum(state, round_number, config, draws)
-    item_factors = state.item_factors - config.learning_rate_in(round_number) * outcome.total.mean()  # Eq. 6
+    item_factors = moved(state.item_factors, outcome.total, round_number, config)  # Eq. 6
     state = outcome.settled(state, item_factors, round_number, draws)
     if round_number == config.num_rounds:
         yield from settle(state.item_factors, state.counted_round)
@@ -297,7 +293,9 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         title="FedRec++: virtual items, and denoisers who take their noise out again",
         paper=PAPER,
         class_name="FedRecPlusPlus",
-        small={**fedrec.SYSTEM.about.small, "denoisers": 3},
+        presets={"paper": {}, "general": fedrec.GENERAL},
+        small={**fedrec.SYSTEM.about.small, "denoisers": 3, "biases": True, "shrinkage": 2.0},
+        variants=({"biases": False, "shrinkage": 0.0},),
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1, "denoisers": 3},
         builds_on=(
             "hushrec.systems.fedrec",

@@ -9,7 +9,8 @@ The round:
 
 Threat model: none. The server knows all ratings.
 
-Symbols: U = user_factors, V = item_factors, T = num_rounds, gamma = learning_rate, lambda = regularization.
+Symbols: U = user_factors, V = item_factors, T = num_rounds, gamma = learning_rate, lambda = regularization. With
+`biases`, the last columns of U and V are b_u and b_i: see `models.biases`.
 """
 
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation.feedback import EXPLICIT
+from hushrec.models.biases import initial_items, initial_users, moved_items, scale_of
 from hushrec.models.pmf import FactorModel, Factors, RatingClients, Step, initial_factors, train_clients
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import list_items
@@ -46,7 +48,7 @@ from hushrec.protocol import (
     ragged,
 )
 from hushrec.settings import check_bounds, setting
-from hushrec.systems.fedrec import ItemGradients
+from hushrec.systems.fedrec import GENERAL, ItemGradients
 
 _BLOCK_USERS = 512
 
@@ -60,6 +62,12 @@ class Config:
     learning_rate: float = setting(0.8, "of the first round", "(0, inf)")
     decay: float = setting(0.9, "what the learning rate is multiplied with after a round", "(0, 1]")
     regularization: float = setting(0.001, "weight of the vectors' squared norms", "[0, inf)")
+    biases: bool = setting(False, "learn a bias of each user and of each item")
+    shrinkage: float = setting(
+        0.0,
+        "so many ratings' worth of what all have in common is mixed with what a user or an item has",
+        "[0, inf)",
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -107,10 +115,17 @@ class ServerState:
 def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
     """The server before the first round."""
     users, items = np.arange(num_clients, dtype=np.int32), np.arange(num_items, dtype=np.int32)
+    starts = np.zeros(num_clients + 1, np.int64)
+    if config.biases:
+        item_factors = initial_items(num_items, config.num_factors)
+        user_factors = initial_users(users, np.diff(starts), config.num_factors, draws)
+    else:
+        item_factors = initial_factors("item-factors", items, config.num_factors, draws)
+        user_factors = initial_factors("user-factors", users, config.num_factors, draws)
     return ServerState(
-        initial_factors("item-factors", items, config.num_factors, draws),
-        initial_factors("user-factors", users, config.num_factors, draws),
-        np.zeros(num_clients + 1, np.int64),
+        item_factors,
+        user_factors,
+        starts,
         np.empty(0, np.int32),
         np.empty(0, np.float32),
     )
@@ -130,8 +145,20 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     if round_number == 1:
         taken = yield from take_over(len(state.user_factors), len(state.item_factors))
         state = replace(state, starts=taken.starts, items=taken.items, ratings=taken.ratings)
+        if config.biases:
+            users = np.arange(len(state.user_factors), dtype=np.int32)
+            user_factors = initial_users(users, np.diff(taken.starts), config.num_factors, draws)
+            state = replace(state, user_factors=user_factors)
+    return _trained(state, config, round_number, draws)
+
+
+def _trained(state: ServerState, config: Config, round_number: int, draws: Draws) -> ServerState:
+    """U and V after one step on all ratings."""
     learning_rate = config.learning_rate_in(round_number)
-    step = Step(np.float32(learning_rate), np.float32(config.regularization), 0, False, False)
+    step = Step(
+        np.float32(learning_rate), np.float32(config.regularization), 0, False, False,
+        shrinkage=np.float32(config.shrinkage), has_biases=config.biases,
+    )  # fmt: skip
     user_factors = state.user_factors.copy()
     num_items = len(state.item_factors)
     users = RatingClients.at_start(state.starts, state.items, state.ratings, num_items, user_factors)
@@ -143,8 +170,8 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
         trained = train_clients(users, rows, state.item_factors, listing, step)
         gradients = Ragged(listing.starts, trained.gradients)
         total.add(numbers, ItemGradients(Ragged(listing.starts, listing.items), gradients))
-    item_factors = state.item_factors - learning_rate * total.mean()
-    return replace(state, item_factors=item_factors.astype(np.float32), user_factors=user_factors)
+    item_factors = moved_items(state.item_factors, total, learning_rate, config.shrinkage, config.biases)
+    return replace(state, item_factors=item_factors, user_factors=user_factors)
 
 
 def take_over(num_clients: int, num_items: int) -> Round[Taken]:
@@ -178,6 +205,15 @@ def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: obje
     return Reply(Ratings(Ragged(starts, held.items[places]), Ragged(starts, held.ratings[places])))
 
 
+def client_hand_over_scaled(cohort: Cohort[UserRows], request: HandOver, config: Config, draws: Draws) -> Reply:
+    """The same, with biases in units of the scale, which the server does not know."""
+    held = cohort.private
+    if config.biases and held.ratings is not None:
+        ratings = scale_of(held.rating_range).to_units(held.ratings)
+        cohort = replace(cohort, private=replace(held, ratings=ratings))
+    return client_hand_over(cohort, request, config, draws)
+
+
 def upload_bytes(rows: UserRows, _config: object) -> NDArray[np.int64]:
     """Size of each client's upload."""
     return 8 * np.diff(rows.starts)
@@ -186,7 +222,10 @@ def upload_bytes(rows: UserRows, _config: object) -> NDArray[np.int64]:
 def model(state: ServerState, config: Config, rating_range: RatingRange) -> FactorModel:
     """A scorer made of U and V."""
     rates = np.array([config.learning_rate_in(number) for number in range(1, config.num_rounds + 1)])
-    return FactorModel(state.user_factors, state.item_factors, rating_range, rates, config.regularization)
+    return FactorModel(
+        state.user_factors, state.item_factors, rating_range, rates, config.regularization,
+        has_biases=config.biases, shrinkage=config.shrinkage,
+    )  # fmt: skip
 
 
 PAPER = Paper(
@@ -202,6 +241,8 @@ SYSTEM = System(
         title="PMF: all ratings in one place, the baseline",
         paper=PAPER,
         class_name="PMF",
+        presets={"paper": {}, "general": GENERAL},
+        variants=({"biases": True, "shrinkage": 2.0},),
         hands_over_data=True,
         learns_with={"learning_rate": 0.3, "decay": 1.0},
     ),
@@ -212,7 +253,7 @@ SYSTEM = System(
     start=start,
     enrol=enrol,
     round=server_round,
-    handlers={HandOver: Handler(client_hand_over)},
+    handlers={HandOver: Handler(client_hand_over_scaled)},
     reply_bytes=upload_bytes,
     result=of_server(model),
 )

@@ -83,6 +83,16 @@ class Config:
     def __post_init__(self) -> None:
         check_bounds(self)
 
+    @property
+    def biases(self) -> bool:
+        """SDCF has none: the paper's Langevin noise is for vectors alone."""
+        return False
+
+    @property
+    def shrinkage(self) -> float:
+        """None: its steps are sums, so what few ratings say moves little anyway."""
+        return 0.0
+
     def learning_rate_in(self, round_number: int) -> float:
         """The learning rate of a round (gamma)."""
         return self.learning_rate * self.decay ** (round_number - 1)

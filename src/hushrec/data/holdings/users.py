@@ -67,7 +67,8 @@ class HeldByUsers(Holders[UserRows]):
         user_ids, numbers = data.user_ids, None
         if files.numbers is not None:
             user_ids, numbers = read_numbers(Path(files.numbers), data.user_ids)
-        train = as_in_catalogue(data, user_ids, catalogue)
+        # The range of the run, not of the node's own ratings: all nodes must mean the same by it.
+        train = replace(as_in_catalogue(data, user_ids, catalogue), rating_range=rating_range)
         if files.test is not None:
             self.read_test(files, train, catalogue, rating_range)
         return NodeData(train, numbers)

@@ -1,0 +1,129 @@
+"""Biases beside factors: a rating is a level, what the user adds, what the item adds, and the product of factors.
+
+With biases the last column of V is the item's bias with the level in it, and the last column of U the user's.
+The user's bias never leaves its client; the item's is learned, uploaded, summed and denoised as factors are: its
+gradient is that of a factor whose counterpart in U is 1.
+
+Ratings are trained on in units of a quarter of their scale, counted from its middle, so that the same learning
+rate suits any scale; that of 1 to 5 has units of 1.
+
+Shrinkage: what n ratings say of an item or a user weighs n / (n + shrinkage). The rest is said by what all items
+have in common, and that the server finds in V itself: the mean of the items' biases.
+
+Symbols: as in `pmf`; n_i = |U_i| = how many clients rated item i, s = shrinkage.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.interactions import RatingRange
+from hushrec.draws import Draws, uniform_rows
+from hushrec.privacy.exact_sum import ExactSum
+
+Factors = NDArray[np.float32]
+FloatArray = NDArray[np.float64]
+
+_START = 0.05  # how far from zero users' factors may begin; those of items begin at zero
+_FIXED = 2.0**32  # a mean over items is taken in fixed point: the same bits in any order
+_MARGIN = 1 / 40  # of the scale: where scores begin to be eased in
+
+
+class Scale(NamedTuple):
+    """How ratings are measured in training."""
+
+    centre: float
+    unit: float
+
+    def to_units(self, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Ratings as they are trained on."""
+        return ((ratings - self.centre) / self.unit).astype(np.float32)
+
+    def to_ratings(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What a model says, as ratings."""
+        return (self.centre + self.unit * values).astype(np.float32)
+
+
+def scale_of(rating_range: RatingRange) -> Scale:
+    """The middle and a quarter of a range; ratings stay as they are if nobody knows theirs."""
+    if rating_range is None or not rating_range[0] < rating_range[1]:
+        return Scale(0.0 if rating_range is None else rating_range[0], 1.0)
+    low, high = rating_range
+    return Scale((low + high) / 2, (high - low) / 4)
+
+
+def initial_users(
+    numbers: NDArray[np.int32], num_ratings: NDArray[np.int64], num_factors: int, draws: Draws
+) -> Factors:
+    """Uniform factors and no bias; all zero for clients without ratings, to whom the items' biases say all."""
+    users = np.zeros((len(numbers), num_factors + 1), np.float32)
+    users[:, :-1] = uniform_rows(draws.key("user-factors"), numbers, num_factors, -_START, _START)
+    users[num_ratings == 0] = 0
+    return users
+
+
+def initial_items(num_items: int, num_factors: int) -> Factors:
+    """All zero: that users' factors differ is enough to begin with, and an item that nobody rates stays there."""
+    return np.zeros((num_items, num_factors + 1), np.float32)
+
+
+def moved_items(
+    item_factors: Factors, total: ExactSum, learning_rate: float, shrinkage: float, has_biases: bool
+) -> Factors:
+    """V after the step of a round: of each item (the sum of its gradients + s (V_i - level)) / (n_i + s).
+
+    The level is zero for factors and, for biases, what all items have in common. An item that nobody has rated yet
+    has a bias of just that. The server learns nothing for it: it has V, the sums and the counts anyway.
+    """
+    if not total.counts.any():
+        return item_factors
+    if not shrinkage:
+        gradients = total.mean()
+    else:
+        apart = item_factors.astype(np.float64)
+        if has_biases:
+            apart[:, -1] -= _level(apart[:, -1], total.counts, shrinkage)
+        came = total.counts[:, None]
+        gradients = np.where(came > 0, (total.to_float() + shrinkage * apart) / (came + shrinkage), 0.0)
+    moved = item_factors - learning_rate * gradients
+    if has_biases:
+        is_unrated = (total.counts == 0) & ~moved[:, :-1].any(axis=1)
+        moved[is_unrated, -1] = _level(moved[:, -1], total.counts, shrinkage)
+    return moved.astype(np.float32)
+
+
+def _level(biases: FloatArray, counts: NDArray[np.int64], shrinkage: float) -> float:
+    """The mean of the rated items' biases, each weighed by how much of it was learned: n / (n + s)."""
+    is_rated = counts > 0
+    weights = counts[is_rated] / (counts[is_rated] + shrinkage)
+    total = np.rint(_FIXED * weights * biases[is_rated]).astype(np.int64).sum()
+    return float(total) / float(np.rint(_FIXED * weights).astype(np.int64).sum())
+
+
+def newcomer(
+    known: FloatArray, targets: FloatArray, penalty: float, bias_penalty: float | None = None
+) -> FloatArray:
+    """The vector that fits a newcomer's ratings by ridge regression: the sum of squared errors plus penalties.
+
+    `known` has a row of V for each rating. With a penalty of biases, its last column is the items' biases, and the
+    last number of the vector is the newcomer's own.
+    """
+    penalties = np.full(known.shape[1], penalty)
+    if bias_penalty is not None:
+        targets = targets - known[:, -1]
+        known = np.column_stack([known[:, :-1], np.ones(len(known))])
+        penalties[-1] = bias_penalty
+    return np.asarray(np.linalg.solve(known.T @ known + np.diag(penalties), targets @ known))
+
+
+def eased(scores: NDArray[np.float32], rating_range: RatingRange) -> NDArray[np.float32]:
+    """Scores on the scale of ratings, in the same order: what is beyond an end is eased towards it."""
+    if rating_range is None or not rating_range[0] < rating_range[1]:
+        return scores
+    margin = (rating_range[1] - rating_range[0]) * _MARGIN
+    low, high = rating_range[0] + margin, rating_range[1] - margin
+    below, above = np.maximum(low - scores, 0) / margin, np.maximum(scores - high, 0) / margin
+    inside: NDArray[np.float32] = np.clip(scores, low, high)
+    beyond = margin * (np.expm1(-below) - np.expm1(-above))
+    return np.asarray(inside + beyond, np.float32)
