@@ -19,6 +19,9 @@ import numpy as np
 
 import hushrec
 from hushrec.errors import HushrecError
+from hushrec.registry import SYSTEMS
+from hushrec.runs.record import read_run
+from hushrec.serving.model import load_served
 
 SECONDS = 4.0
 CONNECTIONS = (1, 16, 64)
@@ -32,11 +35,11 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def served(folder: Path, token: str) -> Iterator[Server]:
+def served(folder: Path, token: str, is_simulation: bool) -> Iterator[Server]:
     """A server in a process of its own."""
     command = [sys.executable, "-m", "hushrec.cli.app", "serve", str(folder), "--port", "0"]
     process = subprocess.Popen(
-        [*command, "--rate", "999999999/second"],
+        [*command, "--rate", "999999999/second", *(["--simulation"] if is_simulation else [])],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -95,7 +98,7 @@ def load(server: Server, request: Callable[[int], bytes], connections: int) -> N
 
 
 def measure(folder: Path) -> None:
-    """Both kinds of lists of one run."""
+    """All kinds of lists of one run."""
     token, ranker = secrets.token_urlsafe(32), hushrec.load_run(folder).ranker()
     users, items = ranker.train.user_ids.tolist(), ranker.train.item_ids.tolist()
     head = f"HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
@@ -103,15 +106,23 @@ def measure(folder: Path) -> None:
     def for_user(number: int) -> bytes:
         return f"GET /v1/users/{users[number % len(users)]}/recommendations {head}\r\n".encode()
 
+    def with_reasons(number: int) -> bytes:
+        return f"GET /v1/users/{users[number % len(users)]}/recommendations?why=true {head}\r\n".encode()
+
     def for_newcomer(number: int) -> bytes:
         rated = [items[(number * 7 + 13 * place) % len(items)] for place in range(20)]
         body = json.dumps({"items": rated, "ratings": [1 + place % 5 for place in range(20)]})
         length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         return f"POST /v1/recommendations {head}{length}\r\n{body}".encode()
 
-    with served(folder, token) as server:
-        for title, request in (("users", for_user), ("newcomers with 20 ratings", for_newcomer)):
-            print(f"{ranker.train.name}, {len(items)} items, lists of 10 for {title}")
+    kinds = [("users", for_user)]
+    kinds += [("users, with reasons", with_reasons)] if ranker.explains else []
+    is_simulation = SYSTEMS[read_run(folder).system].result.server is None
+    takes_newcomers = load_served(folder, is_simulation=is_simulation).takes_newcomers
+    kinds += [("newcomers with 20 ratings", for_newcomer)] if takes_newcomers else []
+    with served(folder, token, is_simulation) as server:
+        for title, request in kinds:
+            print(f"{read_run(folder).system}, {ranker.train.name}, {len(items)} items, lists of 10 for {title}")
             for connections in CONNECTIONS:
                 load(server, request, connections)
 

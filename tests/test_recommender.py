@@ -2,7 +2,7 @@ import copy
 import inspect
 import pickle
 import pydoc
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -17,9 +17,10 @@ from hushrec.errors import HushrecError
 from hushrec.evaluation import feedback
 from hushrec.evaluation.held_back import held_back_names
 from hushrec.protocol import result_arrays
-from hushrec.recommender import ESTIMATORS, Recommendation, Recommender
+from hushrec.recommender import ESTIMATORS, Recommender
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run
+from hushrec.runs.lists import Recommendation
 from hushrec.runs.record import read_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runtime.checkpoint import digest
@@ -28,7 +29,6 @@ from systems.runs import held, short
 KINDS = list(ESTIMATORS.values())
 EXPLICIT = [kind for kind in KINDS if kind.system.feedback is feedback.EXPLICIT and kind is not hushrec.NeuCF]
 SIGNED = [kind for kind in KINDS if kind.system.feedback is feedback.SIGNED]
-FOLDS_IN = [*EXPLICIT, hushrec.FCF, hushrec.FedMF, *SIGNED]
 SHORT = {"num_rounds": 10, "num_factors": 5}
 ONE_THREAD = hushrec.RuntimeOptions(threads=1)
 
@@ -342,10 +342,9 @@ def by_item(found: list[Recommendation]) -> list[float]:
     return [entry.score for entry in sorted(found, key=lambda entry: entry.item)]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in FOLDS_IN])
-def test_a_model_that_cannot_serve_newcomers_says_so_in_one_line(kind: type[Recommender], split: Any) -> None:
-    model = kind(options=ONE_THREAD, **short(kind.system.name, num_rounds=1)).fit(split.train)
-    with pytest.raises(hushrec.HushrecError, match=r"\A(?=.*newcomer).*; .*\Z"):
+def test_a_model_that_scores_all_items_alike_lists_none_for_a_newcomer(split: Any) -> None:
+    model = hushrec.Average(options=ONE_THREAD).fit(split.train)
+    with pytest.raises(hushrec.HushrecError, match=r"\Athis model scores all items alike .*; rate other items\Z"):
         model.recommend_newcomer([1, 2, 3], [1, 1, 1])
 
 
@@ -362,11 +361,23 @@ def test_a_newcomer_of_signed_feedback_says_what_it_liked(kind: type[Recommender
     model = kind(options=ONE_THREAD, **brief(kind), learning_rate=0.5).fit(split.train)
     liked, disliked = (
         by_item(model.recommend_newcomer([1, 2], ratings, k=50, exclude_seen=False, min_raters=0))
-        for ratings in ([1, 0], [0, 1])
+        for ratings in ([5, 2], [1, 3])
     )
     assert liked[0] > liked[1]
     assert disliked[0] < disliked[1]
-    with pytest.raises(hushrec.HushrecError, match=r"\Aa newcomer's ratings are 1 \(liked\) or 0 \(not\).*\Z"):
+    every = {"k": 50, "exclude_seen": False, "min_raters": 0}
+    assert model.recommend_newcomer([1, 2], **every) == model.recommend_newcomer([1, 2], [4, 5], **every)
+    with pytest.raises(hushrec.HushrecError, match=r"\Aa rating is outside of 1 to 5, the scale of this model"):
+        model.recommend_newcomer([1, 2], [1, 0])
+    with pytest.raises(hushrec.HushrecError, match=r"\Athis model scores all items alike"):
+        model.recommend_newcomer([1, 2], [1, 2])
+
+
+def test_where_ratings_were_good_or_bad_already_newcomers_say_so_too(split: Any) -> None:
+    liked = replace(split.train.as_signed(), signed_from=None)  # as read from a file of zeros and ones
+    model = hushrec.SAROS(options=ONE_THREAD, **brief(hushrec.SAROS)).fit(liked)
+    assert model.recommend_newcomer([1, 2], [1, 0])
+    with pytest.raises(hushrec.HushrecError, match=r"\Aa rating is outside of 0 to 1"):
         model.recommend_newcomer([1, 2], [5, 1])
 
 
@@ -397,13 +408,65 @@ def test_a_newcomers_taste_matters(split: Any) -> None:
 def test_a_newcomers_lists_must_match(model: Recommender) -> None:
     with pytest.raises(hushrec.HushrecError, match="3 items and 2 ratings; give one rating per item"):
         model.recommend_newcomer([1, 2, 3], [5, 4])
-    with pytest.raises(hushrec.HushrecError, match="no item '999' in synthetic"):
-        model.recommend_newcomer([999], [5])
+    with pytest.raises(
+        hushrec.HushrecError, match=r"2 of 3 items are not in synthetic; leave them out \(item ids"
+    ):
+        model.recommend_newcomer([999, 1, "x"], [5, 5, 5])
+    with pytest.raises(hushrec.HushrecError, match="an item is listed twice; give each item once"):
+        model.recommend_newcomer([3, 1, 3], [5, 5, 5])
+    with pytest.raises(hushrec.HushrecError, match="a newcomer without ratings cannot be told anything"):
+        model.recommend_newcomer([], [])
+    with pytest.raises(hushrec.HushrecError, match="this model learns from ratings; give one per item"):
+        model.recommend_newcomer([1, 2])
 
 
-def test_ratings_that_lead_nowhere_are_refused(model: Recommender) -> None:
-    with pytest.raises(hushrec.HushrecError, match="scores that are not finite"):
-        model.recommend_newcomer([1, 2], [5, float("inf")])
+@pytest.mark.parametrize("rating", [0.0, 5.01, -1e30, float("inf"), float("nan")])
+def test_ratings_off_the_scale_are_refused(model: Recommender, rating: float) -> None:
+    with pytest.raises(
+        hushrec.HushrecError, match=r"\Aa rating is outside of 1 to 5, the scale of this model; give"
+    ):
+        model.recommend_newcomer([1, 2], [5, rating])
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Says the same to every newcomer."""
+
+    scores: np.ndarray
+
+    def fold_in(self, _items: np.ndarray, _ratings: np.ndarray) -> np.ndarray:
+        return self.scores
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({7: np.nan}, "scores that are not finite"),
+        ({7: np.inf}, "scores that are not finite"),
+        ({1: -445.98}, "scores far outside of 1 to 5"),  # of what was rated
+        ({7: 9.1}, "scores far outside of 1 to 5"),  # of what would be shown first
+        (dict.fromkeys((0, *range(3, 50)), -3519), "scores far outside of 1 to 5"),
+        ({}, "scores all items alike"),
+    ],
+)
+def test_scores_that_are_not_plausible_are_no_list(model: Recommender, change: Any, told: str) -> None:
+    scores = np.full(50, 3.0, np.float32)
+    for item, score in change.items():
+        scores[item] = score
+    ranker = replace(model.ranker(), scorer=Folded(scores))
+    with pytest.raises(hushrec.HushrecError, match=told):
+        ranker.for_newcomer(np.array([1, 2], np.int32), np.ones(2, np.float32), 10, min_raters=0)
+
+
+def test_scores_of_ratings_are_shown_within_their_scale(model: Recommender) -> None:
+    scores = np.linspace(-2, 6, 50, dtype=np.float32)
+    ranker = replace(model.ranker(), scorer=Folded(scores))
+    rated, given = np.array([30, 31], np.int32), np.ones(2, np.float32)
+    found = ranker.for_newcomer(rated, given, 50, min_raters=0)
+    assert [entry.item for entry in found] == [item + 1 for item in range(49, -1, -1) if item not in (30, 31)]
+    assert (found[0].score, found[-1].score) == (5.0, 1.0)
+    free = replace(ranker, scale=None).for_newcomer(rated, given, 50, min_raters=0)
+    assert (free[0].score, free[-1].score) == (6.0, -2.0)
 
 
 # --- Original ids ------------------------------------------------------------------------------------------
@@ -482,8 +545,8 @@ def test_a_kept_model_is_the_same(kind: type[Recommender], shop: Interactions, t
     assert kept.recommend(users) == model.recommend(users)
     np.testing.assert_array_equal(kept.predict(users, items[7]), model.predict(users, items[7]))
     assert factors(kept) == factors(model)
-    if kind in FOLDS_IN:
-        newcomer = (items[1:3], [1, 0] if kind in SIGNED else [5, 1])
+    if kind is not hushrec.Average:
+        newcomer = items[1:3], [5, 1]
         assert kept.recommend_newcomer(*newcomer) == model.recommend_newcomer(*newcomer)
     (fold,) = read_run(tmp_path / "model").folds
     assert (fold.metrics, fold.num_train, fold.num_test) == ({}, len(held(kind.system.name, shop)), 0)

@@ -3,8 +3,8 @@
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, get_type_hints
 
@@ -13,18 +13,15 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from hushrec.data import Interactions
-from hushrec.data.item_choice import may_be_listed
+from hushrec.data.item_choice import Mask, may_be_listed
 from hushrec.errors import HushrecError
-from hushrec.evaluation import top_k
-from hushrec.evaluation.candidates import candidates_by, num_raters, usable_min_raters
 from hushrec.evaluation.feedback import warm_and_cold
-from hushrec.evaluation.neighbours import directions, liking, reasons
-from hushrec.evaluation.scoring import item_vectors_of
-from hushrec.evaluation.top_k import NO_ITEM
-from hushrec.protocol import AnySystem, Numbers, Ragged, Scorer
+from hushrec.protocol import AnySystem, Numbers
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import Side, load_fold, save_fitted
-from hushrec.runs.lists import Lists, Recommendation
+from hushrec.runs.lists import Recommendation
+from hushrec.runs.newcomers import check_items, checked_ratings
+from hushrec.runs.ranker import Ranker
 from hushrec.runs.record import Choice, read_run
 from hushrec.runs.suiting import Plan, plan_for, trained, usual_preset
 from hushrec.runs.trials import trials_of_fit
@@ -37,144 +34,6 @@ _log = logging.getLogger("hushrec")
 
 # How many raters an item needed in lists of older runs, which did not say.
 _OLDER_MIN_RATERS = 10
-
-
-Mask = NDArray[np.bool_]  # of each item, whether a list may have it
-_BLOCK_SCORES = 4_000_000  # scores of a block of users, so that lists of all of them take little memory
-
-
-@dataclass(frozen=True, eq=False)
-class Ranker:
-    """A fitted model with all that lists need, computed once; users and items by their numbers."""
-
-    train: Interactions
-    scorer: Scorer
-    seen: Ragged  # items, a slice per user
-    num_raters: NDArray[np.int64]  # of each item
-    min_raters: int  # how many an item needs to be listed, unless told
-
-    @classmethod
-    def of(cls, job: Job, progress: Progress, min_raters: int | None = None) -> "Ranker":
-        """Lists from what a training ended with, of items with as many raters as is usual, unless told."""
-        train, rows, feedback = job.train, job.train.by_user(), job.system.feedback
-        if min_raters is None:
-            min_raters = usable_min_raters(feedback.usual_min_raters, train, max(feedback.usual_lengths))
-        seen = Ragged(rows.starts, rows.items)
-        return cls(train, job.scorer(progress), seen, num_raters(train), min_raters)
-
-    def for_users(
-        self,
-        users: Numbers,
-        k: int,
-        exclude_seen: bool = True,
-        min_raters: int | None = None,
-        among: Mask | None = None,
-        why: bool = False,
-    ) -> list[list[Recommendation]]:
-        """The best k items for each user."""
-        return self.lists(users, k, exclude_seen, min_raters, among, why).entries(self.train)
-
-    def lists(
-        self, users: Numbers, k: int, exclude_seen: bool, min_raters: int | None, among: Mask | None, why: bool
-    ) -> Lists:
-        """The same by numbers."""
-        own = users.astype(np.int64)
-        seen = self.seen.take(own)
-        # BLAS multiplies a row alone in another way, with other last bits: nobody is scored alone.
-        scores = self.scorer.score(users if len(users) > 1 else np.repeat(users, 2))[: len(users)]
-        liked = Ragged(self.seen.starts, self._liking).take(own).values if why else None
-        return self._best(scores, k, seen, exclude_seen, min_raters, among, liked)
-
-    def for_newcomer(
-        self,
-        items: Numbers,
-        ratings: NDArray[np.float32],
-        k: int,
-        exclude_seen: bool = True,
-        min_raters: int | None = None,
-        among: Mask | None = None,
-        why: bool = False,
-    ) -> list[Recommendation]:
-        """The best k items for someone with these ratings."""
-        seen = Ragged(np.array([0, len(items)]), items)
-        with np.errstate(all="ignore"):  # what overflows is refused
-            scores = self.scorer.fold_in(items, ratings)
-        own = scores[scores != -np.inf]  # a partner has no scores of others' items
-        if not len(own) or not np.isfinite(own).all():
-            raise HushrecError(
-                "these ratings give scores that are not finite; give ratings like those of training"
-            )
-        liked = liking(ratings, self.train.rating_range, len(items)) if why else None
-        lists = self._best(scores[None], k, seen, exclude_seen, min_raters, among, liked)
-        return lists.entries(self.train)[0]
-
-    def blocks(
-        self, k: int, exclude_seen: bool, min_raters: int | None, among: Mask | None, why: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """The lists of all users as rows of a table, so many users at a time that little memory is taken."""
-        num_users, train = self.train.num_users, self.train
-        size = max(2, _BLOCK_SCORES // max(train.num_items, 1))
-        for first in range(0, num_users, size):
-            users = np.arange(first, min(first + size, num_users), dtype=np.int32)
-            yield self.lists(users, k, exclude_seen, min_raters, among, why).table(users, train, why)
-
-    def similar(
-        self, item: int, k: int, min_raters: int | None = None, among: Mask | None = None
-    ) -> list[Recommendation]:
-        """The k items nearest to an item; their scores are cosines."""
-        of_items = self.directions
-        if not of_items[item].any() or (len(self.train) and not self.num_raters[item]):
-            raise HushrecError(f"nobody rated item {self.train.item_ids[item]} in training: nothing is like it")
-        itself = Ragged(np.array([0, 1]), np.array([item], np.int32))
-        lists = self._best((of_items @ of_items[item])[None], k, itself, True, min_raters, among)
-        return lists.entries(self.train)[0]
-
-    @property
-    def explains(self) -> bool:
-        """Whether it can say which items are alike."""
-        return item_vectors_of(self.scorer) is not None
-
-    @cached_property
-    def directions(self) -> NDArray[np.float32]:
-        """Items as nearness is measured between them."""
-        vectors = item_vectors_of(self.scorer)
-        if vectors is None:
-            raise HushrecError(
-                "this model has no vectors of items that could be compared; it cannot say what is alike"
-            )
-        return directions(vectors, self.num_raters > 0)
-
-    @cached_property
-    def _liking(self) -> NDArray[np.float32]:
-        return liking(self.train.by_user().ratings, self.train.rating_range, len(self.seen.values))
-
-    def _best(
-        self,
-        scores: NDArray[np.float32],
-        k: int,
-        own: Ragged,
-        exclude_own: bool,
-        min_raters: int | None,
-        among: Mask | None,
-        liked: NDArray[np.float32] | None = None,
-    ) -> Lists:
-        """The best of each row of scores; with how much people like what is their own, also why."""
-        if k < 1:
-            raise HushrecError(f"a list of {k} items is too short; ask for at least 1")
-        wanted = self.min_raters if min_raters is None else min_raters
-        is_candidate = candidates_by(self.num_raters, wanted)
-        if among is not None:
-            is_candidate = among if is_candidate is None else is_candidate & among
-            if not is_candidate.any():
-                raise HushrecError(
-                    f"no chosen item has {wanted} raters; choose others, or use fewer, as in --min-raters 0"
-                )
-        excluded = (own.starts, own.values) if exclude_own else None
-        items, scores = top_k(scores, min(k, self.train.num_items), excluded, is_candidate)
-        items = np.where(np.isfinite(scores), items, NO_ITEM)
-        if liked is None:
-            return Lists(items, scores, np.full_like(items, NO_ITEM), np.zeros_like(scores))
-        return Lists(items, scores, *reasons(self.directions, items, own.starts, own.values, liked))
 
 
 class Recommender:
@@ -267,12 +126,17 @@ class Recommender:
         """The best k items for each user, by the ids of the source.
 
         Only items that `min_raters` users rated in training are listed; unless told, as many as the run measured
-        with. Vectors of hardly rated items are noise. `only` and `leave_out` are ids of items that may or may not be listed. `why` adds the nearest of the user's
-        own items to each.
+        with. Vectors of hardly rated items are noise.
+
+        Who has accounts at several partners gets the best of all of them. `only` and `leave_out` are ids of items
+        that may or may not be listed. `why` adds the nearest of the user's own items to each.
         """
-        ranker = self.ranker()
-        among = may_be_listed(ranker.train, only, leave_out)
-        return ranker.for_users(ranker.train.user_numbers(users), k, exclude_seen, min_raters, among, why)
+        ranker, wanted = self.ranker(), np.atleast_1d(np.asarray(users))
+        accounts, among = self.system.holders.accounts(ranker.train, wanted), self._among(only, leave_out)
+        if all(len(own) == 1 for own in accounts):
+            numbers = np.array([own[0] for own in accounts], np.int32)
+            return ranker.for_users(numbers, k, exclude_seen, min_raters, among, why)
+        return [self._of_all_accounts(own, k, exclude_seen, min_raters, among, why) for own in accounts]
 
     def recommend_all(
         self,
@@ -284,8 +148,7 @@ class Recommender:
         why: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """The lists of all users, as `recommend` makes them, in blocks of rows: user, rank, item, score, title."""
-        ranker = self.ranker()
-        return ranker.blocks(k, exclude_seen, min_raters, may_be_listed(ranker.train, only, leave_out), why)
+        return self.ranker().blocks(k, exclude_seen, min_raters, self._among(only, leave_out), why)
 
     def similar(
         self,
@@ -297,13 +160,36 @@ class Recommender:
     ) -> list[Recommendation]:
         """The k items nearest to an item, by the ids of the source; their scores are cosines."""
         ranker = self.ranker()
-        among = may_be_listed(ranker.train, only, leave_out)
-        return ranker.similar(ranker.train.item_number(item), k, min_raters, among)
+        return ranker.similar(ranker.train.item_number(item), k, min_raters, self._among(only, leave_out))
+
+    def _among(self, only: ArrayLike | None, leave_out: ArrayLike | None) -> Mask | None:
+        return may_be_listed(self.ranker().train, only, leave_out, self.system.holders.copies)
+
+    def _of_all_accounts(
+        self, accounts: Numbers, k: int, exclude_seen: bool, min_raters: int, among: Mask | None, why: bool
+    ) -> list[Recommendation]:
+        """The best of the lists of one person's accounts, each item of the source once."""
+        ranker = self.ranker()
+        seen = ranker.seen.take(accounts.astype(np.int64)).values if exclude_seen else np.empty(0, np.int32)
+        most = max(k, 1) + len(seen) if k > 0 else k
+        lists = ranker.for_users(accounts, most, exclude_seen, min_raters, among, why)
+        found = sorted((entry for own in lists for entry in own), key=lambda entry: -entry.score)
+        return self._once(found, ranker.train.item_ids[seen].tolist())[:k]
+
+    def _once(self, found: list[Recommendation], seen: list[Any]) -> list[Recommendation]:
+        """Each item of the source once, where it comes first, and none of those seen."""
+        source_id, kept = self.system.holders.source_id, []
+        known = {source_id(item) for item in seen}
+        for entry in found:
+            if source_id(entry.item) not in known:
+                known.add(source_id(entry.item))
+                kept.append(entry)
+        return kept
 
     def recommend_newcomer(
         self,
         items: ArrayLike,
-        ratings: ArrayLike,
+        ratings: ArrayLike | None = None,
         k: int = 10,
         exclude_seen: bool = True,
         min_raters: int | None = None,
@@ -311,16 +197,33 @@ class Recommender:
         leave_out: ArrayLike | None = None,
         why: bool = False,
     ) -> list[Recommendation]:
-        """The best k items for someone with these ratings; computed here, nothing is sent or kept."""
-        ranker = self.ranker()
-        rated = ranker.train.item_numbers(items)
-        given = np.atleast_1d(np.asarray(ratings, np.float32))
-        if not len(rated):
-            raise HushrecError("a newcomer without ratings cannot be told anything; give at least one")
-        if len(given) != len(rated):
-            raise HushrecError(f"{len(rated)} items and {len(given)} ratings; give one rating per item")
-        among = may_be_listed(ranker.train, only, leave_out)
-        return ranker.for_newcomer(rated, given, k, exclude_seen, min_raters, among, why)
+        """The best k items for someone with these ratings; computed here, nothing is sent or kept.
+
+        Ratings are on the scale of the data that was trained on. Without any, all items are liked.
+        """
+        ranker, wanted = self.ranker(), np.atleast_1d(np.asarray(items))
+        copies = self.system.holders.copies(ranker.train, wanted)
+        num_unknown = sum(not len(own) for own in copies)
+        if num_unknown:
+            ids = ranker.train.item_ids
+            looks = f"item ids look like {ids[0]} ... {ids[-1]}" if len(ids) else "there are no items"
+            raise HushrecError(
+                f"{num_unknown} of {len(wanted)} items are not in {ranker.train.name}; leave them out ({looks})"
+            )
+        numbers = np.concatenate([np.empty(0, np.int32), *copies])
+        check_items(numbers)
+        given = np.repeat(checked_ratings(ranker.train, ratings, len(wanted)), [len(own) for own in copies])
+        among = self._among(only, leave_out)
+        if len(numbers) == len(wanted):
+            return ranker.for_newcomer(numbers, given, k, exclude_seen, min_raters, among, why)
+        most = k * max(len(own) for own in copies) if k > 0 else k  # the same item may come from several partners
+        found = ranker.for_newcomer(numbers, given, most, exclude_seen, min_raters, among, why)
+        return self._once(found, [])[:k]
+
+    def known_items(self, items: ArrayLike) -> NDArray[np.bool_]:
+        """Of each of these ids of the source, whether the model knows such an item."""
+        copies = self.system.holders.copies(self.ranker().train, np.atleast_1d(np.asarray(items)))
+        return np.array([len(numbers) > 0 for numbers in copies], np.bool_)
 
     def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
         """MAE and RMSE (also of warm and cold rows apart) and ranking metrics on ratings that were not trained on.

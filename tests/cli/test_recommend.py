@@ -8,9 +8,9 @@ import hushrec
 from hushrec.cli.app import app
 from hushrec.cli.recommend import print_recommendations
 from hushrec.errors import HushrecError
-from hushrec.recommender import Recommendation
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run
+from hushrec.runs.lists import Recommendation
 from hushrec.runs.run_settings import RunSettings, settings_for
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import build
@@ -38,6 +38,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         RuntimeOptions(threads=1),
         folder,
     )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def layered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of another system that learns from ratings."""
+    folder, system = tmp_path_factory.mktemp("runs") / "layered", SYSTEMS["neucf"]
+    config = system.configure(short("neucf", num_rounds=10))
+    run(system, config, hushrec.load(DATA), RunSettings(), RuntimeOptions(threads=1), folder)
     return folder
 
 
@@ -83,13 +92,13 @@ def test_options_reach_the_model(folder: Path) -> None:
     assert 0 < len(many) < len(json.loads(invoke(folder, "--user", "7", "-k", "99", "--json").stdout))
 
 
-def test_a_newcomer_with_a_file(folder: Path, tmp_path: Path) -> None:
+def test_a_newcomer_with_a_file(layered: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     file.write_text("user,item,rating\nme,3,5\nme,1,1\nme,40,4\n")
-    found = json.loads(invoke(folder, "--newcomer", str(file), "--json").stdout)
-    assert found == as_said(hushrec.load_run(folder).recommend_newcomer([1, 3, 40], [1, 5, 4]))
+    found = json.loads(invoke(layered, "--newcomer", str(file), "--json").stdout)
+    assert found == as_said(hushrec.load_run(layered).recommend_newcomer([1, 3, 40], [1, 5, 4]))
     assert not {1, 3, 40} & {entry["item"] for entry in found}
-    seen = json.loads(invoke(folder, "--newcomer", str(file), "--include-seen", "-k", "99", "--json").stdout)
+    seen = json.loads(invoke(layered, "--newcomer", str(file), "--include-seen", "-k", "99", "--json").stdout)
     assert {1, 3, 40} <= {entry["item"] for entry in seen}
 
 
@@ -98,7 +107,10 @@ def test_a_newcomer_with_a_file(folder: Path, tmp_path: Path) -> None:
     [
         ("user,item,rating\nme,1,5\nyou,2,4\n", r"mine\.csv holds 2 users; a newcomer's file holds one"),
         ("user,item\nme,1\nme,2\n", r"mine\.csv has no ratings; give a column named rating"),
-        ("user,item,rating\nme,999,5\n", "no item '999' in synthetic; item ids look like 1"),
+        (
+            "user,item,rating\nme,999,5\n",
+            r"1 of 1 items are not in synthetic; leave them out \(item ids look like 1",
+        ),
         ("user,item,rating\nme,1,five\n", r"mine\.csv, line 2"),
         ("", r"mine\.csv: the file is empty"),
     ],
@@ -108,6 +120,14 @@ def test_bad_files_of_newcomers_are_refused(folder: Path, tmp_path: Path, conten
     file.write_text(content)
     with pytest.raises(HushrecError, match=told):
         invoke(folder, "--newcomer", str(file))
+
+
+def test_items_that_are_not_known_are_left_out_with_a_note(layered: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text("item,rating\n3,5\n999,1\n40,4\n1000,2\n")
+    result = invoke(layered, "--newcomer", str(file), "--json")
+    assert json.loads(result.stdout) == as_said(hushrec.load_run(layered).recommend_newcomer([3, 40], [5, 4]))
+    assert result.stderr == "2 of 4 items are not known to this model and left out\n"
 
 
 def test_a_newcomers_file_needs_no_user(folder: Path, tmp_path: Path) -> None:
@@ -153,8 +173,6 @@ def test_the_side_says_whose_model_it_is(implicit: dict[str, Path]) -> None:
             ["--user", "7", "--side", "client"],
             "clients of neumf have no model of their own; leave --side",
         ),
-        ("neumf", ["--newcomer", "mine.csv"], "newcomer"),
-        ("ptf-fedrec", ["--newcomer", "mine.csv"], "newcomer"),
         (
             "ptf-fedrec",
             ["--newcomer", "mine.csv", "--side", "client"],
@@ -172,6 +190,54 @@ def test_what_a_model_cannot_do_is_refused_in_one_line(
         invoke(implicit[name], *arguments)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_all_users_of_a_run(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "lists.jsonl"
+    result = invoke(folder, "--all-users", "-k", "3", "--why", "--not", "7", "--out", str(out))
+    assert result.stdout == f"240 rows for 80 users in {out}\n"
+    assert result.stderr == "computed on this machine from the client's own model; nothing was sent\n"
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["rank"] for row in rows] == [1, 2, 3] * 80
+    for user in (1, 33, 80):
+        alone = json.loads(invoke(folder, "--user", str(user), "-k", "3", "--not", "7", "--json").stdout)
+        own = [row for row in rows if row["user"] == user]
+        assert [row["item"] for row in own] == [entry["item"] for entry in alone]
+        assert [row["score"] for row in own] == [entry["score"] for entry in alone]
+    with pytest.raises(HushrecError, match="is there already; choose another, or replace it with --force"):
+        invoke(folder, "--all-users", "--out", str(out))
+    result = invoke(folder, "--all-users", "--only", "3", "--out", str(out), "--force", "--json")
+    told = json.loads(result.stdout)
+    assert told["rows"] == told["users"] == len(out.read_text().splitlines()) < 80
+
+
+def test_chosen_items_of_a_file_may_be_unknown(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "stock.csv"
+    file.write_text("item\n3\n999\n5\n")
+    result = invoke(folder, "--user", "7", "--only", str(file), "--include-seen", "--json")
+    assert {entry["item"] for entry in json.loads(result.stdout)} == {3, 5}
+    assert result.stderr == f"--only {file}: 1 of 3 ids are not in this run; passed over\n"
+
+
+def test_why_is_a_column(folder: Path, layered: Path, tmp_path: Path) -> None:
+    expected = hushrec.load_run(folder).recommend(7, 4, why=True)[0]
+    lines = [line.split() for line in invoke(folder, "--user", "7", "-k", "4", "--why").stdout.splitlines()]
+    assert lines[0] == ["item", "score", "title", "because", "of"]
+    for line, entry in zip(lines[1:], expected, strict=True):
+        assert line[3:] == ([] if entry.because is None else [str(entry.because.item)])
+    assert any(len(line) == 4 for line in lines[1:])
+    file = tmp_path / "mine.csv"
+    file.write_text("item,rating\n3,5\n1,1\n40,4\n")
+    found = json.loads(invoke(layered, "--newcomer", str(file), "--why", "--json").stdout)
+    reasons = {entry["because"]["item"] for entry in found if entry["because"]}
+    assert reasons <= {3, 40}
+    assert reasons
+
+
+def test_a_model_without_vectors_gives_no_reasons(tmp_path: Path) -> None:
+    hushrec.Average().fit(hushrec.load(DATA)).save(tmp_path / "run")
+    with pytest.raises(HushrecError, match="average has no vectors of items to compare; leave --why out"):
+        invoke(tmp_path / "run", "--user", "7", "--why")
 
 
 @pytest.mark.parametrize("header", ["user,item", "item"])
@@ -195,6 +261,11 @@ def test_a_newcomers_file_needs_no_ratings_where_none_were_trained(
         (["--user", "1", "-k", "0"], "a list of 0 items is too short"),
         (["--user", "1", "--min-raters", "81"], "no item has 81 raters; use fewer, as in --min-raters 0"),
         (["--user", "1", "--newcomer", "x.csv"], "say for whom: --user ID, or --newcomer FILE"),
+        (["--user", "1", "--all-users"], "say for whom: --user ID, or --newcomer FILE"),
+        (["--all-users"], "--all-users needs a file for the lists, as in --out lists.parquet"),
+        (["--user", "1", "--out", "x.csv"], "--out is for --all-users; the list of one person is printed"),
+        (["--all-users", "--out", "x.txt"], "x.txt must end in .parquet, .csv, .jsonl"),
+        (["--user", "1", "--not", "3,99"], "--not 3,99 is no file; as ids, 1 of 2 are unknown"),
         ([], "say for whom: --user ID, or --newcomer FILE"),
     ],
 )

@@ -56,3 +56,11 @@ def test_help_has_an_example_on_its_own_lines(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("COLUMNS", "100")
     shown = [line.strip() for line in CliRunner().invoke(app, ["--help"]).stdout.splitlines()]
     assert "hushrec report runs/one --out report.html --open" in shown
+
+
+def test_lists_of_people_only_if_asked_for(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    CliRunner().invoke(app, [str(folder), "--out", str(out)], catch_exceptions=False)
+    assert "a person with" not in out.read_text()
+    CliRunner().invoke(app, [str(folder), "--out", str(out), "--sample-lists", "3"], catch_exceptions=False)
+    assert out.read_text().count("a person with") == 3

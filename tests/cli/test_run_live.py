@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from hushrec.cli.app import app
 from hushrec.data.holdings.owners import owners_of
-from hushrec.recommender import Ranker
 from hushrec.runs.folds import load_fold
+from hushrec.runs.ranker import Ranker
 from hushrec.runs.record import read_run
 
 COMMAND = [sys.executable, "-m", "hushrec.cli.app", "run", "drift", "--num-factors", "4", "--live"]

@@ -10,8 +10,10 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ from typer.testing import CliRunner
 import hushrec
 from hushrec.cli.app import app
 from hushrec.errors import HushrecError
+from hushrec.runs.record import read_run
 
 TOKEN = "0123456789abcdef-of-the-test"
 DATA = "synthetic:users=80,items=50,ratings=1500"
@@ -67,15 +70,18 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def serving(folder: Path, *options: str, **environment: str) -> Iterator[Running]:
-    """A server on a free port; ended here if the test has not."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hushrec.cli.app", "serve", str(folder), "--port", "0", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
+def serving(folder: Path, *options: str, log: Path | None = None, **environment: str) -> Iterator[Running]:
+    """A server on a free port; ended here if the test has not. Its log is read at the end, or is a file."""
+    with ExitStack() as stack:
+        out = subprocess.PIPE if log is None else stack.enter_context(log.open("w"))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hushrec.cli.app", "serve", str(folder), "--port", "0", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
     try:
         assert process.stderr is not None
         notes: list[str] = []
@@ -189,6 +195,83 @@ def test_listening_to_everyone(folder: Path) -> None:
         assert server.notes[0].startswith("tokens and ratings travel unencrypted; use --tls-cert")
         assert asked_for(server, "198.51.100.1", "198.51.100.2") == [200, 429], "no proxy, no belief in headers"
         server.stop()
+
+
+# --- Newer runs --------------------------------------------------------------------------------------------
+
+
+def fitted(folder: Path, seed: int) -> str:
+    """A run of two, and the digest of its model."""
+    hushrec.PMF(num_rounds=3, num_factors=5, seed=seed).fit(hushrec.load(DATA)).save(folder)
+    return read_run(folder).folds[0].model_sha256
+
+
+def wait_for(server: Running, digest: str) -> None:
+    """Until this model is served."""
+    ends = time.monotonic() + 60
+    while server.ask("/v1/model", None)[1]["model_sha256"] != digest:
+        assert time.monotonic() < ends, "the newer run was not taken up"
+        time.sleep(0.05)
+
+
+def test_newer_runs_are_taken_up_and_no_request_is_dropped(tmp_path: Path) -> None:
+    """Asked without a pause by four connections while a link moves, a run is written anew, a bad one comes."""
+    digests = [fitted(tmp_path / name, seed) for seed, name in enumerate(("one", "two"))]
+    link, statuses, models, is_over = tmp_path / "current", list[int](), set[str](), threading.Event()
+    link.symlink_to("one")
+
+    def keep_asking(port: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        while not is_over.is_set():
+            for target in ("/v1/users/7/recommendations?why=true", "/v1/model"):
+                connection.request("GET", target)
+                answer = connection.getresponse()
+                found = json.loads(answer.read())
+                statuses.append(answer.status)
+            models.add(found["model_sha256"])
+        connection.close()
+
+    with serving(link, "--watch", "--no-token", "--rate", "999999999/second", log=tmp_path / "log") as server:
+        askers = [threading.Thread(target=keep_asking, args=(server.port,)) for _ in range(4)]
+        for asker in askers:
+            asker.start()
+        (tmp_path / "next").symlink_to("two")
+        os.replace(tmp_path / "next", link)
+        wait_for(server, digests[1])
+        digests.append(fitted(tmp_path / "two", 2))
+        wait_for(server, digests[2])
+        (tmp_path / "two" / "run.json").write_text("{")
+        ends = time.monotonic() + 60
+        while b"the one before stays" not in (tmp_path / "log").read_bytes():
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        wait_for(server, digests[2])
+        is_over.set()
+        for asker in askers:
+            asker.join(30)
+        assert not any(asker.is_alive() for asker in askers)
+        assert server.stop()[0] == 0
+    assert set(statuses) == {200}
+    assert len(statuses) > 100
+    assert models == set(digests)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    told = [(line["level"], line["message"]) for line in lines if "level" in line]
+    assert [level for level, _ in told] == ["INFO", "INFO", "ERROR"]
+    assert told[0][1] == "now serves pmf on synthetic"
+    assert {line["status"] for line in lines if "status" in line} == {200}
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
+def test_a_signal_takes_up_a_newer_run(tmp_path: Path) -> None:
+    old = fitted(tmp_path / "run", 0)
+    with serving(tmp_path / "run", "--no-token") as server:
+        wait_for(server, old)
+        new = fitted(tmp_path / "run", 1)
+        time.sleep(0.2)
+        assert server.ask("/v1/model", None)[1]["model_sha256"] == old != new
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(server, new)
+        assert server.stop()[0] == 0
 
 
 # --- Refusals ----------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from hushrec.errors import NewcomerError
 from hushrec.models.neucf import Activation, views
 from hushrec.models.neucf_scoring import NeuCFModel, item_products, predict, score, user_products
 
@@ -82,6 +81,25 @@ def test_the_model_clips_predictions_and_not_scores(activation: Activation) -> N
     np.testing.assert_allclose(free.predict(users, items), expected.ravel(), rtol=1e-5, atol=1e-5)
 
 
-def test_newcomers_are_told_that_there_is_no_vector_for_them() -> None:
-    with pytest.raises(NewcomerError, match=r"\Athis model has no vector for a newcomer; train with .*\Z"):
-        NeuCFModel(*made(2), "relu", None).fold_in(np.zeros(1, np.int32), np.ones(1, np.float32))
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_newcomer_with_a_users_ratings_gets_that_users_scores(activation: Activation) -> None:
+    """Ratings of all items, noiseless: the usual vectors are far apart, so only that of the user fits."""
+    tables = made(5)
+    model = NeuCFModel(*tables, activation, (0.0, 0.04))
+    everybody, items = model.score(np.arange(7, dtype=np.int32)), np.arange(9, dtype=np.int32)
+    for user in range(7):
+        found = model.fold_in(items, everybody[user])
+        away = np.abs(everybody - found).max(axis=1)
+        assert away.argmin() == user
+        assert away[user] < 0.1 * np.delete(away, user).min()
+
+
+def test_few_ratings_hardly_move_a_newcomer() -> None:
+    """From the mean user's scores, and towards what was rated."""
+    users, items, layers = made(5)
+    model = NeuCFModel(users, items, layers, "relu", (1.0, 5.0))
+    mean = score(users.mean(axis=0, keepdims=True), items, layers, "relu")[0]
+    item = np.array([4], np.int32)
+    for sign in (-1, 1):
+        found = model.fold_in(item, mean[item] + np.float32(sign))
+        assert 0 < sign * (found[4] - mean[4]) < 1

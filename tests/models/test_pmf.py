@@ -267,8 +267,8 @@ def newcomers_vector(model: FactorModel, scores: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("sums_gradients", [False, True])
 @pytest.mark.parametrize("items", [[0], [3, 1], [0, 1, 2, 3, 4, 5, 6]])
 def test_fold_in_ends_where_the_gradient_vanishes(items: list[int], sums_gradients: bool) -> None:
-    """At the minimum of the loss with one over the sum of the rates, here 1/20, added to the regularization of 0.1;
-    where gradients are summed, the errors weigh as many times as much as there are ratings.
+    """At the minimum of the loss with one over the sum of the rates, here 1/20, added to the regularization of
+    0.1; where gradients are summed, the errors weigh as many times as much as there are ratings.
     """
     model, ratings = some_model([12.0, 8.0], sums_gradients), np.linspace(1, 5, len(items))
     vector = newcomers_vector(model, model.fold_in(np.array(items, np.int32), ratings.astype(np.float32)))
@@ -292,7 +292,7 @@ def test_fold_in_goes_about_as_far_as_the_steps_of_equation_7() -> None:
 @pytest.mark.parametrize("count", [1, 3, 9, 5000])
 @pytest.mark.parametrize("kind", ["low", "high", "mixed"])
 def test_newcomers_scores_are_on_the_scale(kind: str, count: int, has_biases: bool) -> None:
-    """Whatever they rate, and however large V is: the same steps with these rates would leave the range of floats."""
+    """Whatever they rate, and however large V is: gradient steps with these rates would end beyond all floats."""
     draws = np.random.default_rng(4)
     item_factors = draws.normal(0, 6, (9, NUM_FACTORS)).astype(np.float32)
     users = np.zeros((1, NUM_FACTORS), np.float32)

@@ -13,11 +13,12 @@ import hushrec.runs.beside
 from hushrec.baselines import BASELINES, Biases, Popularity
 from hushrec.data import Interactions
 from hushrec.draws import Draws
+from hushrec.evaluation import ranking_per_user
 from hushrec.evaluation.candidates import candidates
 from hushrec.evaluation.feedback import ranking_quality, rating_quality
 from hushrec.evaluation.lists import list_measures
 from hushrec.registry import SYSTEMS
-from hushrec.runs.beside import Beside, main_length
+from hushrec.runs.beside import THIRDS, Beside, main_length
 from hushrec.runs.folds import load_fold, run
 from hushrec.runs.record import Run, read_run
 from hushrec.runs.run_settings import settings_for, splits_for
@@ -35,6 +36,42 @@ def go(name: str, beside: Beside | None, folder: Path | None = None, **chosen: A
     return run(system, config, data, settings, ONE_THREAD, folder, resume, beside=beside)
 
 
+def of_all(metrics: dict[str, float]) -> dict[str, float]:
+    """Without those of thirds of the users."""
+    return {name: value for name, value in metrics.items() if ", " not in name}
+
+
+def test_users_with_few_and_many_ratings_by_hand() -> None:
+    """Every third has as many users; together they have the metrics of all."""
+    done = go("fedrec", Beside(True))
+    (fold,) = done.folds
+    system, data = SYSTEMS["fedrec"], hushrec.load(DATA)
+    (split,) = splits_for(system, data, settings_for(system))
+    num_rows = np.bincount(split.train.users, minlength=80)
+    assert split.test.ratings is not None
+    limit = 4.0
+    users = np.unique(split.test.users[split.test.ratings >= limit])
+    order = sorted(users.tolist(), key=lambda user: (num_rows[user], user))
+    values = ranking_per_user(
+        Popularity.fit(split.train).score,
+        split.train.by_user(),
+        split.test.by_user(),
+        (10,),
+        limit,
+        candidates=candidates(split.train, 10),
+    )["NDCG@10"]
+    for place, word in enumerate(THIRDS):
+        third = [user for number, user in enumerate(order) if number * 3 // len(order) == place]
+        expected = np.mean([values[users.tolist().index(user)] for user in third])
+        assert fold.baselines["popularity"][f"NDCG@10, {word}"] == pytest.approx(expected)
+        assert f"RMSE, {word}" not in fold.baselines["popularity"]
+    assert set(fold.thirds) == {f"{name}, {word}" for name in ("RMSE", "NDCG@10") for word in THIRDS}
+    sizes = [sum(number * 3 // len(order) == place for number in range(len(order))) for place in range(3)]
+    whole = np.average([fold.thirds[f"NDCG@10, {word}"] for word in THIRDS], weights=sizes)
+    assert whole == pytest.approx(fold.metrics["NDCG@10"])
+    assert go("fedrec", Beside(False)).thirds == {}
+
+
 def test_baselines_are_measured_as_the_model_is() -> None:
     done = go("fedrec", Beside(True), num_folds=2)
     system, data = SYSTEMS["fedrec"], hushrec.load(DATA)
@@ -42,9 +79,10 @@ def test_baselines_are_measured_as_the_model_is() -> None:
     for split, fold in zip(splits, done.folds, strict=True):
         parts = split.train, split.test, (10,), None, 10
         assert list(fold.baselines) == ["popularity", "biases", "item-kNN", "ALS"]
-        assert fold.baselines["popularity"] == ranking_quality(Popularity.fit(split.train), *parts)
+        assert of_all(fold.baselines["popularity"]) == ranking_quality(Popularity.fit(split.train), *parts)
         biases = Biases.fit(split.train)
-        assert fold.baselines["biases"] == rating_quality(biases, split.test) | ranking_quality(biases, *parts)
+        expected = rating_quality(biases, split.test) | ranking_quality(biases, *parts)
+        assert of_all(fold.baselines["biases"]) == expected
         assert set(fold.baselines["ALS"]) == set(fold.baselines["item-kNN"]) == set(fold.baselines["popularity"])
     mean = math.fsum(fold.baselines["biases"]["RMSE"] for fold in done.folds) / 2
     assert done.baselines["biases"]["RMSE"] == pytest.approx(mean)
@@ -136,5 +174,5 @@ def test_rows_that_say_bad_are_no_positives() -> None:
     expected = ranking_quality(
         Popularity.fit(split.train.select(is_good)), split.train, split.test, done.at, None, 1
     )
-    assert done.baselines["popularity"] == expected
+    assert of_all(done.baselines["popularity"]) == expected
     assert 0 < np.count_nonzero(is_good) < len(split.train)

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from starlette.types import ASGIApp
 
 import hushrec
-from hushrec.recommender import Recommendation
+from hushrec.runs.lists import Recommendation
 from hushrec.serving.app import MAX_K, build_app
 from hushrec.serving.gate import Gate
 from hushrec.serving.limits import Rate, RateLimit, Tokens
+from hushrec.serving.metrics import Meter
 from hushrec.serving.model import ServedModel
 
 from .asking import TOKEN, Answer, ask, post
@@ -43,13 +44,16 @@ def test_health(app: ASGIApp) -> None:
     assert (answer.status, answer.json) == (200, {"status": "ok"})
 
 
-def test_the_model_is_described_without_users(app: ASGIApp) -> None:
+def test_the_model_is_described_without_users(app: ASGIApp, served: ServedModel) -> None:
     assert ask(app, "GET", "/v1/model").json == {
         "system": "pmf",
         "data": "synthetic",
         "num_items": 50,
         "lowest_rating": 1.0,
         "highest_rating": 5.0,
+        "takes_newcomers": True,
+        "explains": True,
+        "model_sha256": served.digest,
         "config": {
             "num_factors": 5, "num_rounds": 10, "learning_rate": 0.8, "decay": 0.9, "regularization": 0.001,
         },
@@ -67,6 +71,89 @@ def test_lists_are_the_recommenders(app: ASGIApp, pmf_folder: Path) -> None:
     answer = post(app, {"items": [3, "40"], "ratings": [5, 1.5], "k": 4, "include_seen": True, "min_raters": 0})
     assert answer.json == as_said(model.recommend_newcomer([3, 40], [5, 1.5], 4, False, 0))
     assert post(app, {"items": [3], "ratings": [5]}).json == as_said(model.recommend_newcomer([3], [5]))
+
+
+def test_lists_of_chosen_items_with_reasons(app: ASGIApp, pmf_folder: Path) -> None:
+    model = hushrec.load_run(pmf_folder)
+    answer = ask(app, "GET", "/v1/users/7/recommendations?only=3&only=4&only=5&not=4&why=true&include_seen=true")
+    expected = model.recommend(7, 10, False, only=[3, 5], why=True)[0]
+    assert answer.json == {"recommendations": [entry.told(True) for entry in expected]}
+    assert [entry["item"] for entry in answer.json["recommendations"]] == [entry.item for entry in expected]
+    body = {"items": [1, 2], "ratings": [5, 3], "only": [3, "5", 6, "unknown"], "not": [6, "unknown"], "why": True}
+    expected = model.recommend_newcomer([1, 2], [5, 3], only=[3, 5], why=True)
+    assert post(app, body).json == {"recommendations": [entry.told(True) for entry in expected]}
+    reasons = [entry["because"] for entry in post(app, body | {"not": [], "only": None}).json["recommendations"]]
+    assert {reason["title"] for reason in reasons if reason} <= {"Title 1", "Title 2"}
+    assert any(reasons)
+
+
+def test_similar_items(app: ASGIApp, pmf_folder: Path) -> None:
+    model = hushrec.load_run(pmf_folder)
+    assert ask(app, "GET", "/v1/items/7/similar").json == as_said(model.similar(7))
+    answer = ask(app, "GET", "/v1/items/7/similar?k=3&min_raters=0&not=2&only=2&only=3&only=9")
+    assert answer.json == as_said(model.similar(7, 3, 0, only=[3, 9]))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("?q=title 17", [17]),
+        ("?q=17 TITLE", [17]),
+        ("?q=17", [17]),
+        ("?q=nothing", []),
+        ("?q=title 1&limit=2", None),
+        ("", None),
+    ],
+)
+def test_items_are_found_by_their_titles(
+    app: ASGIApp, served: ServedModel, query: str, expected: list[int] | None
+) -> None:
+    """Those with most raters first; without a word, all of them."""
+    found = ask(app, "GET", f"/v1/items{quote(query, safe='?=&')}").json["items"]
+    items = [entry["item"] for entry in found]
+    assert expected is None or items == expected
+    assert [entry["title"] for entry in found] == [f"Title {item}" for item in items]
+    num_raters = served.ranker.num_raters[[item - 1 for item in items]].tolist()
+    assert num_raters == sorted(num_raters, reverse=True)
+    if expected is None:
+        assert len(items) == (2 if query else 20)
+        assert all("1" in str(item) for item in items) or not query
+
+
+def test_the_page_and_the_metrics_need_no_token(app: ASGIApp) -> None:
+    page = ask(app, "GET", "/", token=None)
+    assert page.status == 200
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-security-policy"].startswith("default-src 'none'; ")
+    assert b'data-needs-token="yes"' in page.body
+    metrics = ask(app, "GET", "/metrics", token=None)
+    assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert b"# TYPE hushrec_requests_total counter" in metrics.body
+
+
+def test_metrics_count_what_the_gate_saw_and_name_nobody(served: ServedModel) -> None:
+    meter = Meter()
+    app = Gate(
+        build_app(served, True, meter), RateLimit(Rate(10**9, 1.0)), Tokens([TOKEN]), 99, LINES.append, meter
+    )
+    for target in (
+        "/v1/users/7/recommendations",
+        "/v1/users/secret/recommendations",
+        "/secret",
+        "/v1/items/3/similar",
+    ):
+        ask(app, "GET", target)
+    ask(app, "GET", "/v1/model", token="secret-and-wrong-token")
+    text = ask(app, "GET", "/metrics", token=None).body.decode()
+    counted = [line for line in text.splitlines() if line.startswith("hushrec_requests_total")]
+    assert counted == [
+        'hushrec_requests_total{route="/v1/items/{item_id}/similar",status="200"} 1',
+        'hushrec_requests_total{route="/v1/users/{user_id}/recommendations",status="200"} 1',
+        'hushrec_requests_total{route="/v1/users/{user_id}/recommendations",status="404"} 1',
+        'hushrec_requests_total{route="other",status="401"} 1',
+        'hushrec_requests_total{route="other",status="404"} 1',
+    ]
+    assert "secret" not in text
 
 
 # --- Refusals ----------------------------------------------------------------------------------------------
@@ -91,6 +178,12 @@ BAD_GETS = {
     "null byte": ("/v1/users/7%00/recommendations", 404, "there is no such user"),
     "not UTF-8": ("/v1/users/%ff%ed%a0%80/recommendations", 404, "there is no such user"),
     "enormous user": (f"/v1/users/{'secret' * 2000}/recommendations", 404, "there is no such user"),
+    "unknown item": ("/v1/items/secret/similar", 404, "there is no such item"),
+    "no chosen item known": (f"{GET}?only=secret", 422, "none of the chosen items can be listed"),
+    "all items left out": (f"{GET}?only=3&not=3", 422, "none of the chosen items can be listed"),
+    "too long a search": (f"/v1/items?q={'a' * 101}", 422, "query.q: String should have at most 100"),
+    "too many found": ("/v1/items?limit=101", 422, "query.limit"),
+    "leave_out is named not": (f"{GET}?leave_out=3", 422, "query: a field or parameter that does not exist"),
     "unknown path": ("/v1/secret", 404, "Not Found"),
     "no redirection": ("/v1/model/", 404, "Not Found"),
     "no interactive page": ("/docs", 404, "Not Found"),
@@ -109,7 +202,9 @@ BAD_BODIES: dict[str, tuple[Any, int, str]] = {
     "too deep": (b"[" * 60000, 400, "There was an error parsing the body"),
     "endless number": (b'{"items": [' + b"9" * 60000 + b"]}", 400, "There was an error parsing the body"),
     "a list": ([1, 2], 422, "body: Input should be a valid dictionary"),
-    "no ratings": ({"items": [1]}, 422, "body.ratings: Field required"),
+    "no ratings": ({"items": [1]}, 422, "this model learns from ratings; give one per item"),
+    "no chosen item": ({"items": [1], "ratings": [5], "only": []}, 422, "none of the chosen items can be listed"),
+    "a choice that is no list": ({"items": [1], "ratings": [5], "not": "3"}, 422, "body.not"),
     "empty": ({"items": [], "ratings": []}, 422, "body.items: List should have at least 1 item"),
     "NaN": (b'{"items": [1], "ratings": [NaN]}', 422, "body.ratings.0: Input should be a finite number"),
     "infinity": (b'{"items": [1], "ratings": [-Infinity]}', 422, "body.ratings.0: Input should be a finite"),
@@ -122,7 +217,7 @@ BAD_BODIES: dict[str, tuple[Any, int, str]] = {
     "null byte": ({"items": ["1\0"], "ratings": [5]}, 422, "item 1 of 1 is not known"),
     "unknown field": ({"items": [1], "ratings": [5], "secret": 1}, 422, "body: a field or parameter that does"),
     "huge k": ({"items": [1], "ratings": [5], "k": 10**30}, 422, "body.k"),
-    "lengths differ": ({"items": [1, 2], "ratings": [5]}, 422, "2 items and 1 ratings; send one rating per item"),
+    "lengths differ": ({"items": [1, 2], "ratings": [5]}, 422, "2 items and 1 ratings; give one rating per item"),
     "duplicate": ({"items": [1, 1], "ratings": [5, 4]}, 422, "an item is listed twice; send each item once"),
     "unknown item": ({"items": ["secret"], "ratings": [5]}, 422, "item 1 of 1 is not known to this model"),
     "huge item": ({"items": [10**4000], "ratings": [5]}, 422, "item 1 of 1 is not known to this model"),
@@ -201,6 +296,9 @@ def test_every_operation_says_what_it_takes_and_answers(schema: dict[str, Any]) 
     }
     assert statuses == {
         "get /health": ["200", *OF_ANY],
+        "get /metrics": ["200", *OF_ANY],
+        "get /v1/items": sorted(["200", "401", "422", *OF_ANY]),
+        "get /v1/items/{item_id}/similar": sorted(["200", "401", "404", "422", *OF_ANY]),
         "get /v1/model": sorted(["200", "401", *OF_ANY]),
         "get /v1/users/{user_id}/recommendations": sorted(["200", "401", "404", "422", *OF_ANY]),
         "post /v1/recommendations": sorted(["200", "401", "422", *OF_ANY]),
@@ -210,7 +308,8 @@ def test_every_operation_says_what_it_takes_and_answers(schema: dict[str, Any]) 
             assert operation["description"]
             assert ("security" in operation) == path.startswith("/v1/")
             for status, response in operation["responses"].items():
-                kind = "application/json" if status == "200" else "application/problem+json"
+                good = "text/plain" if path == "/metrics" else "application/json"
+                kind = good if status == "200" else "application/problem+json"
                 assert list(response["content"]) == [kind]
                 assert response["content"][kind]["schema"]
     assert schema["components"]["securitySchemes"] == {"bearer": {"type": "http", "scheme": "bearer"}}
@@ -237,7 +336,14 @@ ITEMS = st.lists(
 RATINGS = st.lists(st.floats(1, 5) | st.floats() | st.integers() | st.none() | st.text(max_size=3), max_size=6)
 BODIES = st.fixed_dictionaries(
     {"items": ITEMS, "ratings": RATINGS},
-    optional={"k": st.integers(), "include_seen": st.booleans() | st.text(), "min_raters": st.integers(-5, 90)},
+    optional={
+        "k": st.integers(),
+        "include_seen": st.booleans() | st.text(),
+        "min_raters": st.integers(-5, 90),
+        "only": ITEMS | st.none(),
+        "not": ITEMS,
+        "why": st.booleans(),
+    },
 )
 
 

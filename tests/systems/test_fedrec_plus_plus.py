@@ -68,8 +68,8 @@ def test_hand_worked_round_with_biases() -> None:
     U_0: (-1 + 1/2 + 1) / (1 + 1) = 1/4, so 0.9375; its bias: (-1 + 1) / 2 = 0, so 1.
     U_1: (-2 + 2 + 2 (1/2) 2 + 2) / (2 + 1) = 4/3, so 5/3; its bias: (-2 + 1) / 3, so 1/12.
     User 0 uploads (-1 + 1/2, -1) and (-1 + 1, -1), of which the second is its noise.
-    User 1's own gradients are (-4 + 1/2, -2) and (2 + 1, 1). Without noise V_0 gets (-4, -3) from 2 clients and V_1
-    (3, 1) from 1. The level is (2/3 1 + 1/2 0) / (2/3 + 1/2) = 4/7.
+    User 1's own gradients are (-4 + 1/2, -2) and (2 + 1, 1). Without noise V_0 gets (-4, -3) from 2 clients and
+    V_1 (3, 1) from 1. The level is (2/3 1 + 1/2 0) / (2/3 + 1/2) = 4/7.
     V_0: (-4 + 1) / 3 = -1, so 5/4, and (-3 + 3/7) / 3 = -6/7, so 17/14. V_1: (3 + 2) / 2, so 11/8, and
     (1 - 4/7) / 2 = 3/14, so -3/56.
     """
@@ -79,8 +79,8 @@ def test_hand_worked_round_with_biases() -> None:
         return replace(state, item_factors=np.array([[1, 1], [2, 0]], np.float32))
 
     finished = run(
-        "fedrec++", HAND_WORKED, num_factors=1, num_rounds=1, learning_rate=0.25, who_denoises=[1], prepare=prepare,
-        cohort_size=2, rho=1, filling="average", regularization=0.5, biases=True, shrinkage=1.0,
+        "fedrec++", HAND_WORKED, num_factors=1, num_rounds=1, learning_rate=0.25, who_denoises=[1],
+        prepare=prepare, cohort_size=2, rho=1, filling="average", regularization=0.5, biases=True, shrinkage=1.0,
     )  # fmt: skip
     (upload,), (noise,), (sums,) = (finished.sent(kind) for kind in (fedrec.ItemGradients, Noise, DenoisingSums))
     assert upload.message.gradients.values.tolist() == [[-0.5, -1], [0, -1]]

@@ -16,13 +16,12 @@ from rich.table import Table
 from hushrec.cli.console import counting, note, results
 from hushrec.cli.options import AsJson, Fold, RunFolder
 from hushrec.data import Interactions, read
-from hushrec.data.interactions import Ids
 from hushrec.data.item_choice import read_choice
 from hushrec.errors import HushrecError
-from hushrec.recommender import Recommendation, Recommender, load_run
+from hushrec.recommender import Recommender, load_run
 from hushrec.report.numbers import format_number
 from hushrec.runs.folds import Side
-from hushrec.runs.lists import check_lists_file, write_lists
+from hushrec.runs.lists import Recommendation, check_lists_file, write_lists
 
 Length = Annotated[int, typer.Option("-k", help="How many items; more than there are: all.")]
 MinRaters = Annotated[
@@ -43,14 +42,14 @@ class Chosen:
         str | None, typer.Option("--not", metavar="FILE|IDS", help="Not these items, given in the same way.")
     ] = None
 
-    def ids(self, train: Interactions) -> tuple[list[Any] | None, list[Any] | None]:
+    def ids(self, model: Recommender) -> tuple[list[str] | None, list[str] | None]:
         """The items that lists may have, and those that they must not have; None: nothing was said."""
-        return self._read("--only", self.only, train), self._read("--not", self.leave_out, train)
+        return self._read("--only", self.only, model), self._read("--not", self.leave_out, model)
 
-    def _read(self, flag: str, text: str | None, train: Interactions) -> list[Any] | None:
+    def _read(self, flag: str, text: str | None, model: Recommender) -> list[str] | None:
         if text is None:
             return None
-        ids, num_unknown = read_choice(text, train, flag)
+        ids, num_unknown = read_choice(text, flag, model.known_items)
         if num_unknown:
             note(f"{flag} {text}: {num_unknown} of {len(ids) + num_unknown} ids are not in this run; passed over")
         return ids
@@ -107,7 +106,7 @@ def recommend(
     target.check(person)
     model = load_run(run, fold, side)
     train = model.ranker().train
-    wish = k, not include_seen, min_raters, *chosen.ids(train), why
+    wish = k, not include_seen, min_raters, *chosen.ids(model), why
     if why and not model.ranker().explains:
         raise HushrecError(f"{model.system.name} has no vectors of items to compare; leave --why out")
     if target.out is not None:
@@ -123,15 +122,25 @@ def recommend(
         note(f"computed on this machine from {model.source}")
 
 
-def _ratings_of(file: Path, model: Recommender) -> tuple[Ids, NDArray[np.float32]]:
+def _ratings_of(file: Path, model: Recommender) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
     """Ids and ratings of a newcomer's file."""
     ratings = read(file, one_user=True)
     if ratings.num_users != 1:
         raise HushrecError(f"{file} holds {ratings.num_users} users; a newcomer's file holds one")
     if ratings.ratings is None and model.system.feedback.needs_ratings:
         raise HushrecError(f"{file} has no ratings; give a column named rating")
-    given = np.ones(len(ratings), np.float32) if ratings.ratings is None else ratings.ratings
-    return ratings.item_ids[ratings.items], given
+    return known_part(model, ratings)
+
+
+def known_part(model: Recommender, own: Interactions) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    """Items and ratings of a newcomer, without the items that the model does not know: a note says how many."""
+    items = own.item_ids[own.items]
+    is_known = model.known_items(items)
+    if not is_known.any():
+        is_known[:] = True  # none: the model says what its items look like
+    elif not is_known.all():
+        note(f"{np.count_nonzero(~is_known)} of {len(items)} items are not known to this model and left out")
+    return items[is_known], None if own.ratings is None else own.ratings[is_known]
 
 
 def _write_all(out: Path, blocks: Iterator[pa.RecordBatch], train: Interactions, as_json: bool) -> None:

@@ -29,7 +29,7 @@ def similar(
     ranker = model.ranker()
     if not ranker.explains:
         raise HushrecError(f"{model.system.name} has no vectors of items to compare; ask a run of another system")
-    found = model.similar(item, k, min_raters, *chosen.ids(ranker.train))
+    found = model.similar(item, k, min_raters, *chosen.ids(model))
     if as_json:
         print(msgspec.json.encode([entry.told() for entry in found]).decode())
         return

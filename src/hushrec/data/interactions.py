@@ -58,6 +58,8 @@ class Interactions:
     is_synthetic: bool
     genres: npt.NDArray[np.str_] | None = None
     holding: Holding = field(default_factory=Holding)
+    # Where rows are good or bad: the range that they were rated in, and from which rating on they are good.
+    signed_from: tuple[float, float, float] | None = None
 
     def __len__(self) -> int:
         return int(self.users.size)
@@ -89,7 +91,11 @@ class Interactions:
 
     def as_signed(self, positive_from: float = 0.0) -> "Interactions":
         """The same interactions rated 1 if they are positive, else 0; see `is_positive`."""
-        return replace(self, ratings=self.is_positive(positive_from).astype(np.float32), rating_range=(0.0, 1.0))
+        signed_from = self.signed_from
+        if self.ratings is not None and self.rating_range not in (None, (0.0, 1.0)):
+            signed_from = *self.rating_range, self._positive_limit(positive_from)
+        ratings = self.is_positive(positive_from).astype(np.float32)
+        return replace(self, ratings=ratings, rating_range=(0.0, 1.0), signed_from=signed_from)
 
     def is_positive(self, positive_from: float = 0.0) -> npt.NDArray[np.bool_]:
         """Of each row, whether it is rated so or higher, or, with 0, from the middle of the range up.
@@ -98,8 +104,12 @@ class Interactions:
         """
         if self.ratings is None or self.rating_range is None:
             return np.ones(len(self), np.bool_)
+        return self.ratings >= self._positive_limit(positive_from)
+
+    def _positive_limit(self, positive_from: float) -> float:
+        assert self.rating_range is not None
         is_told = positive_from > 0 and self.rating_range != (0.0, 1.0)
-        return self.ratings >= (positive_from if is_told else sum(self.rating_range) / 2)
+        return positive_from if is_told else sum(self.rating_range) / 2
 
     def canonical_order(self) -> npt.NDArray[np.signedinteger] | None:
         """Row numbers sorted by user, then item; None where the rows are in that order already."""
@@ -158,7 +168,8 @@ def _numbers_of(ids: Ids, original_ids: npt.ArrayLike, what: str, name: str) -> 
     return np.array(numbers, np.int32)
 
 
-def _number_of(ids: Ids, original_id: str | int, what: str, name: str) -> int:
+def place_of(ids: Ids, original_id: str | int) -> int:
+    """Where an id of the source is among ids; -1 if it is not there."""
     wanted: str | int | None = str(original_id)
     if ids.dtype.kind == "i":
         try:
@@ -173,6 +184,13 @@ def _number_of(ids: Ids, original_id: str | int, what: str, name: str) -> int:
         place = int(np.searchsorted(ids, wanted))
         if place < ids.size and ids[place] == wanted:
             return place
+    return -1
+
+
+def _number_of(ids: Ids, original_id: str | int, what: str, name: str) -> int:
+    place = place_of(ids, original_id)
+    if place >= 0:
+        return place
     kind = "numbers" if ids.dtype.kind == "i" else "texts"
     if what == "user":  # other people's ids are private
         looks = f"its {ids.size:,} user ids are {kind}"

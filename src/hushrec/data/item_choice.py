@@ -1,61 +1,61 @@
 """Items that somebody chose: those that a list may have only, or must not have."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hushrec.data.interactions import Interactions
+from hushrec.data.interactions import Interactions, Numbers
 from hushrec.errors import HushrecError
+
+Mask = npt.NDArray[np.bool_]  # of each item, or each id
 
 _HEADERS = ("item", "item_id", "itemid", "id")
 
 
-def read_choice(text: str, train: Interactions, flag: str) -> tuple[list[Any], int]:
-    """The items of a file, or of ids between commas; and how many ids of a file are none of the run's.
+def read_choice(text: str, flag: str, are_known: Callable[[list[str]], Mask]) -> tuple[list[str], int]:
+    """The items of a file, or of ids between commas; and how many ids of a file are not known.
 
     A file has one id per line, or commas or tabs and a column named item. Typed ids must all be known.
     """
     path = Path(text)
-    if not _is_file(path):
-        try:
-            return train.item_ids[train.item_numbers([part.strip() for part in text.split(",")])].tolist(), 0
-        except HushrecError as error:
-            raise HushrecError(f"{flag} {text} is no file, and as ids: {error}") from None
-    ids = _ids_of(path, flag)
-    found, num_unknown = known_items(ids, train)
-    if not found:
+    is_file = _is_file(path)
+    ids = _ids_of(path, flag) if is_file else [part.strip() for part in text.split(",")]
+    known = [item for item, is_known in zip(ids, are_known(ids).tolist(), strict=True) if is_known]
+    if is_file and not known:
         raise HushrecError(f"{flag} {path}: none of its {len(ids)} ids is an item of this run; check the ids")
-    return found, num_unknown
-
-
-def known_items(ids: Sequence[Any], train: Interactions) -> tuple[list[Any], int]:
-    """Those of the ids that the data knows, and how many others there are."""
-    by_text = {str(known): known for known in train.item_ids.tolist()}
-    found = [by_text[text] for text in map(str, ids) if text in by_text]
-    return found, len(ids) - len(found)
+    if not is_file and len(known) < len(ids):
+        raise HushrecError(f"{flag} {text} is no file; as ids, {len(ids) - len(known)} of {len(ids)} are unknown")
+    return known, len(ids) - len(known)
 
 
 def may_be_listed(
-    train: Interactions, only: npt.ArrayLike | None, leave_out: npt.ArrayLike | None
-) -> npt.NDArray[np.bool_] | None:
-    """Of each item, whether a list may have it; None: nothing was chosen."""
+    train: Interactions,
+    only: npt.ArrayLike | None,
+    leave_out: npt.ArrayLike | None,
+    copies: Callable[[Interactions, npt.NDArray[Any]], list[Numbers]],
+) -> Mask | None:
+    """Of each item, whether a list may have it; None: nothing was chosen. `copies` finds the numbers of ids."""
     if only is None and leave_out is None:
         return None
+
+    def chosen(ids: npt.ArrayLike) -> Numbers:
+        given = np.atleast_1d(np.asarray(ids))
+        found = copies(train, given) if given.size else []
+        for item, numbers in zip(given.tolist(), found, strict=True):
+            if not len(numbers):
+                train.item_number(item)  # which says that there is none
+        return np.concatenate([np.empty(0, np.int32), *found])
+
     mask = np.full(train.num_items, only is None)
     if only is not None:
-        mask[_numbers(train, only)] = True
+        mask[chosen(only)] = True
     if leave_out is not None:
-        mask[_numbers(train, leave_out)] = False
+        mask[chosen(leave_out)] = False
     return mask
-
-
-def _numbers(train: Interactions, ids: npt.ArrayLike) -> npt.NDArray[np.int32]:
-    given = np.atleast_1d(np.asarray(ids))
-    return train.item_numbers(given) if given.size else np.empty(0, np.int32)
 
 
 def _is_file(path: Path) -> bool:

@@ -32,7 +32,7 @@ from hushrec.evaluation.top_k import top_k
 LEAST_DIVERSITY = 0.5
 MOST_SHARED = 0.75
 # With more scores than these, lists are made of drawn users only: seconds, whatever the catalogue.
-_MOST_SCORES = 10**9
+MOST_SCORES = 10**9
 
 
 def list_measures(
@@ -42,7 +42,7 @@ def list_measures(
     length: int,
     draws: Draws,
     candidates: NDArray[np.bool_] | None = None,
-    most_scores: int = _MOST_SCORES,
+    most_scores: int = MOST_SCORES,
     block_scores: int = 1 << 24,
 ) -> dict[str, float]:
     """The measures of the module's docstring, by their names, of the lists of all users with a training row.

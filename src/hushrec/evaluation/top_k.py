@@ -38,17 +38,16 @@ def top_k(
     else:
         starts, excluded = exclude
         _check_exclude(starts, excluded, rows, num_items)
-    if candidates is None:
-        candidates = np.ones(num_items, np.bool_)
-    elif candidates.shape != (num_items,):
-        raise HushrecError(f"candidates have shape {candidates.shape}; give one of each of {num_items} items")
+    if candidates is not None:
+        if candidates.shape != (num_items,):
+            raise HushrecError(f"candidates have shape {candidates.shape}; give one of each of {num_items} items")
+        return _top_k_of(np.flatnonzero(candidates), candidates, scores, k, starts, excluded)
     items = np.full((rows, k), NO_ITEM, np.int32)
     best = np.full((rows, k), -np.inf, scores.dtype)
     nan_row: int = _fill_top_k(
         np.ascontiguousarray(scores),
         np.ascontiguousarray(starts, np.int64),
         np.ascontiguousarray(excluded, np.int32),
-        np.ascontiguousarray(candidates, np.bool_),
         items,
         best,
     )
@@ -57,6 +56,23 @@ def top_k(
             f"row {nan_row} has a score that is not a number; check the model (did training diverge?)"
         )
     return items, best
+
+
+def _top_k_of(
+    kept: NDArray[np.int64],
+    candidates: NDArray[np.bool_],
+    scores: NDArray[np.floating],
+    k: int,
+    starts: NDArray[np.int64],
+    excluded: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
+    """As if the kept items, which ascend, were all there are: a fraction of the work where they are few."""
+    is_kept = candidates[excluded]
+    num_before = np.concatenate(([0], np.cumsum(is_kept, dtype=np.int64)))
+    own = np.searchsorted(kept, excluded[is_kept]).astype(np.int32)
+    places, best = top_k(scores[:, kept], k, (num_before[starts], own))
+    items = kept.astype(np.int32)[places] if len(kept) else places
+    return np.where(places == NO_ITEM, np.int32(NO_ITEM), items), best
 
 
 def _check_exclude(starts: NDArray[np.integer], excluded: NDArray[np.integer], rows: int, num_items: int) -> None:
@@ -80,14 +96,13 @@ def _fill_top_k(
     scores: NDArray[np.floating],
     starts: NDArray[np.int64],
     excluded: NDArray[np.int32],
-    candidates: NDArray[np.bool_],
     top_items: NDArray[np.int32],
     top_scores: NDArray[np.floating],
 ) -> int:
     """Fill both outputs; the number of the first row with a NaN, or -1."""
     num_rows, num_items = scores.shape
     k = min(top_items.shape[1], num_items)
-    is_excluded = ~candidates
+    is_excluded = np.zeros(num_items, np.bool_)
     for row in range(num_rows):
         row_scores = scores[row]
         has_nan = False
@@ -99,7 +114,7 @@ def _fill_top_k(
             is_excluded[excluded[position]] = True
         _fill_row(row_scores, is_excluded, top_items[row, :k], top_scores[row, :k])
         for position in range(starts[row], starts[row + 1]):
-            is_excluded[excluded[position]] = not candidates[excluded[position]]
+            is_excluded[excluded[position]] = False
     return -1
 
 

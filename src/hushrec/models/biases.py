@@ -56,7 +56,7 @@ def scale_of(rating_range: RatingRange) -> Scale:
 def initial_users(
     numbers: NDArray[np.int32], num_ratings: NDArray[np.int64], num_factors: int, draws: Draws
 ) -> Factors:
-    """Uniform factors and no bias; all zero for a client without ratings, who is told what the items' biases say."""
+    """Uniform factors and no bias; all zero for clients without ratings, to whom the items' biases say all."""
     users = np.zeros((len(numbers), num_factors + 1), np.float32)
     users[:, :-1] = uniform_rows(draws.key("user-factors"), numbers, num_factors, -_START, _START)
     users[num_ratings == 0] = 0
@@ -64,7 +64,7 @@ def initial_users(
 
 
 def initial_items(num_items: int, num_factors: int) -> Factors:
-    """All zero: what users' factors differ in is enough to begin with, and an item that nobody rates stays there."""
+    """All zero: that users' factors differ is enough to begin with, and an item that nobody rates stays there."""
     return np.zeros((num_items, num_factors + 1), np.float32)
 
 
@@ -118,11 +118,12 @@ def newcomer(
 
 
 def eased(scores: NDArray[np.float32], rating_range: RatingRange) -> NDArray[np.float32]:
-    """Scores on the scale of ratings, in the same order: what is beyond an end of the scale is eased towards it."""
+    """Scores on the scale of ratings, in the same order: what is beyond an end is eased towards it."""
     if rating_range is None or not rating_range[0] < rating_range[1]:
         return scores
     margin = (rating_range[1] - rating_range[0]) * _MARGIN
     low, high = rating_range[0] + margin, rating_range[1] - margin
     below, above = np.maximum(low - scores, 0) / margin, np.maximum(scores - high, 0) / margin
-    inside = np.clip(scores, low, high)
-    return (inside + margin * (np.expm1(-below) - np.expm1(-above))).astype(np.float32)
+    inside: NDArray[np.float32] = np.clip(scores, low, high)
+    beyond = margin * (np.expm1(-below) - np.expm1(-above))
+    return np.asarray(inside + beyond, np.float32)

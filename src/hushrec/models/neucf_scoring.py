@@ -13,7 +13,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import NewcomerError
 from hushrec.kernels.rows import dot, load, multiply, store, width_of
 from hushrec.models.neucf import (
     OFFSET,
@@ -27,6 +26,7 @@ from hushrec.models.neucf import (
     dense,
     views,
 )
+from hushrec.models.newcomers import FrozenNetwork, Wishes, newcomer_vector, usual_of
 from hushrec.protocol import Numbers
 
 _BLOCK_ITEMS = 512  # what stays in the second cache
@@ -122,6 +122,36 @@ def item_products(item_vectors: Vectors, layers: Layers) -> tuple[NDArray[np.flo
     return np.concatenate([products, crossed, np.ones((len(inner), 1), np.float32)], axis=1), offsets
 
 
+def newcomer_of(
+    user_vectors: Vectors,
+    rated: Vectors,
+    layers: Layers,
+    ratings: NDArray[np.float32],
+    activation: Activation,
+    rating_range: tuple[float, float] | None,
+) -> Vectors:
+    """The vector of a newcomer who gave these ratings to items with the vectors `rated`: (1, 2 * num_factors).
+
+    It is one of the usual users' vectors, as far as the ratings do not speak against it. They are taken to be
+    true to a quarter of their range.
+    """
+    num_factors = user_vectors.shape[1] // 2
+    parts = views(layers.astype(np.float64), num_factors)
+    known = rated.astype(np.float64)
+    output = parts.hidden_output[:, None], np.zeros(1)
+    network = FrozenNetwork(
+        known[:, :num_factors] * parts.product_output,
+        known[:, num_factors:] @ parts.item_weight.T + parts.bias,
+        np.ascontiguousarray(parts.user_weight.T),
+        [output],
+        (float(SQUARE), float(SLOPE), float(OFFSET)) if activation == "quadratic" else None,
+    )
+    low, high = rating_range or (0.0, 4.0)
+    weights = np.full(len(ratings), (4 / (high - low)) ** 2 if high > low else 1.0)
+    wishes = Wishes(ratings.astype(np.float64), weights)
+    return newcomer_vector(network, wishes, usual_of(user_vectors), "square").astype(np.float32)[None]
+
+
 @dataclass(frozen=True)
 class NeuCFModel:
     """Vectors and layers, ready to predict and to rank."""
@@ -146,5 +176,7 @@ class NeuCFModel:
         return self.item_vectors
 
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Not possible: a newcomer has no vector."""
-        raise NewcomerError("this model has no vector for a newcomer; train with the newcomer among the clients")
+        """Scores of all items for a newcomer: the vector of least loss, with all else as it is."""
+        rated, limits = self.item_vectors[items], self.rating_range
+        vector = newcomer_of(self.user_vectors, rated, self.layers, ratings, self.activation, limits)
+        return score(vector, self.item_vectors, self.layers, self.activation)[0]

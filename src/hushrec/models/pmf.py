@@ -2,8 +2,8 @@
 """Probabilistic matrix factorisation: the maths that PMF, FedRec, FedRec++ and SDCF share.
 
 Symbols: U_u = user_factors[u], V_i = item_factors[i], gamma = learning_rate, lambda = regularization,
-e_ui = U_u V_i - r_ui (the papers' e with the sign of the gradient). With biases, e_ui = U_u V_i + b_u + b_i - r_ui,
-where b_u and b_i are the last columns of U and V (see `biases`).
+e_ui = U_u V_i - r_ui (the papers' e with the sign of the gradient). With biases, e_ui = U_u V_i + b_u + b_i - r_ui
+and b_u and b_i are the last columns of U and V (see `biases`).
 """
 
 from dataclasses import dataclass
@@ -14,112 +14,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.data.interactions import UserRows
-from hushrec.draws import Draws, uniform_rows
-from hushrec.errors import HushrecError
 from hushrec.kernels.rows import dot, load, multiply, store, width_of, zeros
-from hushrec.models.biases import eased, initial_users, newcomer, scale_of
+from hushrec.models.biases import eased, newcomer, scale_of
+from hushrec.models.rating_clients import Factors as Factors
+from hushrec.models.rating_clients import RatingClients as RatingClients
+from hushrec.models.rating_clients import initial_factors as initial_factors
 from hushrec.privacy.filling import Listing
-from hushrec.protocol import kept
-
-Factors = NDArray[np.float32]
-
-
-def initial_factors(purpose: str, numbers: NDArray[np.int32], num_factors: int, draws: Draws) -> Factors:
-    """Uniform in (-0.005, 0.005), independently per coordinate."""
-    return uniform_rows(draws.key(purpose), numbers, num_factors, -0.005, 0.005)
-
-
-@dataclass
-class RatingClients:
-    """Private state of clients that hold ratings and a vector: what never leaves them.
-
-    An update counts only if the driving side says so in its next request (`counted_round`). Until then the
-    vector before it is kept, so a request can be repeated and an update that was left out is undone. Folders of
-    runs that did not count updates say in which round the last one was; with all clients in all rounds, it is the
-    same number.
-    """
-
-    starts: NDArray[np.int64]
-    items: NDArray[np.int32]  # ascending within a client
-    ratings: NDArray[np.float32]  # with biases: in units of the scale
-    num_items: int  # of the whole catalogue
-    user_factors: Factors = kept(result=True)  # with biases: the last column
-    updated_round: NDArray[np.int32] = kept()  # of `user_factors`
-    previous_user_factors: Factors = kept()
-    previous_round: NDArray[np.int32] = kept()  # of `previous_user_factors`
-    item_factors: Factors = kept()  # as sent at the end of a run; zero before
-    num_updates: NDArray[np.int32] = kept(instead="updated_round")  # that counted, with the one of `user_factors`
-
-    @classmethod
-    def enrol(
-        cls,
-        numbers: NDArray[np.int32],
-        rows: UserRows,
-        num_items: int,
-        num_factors: int,
-        draws: Draws,
-        has_biases: bool = False,
-    ) -> "RatingClients":
-        """Clients at the start of a run; `numbers` says who they are in the whole federation."""
-        assert rows.ratings is not None, "explicit feedback only"
-        if has_biases:
-            user_factors = initial_users(numbers, np.diff(rows.starts), num_factors, draws)
-            ratings = scale_of(rows.rating_range).to_units(rows.ratings)
-            return cls.at_start(rows.starts, rows.items, ratings, num_items, user_factors)
-        user_factors = initial_factors("user-factors", numbers, num_factors, draws)
-        return cls.at_start(rows.starts, rows.items, rows.ratings, num_items, user_factors)
-
-    @classmethod
-    def at_start(
-        cls,
-        starts: NDArray[np.int64],
-        items: NDArray[np.int32],
-        ratings: NDArray[np.float32],
-        num_items: int,
-        user_factors: Factors,
-    ) -> "RatingClients":
-        """Clients with these vectors before any update."""
-        rounds = np.zeros(len(user_factors), np.int32)
-        item_factors = np.zeros((num_items, user_factors.shape[1]), np.float32)
-        previous = user_factors.copy(), rounds.copy()
-        made = user_factors, rounds, *previous, item_factors, rounds.copy()
-        return cls(starts, items, ratings, num_items, *made)
-
-    def num_ratings(self) -> NDArray[np.int64]:
-        """Ratings of each client."""
-        return np.diff(self.starts)
-
-    def check_fit(self, item_factors: Factors) -> None:
-        """Refuse a V of another catalogue or another length of vectors: kernels do not look."""
-        expected = (self.num_items, self.user_factors.shape[1])
-        if item_factors.shape != expected:
-            raise HushrecError(f"V has the shape {item_factors.shape} and clients expect {expected}; send that")
-
-    def settle(self, rows: NDArray[np.int64], counted_round: NDArray[np.int32]) -> None:
-        """Undo the last update of those clients for whom it did not count."""
-        is_undone = self.updated_round[rows] != counted_round
-        if not is_undone.any():
-            return
-        undone = rows[is_undone]
-        if (self.previous_round[undone] != counted_round[is_undone]).any():
-            raise HushrecError("a client holds the vectors of other rounds than were counted; enrol it anew")
-        self.user_factors[undone] = self.previous_user_factors[undone]
-        self.updated_round[undone] = self.previous_round[undone]
-        self.num_updates[undone] -= 1
-
-    def updated(self, rows: NDArray[np.int64], round_number: int) -> None:
-        """Note that these clients made the update of a round."""
-        self.previous_round[rows] = self.updated_round[rows]
-        self.updated_round[rows] = round_number
-        self.num_updates[rows] += 1
-
-    def settled_factors(self, counted_round: NDArray[np.int32]) -> Factors:
-        """Every client's vector with the updates that counted; changes nothing."""
-        is_settled = self.updated_round == counted_round
-        if is_settled.all():
-            return self.user_factors
-        return np.where(is_settled[:, None], self.user_factors, self.previous_user_factors)
 
 
 class Step(NamedTuple):
@@ -187,7 +87,7 @@ def _parted(width, own, has_biases, scratch):
 
 @numba.njit(nogil=True, cache=True, inline="always")
 def _moved(width, own, total, error_sum, num_errors, step, scratch):
-    """U_u after a step of Eq. 7, given the sums of e_ui V_i and of e_ui; of a bias, the gradient is that of e_ui."""
+    """U_u after a step of Eq. 7, given the sums of e_ui V_i and of e_ui, of which a bias has its gradient."""
     count = np.float32(num_errors)
     share = np.float32(1.0) / (count + step.shrinkage)
     pull = step.shrinkage * share
@@ -354,8 +254,8 @@ def _predict(width, user_factors, item_factors, users, items, out):
 class FactorModel:
     """U and V, ready to predict and to rank.
 
-    With biases a rating is b_u + b_i + U_u V_i in units of the scale: an item that nobody rated is predicted by the
-    user's own level (what all items have in common, and b_u), a user without ratings by the items' levels.
+    With biases a rating is b_u + b_i + U_u V_i in units of the scale: an item that nobody rated is predicted by
+    the user's own level (what all items have in common, and b_u), a user without ratings by the items' levels.
     Without biases, as published, neither is known, and products near zero are clipped to the end of the scale.
     """
 
@@ -386,19 +286,19 @@ class FactorModel:
         return out if self.rating_range is None else np.clip(out, *self.rating_range)
 
     def score(self, users: NDArray[np.int32]) -> NDArray[np.float32]:
-        """U_u V_i of all items, not clipped, so that ties are rare; with biases, eased onto the scale of ratings."""
+        """U_u V_i of all items, not clipped, so that ties are rare; with biases, eased onto the ratings' scale."""
         scores = self._vectors[users] @ self.item_factors.T
         return self._as_ratings(scores + self.user_factors[users, -1:]) if self.has_biases else scores
 
     def vectors_of_items(self) -> NDArray[np.float32]:
-        """V."""
-        return self.item_factors
+        """V, without b_i."""
+        return self.item_factors[:, :-1] if self.has_biases else self.item_factors
 
     def fold_in(self, items: NDArray[np.int32], ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores of all items for a newcomer, on the scale of ratings; its vector fits its ratings by Eq. 7.
 
-        In closed form, with the final V and the weights that clients train with. A client makes a limited number of
-        steps, which holds its vector back as a penalty does that weighs one over the sum of the learning rates.
+        In closed form, with the final V and the weights that clients train with. A client makes a limited number
+        of steps, which holds its vector back as a penalty does that weighs one over the sum of the learning rates.
         """
         every, count = self.item_factors.astype(np.float64), len(items)
         targets = scale_of(self.rating_range).to_units(ratings) if self.has_biases else ratings

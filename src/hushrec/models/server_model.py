@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError, NewcomerError
+from hushrec.errors import HushrecError
 from hushrec.kernels.adam import adam
+from hushrec.models.network_newcomers import NetworkNewcomers
 from hushrec.models.networks import Batch, Head, HeadName, ModelName, Shape, build_network
 from hushrec.models.networks_graph import Graph, normalised_graph
 from hushrec.protocol import Numbers
@@ -165,6 +166,7 @@ class NetworkScorer:
     user_outputs: NDArray[np.float32]  # (users, layers * factors)
     item_outputs: NDArray[np.float32]
     head: Head
+    newcomers: NetworkNewcomers
 
     def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
         """Scores of (user, item) pairs."""
@@ -178,18 +180,29 @@ class NetworkScorer:
         """What the network makes of each item."""
         return self.item_outputs
 
-    def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Not possible: a newcomer has no vector."""
-        raise NewcomerError("this model has no vector for a newcomer; train with the newcomer among the clients")
+    def fold_in(self, items: Numbers, _ratings: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scores of all items for a newcomer with these items, whose vector has the least loss."""
+        return _sigmoid(self.head.logits(self.newcomers.outputs(items), self.item_outputs))[0]
 
 
-def scorer(learned: Learned, settings: ModelSettings, sizes: Sizes, graph: Pairs | None) -> NetworkScorer:
-    """The model as it is, over the same graph that it was trained on."""
+def scorer(
+    learned: Learned, settings: ModelSettings, sizes: Sizes, graph: Pairs | None, num_negatives: int = 4
+) -> NetworkScorer:
+    """The model as it is, over the same graph that it was trained on.
+
+    `num_negatives` says how much all other items count against one that a newcomer has.
+    """
     shape, edges = settings.shape(sizes), _edges(settings, sizes, graph)
     network = build_network(shape, learned.parameters, np.zeros_like(learned.parameters), edges, 0.0)
     network.encoder.forward(np.arange(sum(sizes)), None)
     outputs = np.concatenate(list(network.encoder.outputs), axis=1)
-    return NetworkScorer(outputs[: sizes[0]], outputs[sizes[0] :], network.head)
+    degrees = np.zeros(sizes[1])
+    if graph is not None:
+        degrees = np.maximum(np.bincount(graph.items, graph.labels, sizes[1]), 0)
+    views, item_outputs = shape.views(learned.parameters), outputs[sizes[0] :]
+    edges = edges if shape.num_graph_layers else None
+    newcomers = NetworkNewcomers(shape, views, item_outputs, edges, degrees, num_negatives)
+    return NetworkScorer(outputs[: sizes[0]], item_outputs, network.head, newcomers)
 
 
 def _sigmoid(logits: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,11 +1,9 @@
 """One HTML page about runs that needs nothing else: no script, no network, no other file."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
 
 from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem
@@ -15,6 +13,18 @@ from hushrec.report.declared import reveals, threat_model
 from hushrec.report.deviations import Deviation, deviations
 from hushrec.report.figures import bytes_by_message, curves_of, learning_curves
 from hushrec.report.findings import caveats, summary, test_set
+from hushrec.report.html import (
+    Cell,
+    Cells,
+    class_of,
+    html_figure,
+    html_table,
+    name_cell,
+    number_cell,
+    paragraph,
+    prose,
+    table_row,
+)
 from hushrec.report.numbers import (
     ABSENT,
     format_bytes,
@@ -38,10 +48,12 @@ from hushrec.report.tables import (
     shown_metrics,
     traffic_rows,
 )
+from hushrec.report.verdict_section import Samples, is_apart, verdict_section
 from hushrec.runs.record import Run
 
 SECTIONS = {  # id: heading, and name in the list at the top
     "summary": ("Summary", "Summary"),
+    "verdict": ("Is it worth it: baselines, and what lists are like", "Verdict"),
     "accuracy": ("Accuracy", "Accuracy"),
     "curves": ("Learning curves", "Learning curves"),
     "bytes": ("Bytes sent", "Bytes sent"),
@@ -53,20 +65,9 @@ SECTIONS = {  # id: heading, and name in the list at the top
 }
 
 
-class Cell(NamedTuple):
-    """A cell of a table. Texts are not escaped yet."""
-
-    text: str
-    kind: str = ""  # its class in the style sheet
-    below: str = ""  # a smaller line under the text
-
-
-Cells = Sequence[Cell | str]
-
-
-def write_report(runs: Sequence[Run], path: Path) -> Path:
+def write_report(runs: Sequence[Run], path: Path, samples: Samples = ()) -> Path:
     """Write the page about these runs; the same runs give the same page."""
-    text = page(runs)
+    text = page(runs, samples)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -75,13 +76,14 @@ def write_report(runs: Sequence[Run], path: Path) -> Path:
     return path
 
 
-def page(runs: Sequence[Run]) -> str:
-    """The page as text."""
+def page(runs: Sequence[Run], samples: Samples = ()) -> str:
+    """The page as text; with lists of some people, if they are given."""
     finished = [run for run in runs if run.folds]
     if not finished:
         raise HushrecError("no run has a finished fold to report; finish one with: hushrec run ... --resume")
     bodies = {
         "summary": _summary(runs, finished),
+        "verdict": verdict_section(finished, samples),
         "accuracy": _accuracy(finished),
         "curves": _curves(finished),
         "bytes": _bytes(finished),
@@ -104,9 +106,13 @@ def page(runs: Sequence[Run]) -> str:
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         f"<header>\n<h1>{escape(title)}{_synthetic_tag(finished)}</h1>\n<nav>{links}</nav>\n</header>\n"
         f"<main>\n{sections}\n</main>\n"
-        "<footer>Made by hushrec. Nothing here names a user or shows a rating.</footer>\n"
+        f"<footer>Made by hushrec. Nothing here names a user or shows a rating.{_shown_lists(samples)}</footer>\n"
         "</body>\n</html>\n"
     )
+
+
+def _shown_lists(samples: Samples) -> str:
+    return " The lists of some people are shown: they are private; mind who sees them." if samples else ""
 
 
 def _title(runs: Sequence[Run]) -> str:
@@ -123,51 +129,7 @@ def _synthetic_tag(runs: Sequence[Run]) -> str:
     return ' <span class="tag">synthetic data</span>' if any(run.provenance.is_synthetic for run in runs) else ""
 
 
-# --- Pieces of HTML --------------------------------------------------------------------------------------
-
-
-def _row(cells: Cells, num_heads: int = 1, kind: str = "") -> str:
-    """A row; its first cells are headings."""
-    parts = []
-    for place, entry in enumerate(cells):
-        cell = Cell(entry) if isinstance(entry, str) else entry
-        tag = "th" if place < num_heads else "td"
-        text = _prose(cell.text) if cell.kind == "prose" else escape(cell.text)
-        below = f"<small>{escape(cell.below)}</small>" if cell.below else ""
-        parts.append(f"<{tag}{_class(cell.kind)}>{text}{below}</{tag}>")
-    return f"<tr{_class(kind)}>{''.join(parts)}</tr>"
-
-
-def _class(kind: str) -> str:
-    return f' class="{kind}"' if kind else ""
-
-
-def _table(head: Cells, rows: Iterable[str]) -> str:
-    body = "\n".join(rows)
-    columns = _row(head, num_heads=len(head))
-    table = f"<table>\n<thead>{columns}</thead>\n<tbody>\n{body}\n</tbody></table>"
-    return f'<div class="scroll">{table}</div>'
-
-
-def _figure(svg: str, caption: str) -> str:
-    return f"<figure>\n{svg}\n<figcaption>{escape(caption)}</figcaption>\n</figure>"
-
-
-def _text(text: str, kind: str = "") -> str:
-    return f"<p{_class(kind)}>{escape(text)}</p>"
-
-
-def _prose(text: str) -> str:
-    """Text of a docstring or comment, where backquotes mark code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
-
-
-def _number(text: str) -> Cell:
-    return Cell(text, "number")
-
-
-def _name(text: str) -> Cell:
-    return Cell(text, "name")
+# --- Settings and the like -------------------------------------------------------------------------------
 
 
 def _properties(rows: Sequence[PropertyRow], names: Sequence[str], kind: str = "") -> str:
@@ -177,10 +139,10 @@ def _properties(rows: Sequence[PropertyRow], names: Sequence[str], kind: str = "
     for row in rows:
         texts, span = (row.values[:1], len(names)) if row.is_shared else (row.values, 1)
         wide = f' colspan="{span}"' if span > 1 else ""
-        cells = "".join(f"<td{wide}{_class(kind or _kind_of(row))}>{escape(text)}</td>" for text in texts)
+        cells = "".join(f"<td{wide}{class_of(kind or _kind_of(row))}>{escape(text)}</td>" for text in texts)
         meaning = f'<td class="soft">{escape(row.meaning)}</td>' if has_meanings else ""
         found.append(f'<tr><th class="name">{escape(row.name)}</th>{cells}{meaning}</tr>')
-    return _table(["", *names, *(["meaning"] if has_meanings else [])], found)
+    return html_table(["", *names, *(["meaning"] if has_meanings else [])], found)
 
 
 def _kind_of(row: PropertyRow) -> str:
@@ -199,17 +161,17 @@ def _summary(runs: Sequence[Run], finished: Sequence[Run]) -> str:
 
 
 def _accuracy(runs: Sequence[Run]) -> str:
-    names, rows = shown_metrics(runs), metric_rows(runs)
+    names, rows = [name for name in shown_metrics(runs) if not is_apart(name)], metric_rows(runs)
     if not names:
-        return _text("These runs were fitted on all data, without a test, so there is no accuracy to show.")
+        return paragraph("These runs were fitted on all data, without a test, so there is no accuracy to show.")
     is_fair = len({test_set(run) for run in runs}) == 1
     best = {name: best_text(rows, name) if is_fair else None for name in names}
-    head: Cells = ["run", _number("folds"), *(_number(name) for name in names)]
+    head: Cells = ["run", number_cell("folds"), *(number_cell(name) for name in names)]
     body = [
-        _row(
+        table_row(
             [
-                _name(row.label),
-                _number(str(row.num_folds)),
+                name_cell(row.label),
+                number_cell(str(row.num_folds)),
                 *(_metric_cell(row.cells.get(name), best[name]) for name in names),
             ]
         )
@@ -223,12 +185,12 @@ def _accuracy(runs: Sequence[Run]) -> str:
     ]
     if any(graded and any("@" in name for name in run.mean) for graded, run in zip(is_graded, runs, strict=True)):
         note += " Ranking metrics count ratings in the upper quarter of the range as relevant."
-    return _table(head, body) + _text(note, "soft") + _published(rows)
+    return html_table(head, body) + paragraph(note, "soft") + _published(rows)
 
 
 def _metric_cell(cell: MetricCell | None, best: str | None) -> Cell:
     if cell is None:
-        return _number(ABSENT)
+        return number_cell(ABSENT)
     mean = format_metric(cell.mean)
     below = "" if cell.std is None else f"± {format_metric(cell.std)}"
     return Cell(mean, "number best" if mean == best else "number", below)
@@ -242,37 +204,39 @@ def _published(rows: Sequence[MetricRow]) -> str:
             if cell.published is not None and cell.difference is not None:
                 verdict = {True: "within", False: "outside", None: ABSENT}[cell.is_within_spread]
                 cells: Cells = [
-                    _name("" if has_begun else row.label),
+                    name_cell("" if has_begun else row.label),
                     name,
-                    _number(cell.text),
-                    _number(format_spread(cell.published, cell.published_std)),
-                    _number(format_difference(cell.difference)),
+                    number_cell(cell.text),
+                    number_cell(format_spread(cell.published, cell.published_std)),
+                    number_cell(format_difference(cell.difference)),
                     Cell(verdict, verdict if verdict != ABSENT else ""),
                     "" if has_begun else row.source or "",
                 ]
                 has_begun = True
-                found.append(_row(cells))
+                found.append(table_row(cells))
     title = "<h3>Beside the published values</h3>\n"
     if not found:
-        return title + _text("No published table that comes with hushrec has a row with these settings and data.")
+        return title + paragraph(
+            "No published table that comes with hushrec has a row with these settings and data."
+        )
     head: Cells = [
         "run",
         "metric",
-        _number("ours"),
-        _number("published"),
-        _number("difference"),
+        number_cell("ours"),
+        number_cell("published"),
+        number_cell("difference"),
         "spread",
         "where",
     ]
     note = (
         "Spread: whether the mean of our folds lies within one published standard deviation of the published mean."
     )
-    return title + _table(head, found) + _text(note, "soft")
+    return title + html_table(head, found) + paragraph(note, "soft")
 
 
 def _curves(runs: Sequence[Run]) -> str:
     drawn = [
-        _figure(to_inline_svg(figure, f"stream-{place}", title), f"{title}.")
+        html_figure(to_inline_svg(figure, f"stream-{place}", title), f"{title}.")
         for place, (title, figure) in enumerate(stream_figures(runs).items())
     ]
     runs = [run for run in runs if not is_stream(run)]
@@ -284,12 +248,14 @@ def _curves(runs: Sequence[Run]) -> str:
             title = f"{metric} on the test part after every round"
             svg = to_inline_svg(learning_curves(runs, metric), f"curve-{len(drawn)}", title)
             drawn.append(
-                _figure(svg, f"{title}: mean over the folds, in a band from the least to the greatest fold.")
+                html_figure(svg, f"{title}: mean over the folds, in a band from the least to the greatest fold.")
             )
     note = (
         "Curves that coincide are drawn in turns of their colours. The number is the value after the last round."
     )
-    return "\n".join(drawn) + _text(note, "soft") if drawn else _text("These runs kept no learning curves.")
+    return (
+        "\n".join(drawn) + paragraph(note, "soft") if drawn else paragraph("These runs kept no learning curves.")
+    )
 
 
 def _bytes(runs: Sequence[Run]) -> str:
@@ -301,17 +267,17 @@ def _bytes(runs: Sequence[Run]) -> str:
     for run, label in zip(runs, labels(runs), strict=True):
         for place, row in enumerate(role_rows(run)):
             sizes = (row.sent, row.received, row.sent_per_client_round, row.received_per_client_round)
-            numbers = [_number(format_bytes(size)) for size in sizes]
-            roles.append(_row([_name("" if place else label), row.role, *numbers]))
+            numbers = [number_cell(format_bytes(size)) for size in sizes]
+            roles.append(table_row([name_cell("" if place else label), row.role, *numbers]))
     columns = ("send", "get", f"send {each}", f"get {each}")
-    by_role = _table(["run", "role", *map(_number, columns)], roles)
+    by_role = html_table(["run", "role", *map(number_cell, columns)], roles)
     return (
-        _figure(svg, caption)
+        html_figure(svg, caption)
         + "<h3>By role</h3>\n"
         + by_role
         + "<h3>By type of message</h3>\n"
         + _traffic(runs)
-        + _text(
+        + paragraph(
             _BYTES_NOTE,
             "soft",
         )
@@ -330,14 +296,14 @@ def _traffic(runs: Sequence[Run]) -> str:
     for run, label in zip(runs, labels(runs), strict=True):
         rows = traffic_rows(run)
         totals = [sum(row.bytes for row in rows), sum(row.per_client_round for row in rows)]
-        cells: Cells = [_name(label), "", "", "", *(_number(format_bytes(total)) for total in totals)]
-        body.append(_row(cells, num_heads=len(cells), kind="group"))
+        cells: Cells = [name_cell(label), "", "", "", *(number_cell(format_bytes(total)) for total in totals)]
+        body.append(table_row(cells, num_heads=len(cells), kind="group"))
         for row in rows:
             vectors = format_count(row.vectors) if row.vectors else ABSENT
-            counts = [_number(format_count(row.messages)), _number(vectors)]
-            sizes = [_number(format_bytes(size)) for size in (row.bytes, row.per_client_round)]
-            body.append(_row([row.type, row.way, *counts, *sizes], num_heads=0))
-    return _table(["message", "way", *map(_number, columns)], body)
+            counts = [number_cell(format_count(row.messages)), number_cell(vectors)]
+            sizes = [number_cell(format_bytes(size)) for size in (row.bytes, row.per_client_round)]
+            body.append(table_row([row.type, row.way, *counts, *sizes], num_heads=0))
+    return html_table(["message", "way", *map(number_cell, columns)], body)
 
 
 def _systems(runs: Sequence[Run]) -> str:
@@ -350,28 +316,30 @@ def _system(system: AnySystem) -> str:
     citation = f"{paper.authors}: {paper.title}. {paper.venue} {paper.year}."
     head = ["message", "from", "to", "reveals to its receiver"]
     rows = [
-        _row([_name(message.__name__), message.sender, message.receiver, Cell(reveals(message), "prose")])
+        table_row([name_cell(message.__name__), message.sender, message.receiver, Cell(reveals(message), "prose")])
         for message in system.messages
     ]
     threat = threat_model(system)
     return (
         f"<h3>{escape(system.about.title)}</h3>\n"
-        + _text(citation, "soft")
-        + (f"<p><strong>Threat model:</strong> {_prose(threat)}</p>" if threat else "")
-        + _table(head, rows)
+        + paragraph(citation, "soft")
+        + (f"<p><strong>Threat model:</strong> {prose(threat)}</p>" if threat else "")
+        + html_table(head, rows)
     )
 
 
 def _claims(runs: Sequence[Run]) -> str:
     found = claims_about(dict.fromkeys(run.system for run in runs))
     if not found:
-        return _text("No table that comes with hushrec decides a claim about these systems.")
+        return paragraph("No table that comes with hushrec decides a claim about these systems.")
     rows = [
-        _row([Cell(answer, "name"), Cell(claim, "prose"), where, Cell(why, "prose")])
+        table_row([Cell(answer, "name"), Cell(claim, "prose"), where, Cell(why, "prose")])
         for answer, claim, where, why in found
     ]
     note = "Measured by hushrec reproduce --all on the date given, not in these runs."
-    return _table(["holds", "claim", "where", "figures and reason, if it does not"], rows) + _text(note, "soft")
+    return html_table(["holds", "claim", "where", "figures and reason, if it does not"], rows) + paragraph(
+        note, "soft"
+    )
 
 
 def _deviations(runs: Sequence[Run]) -> str:
@@ -380,12 +348,12 @@ def _deviations(runs: Sequence[Run]) -> str:
         for found in deviations(system_named(name)):
             users.setdefault(found, []).append(short_title(system_named(name)))
     if not users:
-        return _text("The code of these systems marks no departure from their papers.")
+        return paragraph("The code of these systems marks no departure from their papers.")
     rows = [
-        _row([_name(f"{found.file}:{found.line}"), Cell(found.text, "prose"), ", ".join(systems)])
+        table_row([name_cell(f"{found.file}:{found.line}"), Cell(found.text, "prose"), ", ".join(systems)])
         for found, systems in users.items()
     ]
-    return _table(["in the code", "departure", "systems that use it"], rows)
+    return html_table(["in the code", "departure", "systems that use it"], rows)
 
 
 def _provenance(runs: Sequence[Run]) -> str:
@@ -393,8 +361,8 @@ def _provenance(runs: Sequence[Run]) -> str:
     note = "Cold test cases: test ratings whose user or item has no training rating. Lists go fold by fold."
     return (
         _properties(provenance_rows(runs), names)
-        + _text(note, "soft")
+        + paragraph(note, "soft")
         + "<h3>Digests of the final models</h3>\n"
         + _properties(digest_rows(runs), names, "digest")
-        + _text("First 12 digits of SHA-256 over the arrays. Equal digests: equal to the last bit.", "soft")
+        + paragraph("First 12 digits of SHA-256 over the arrays. Equal digests: equal to the last bit.", "soft")
     )

@@ -6,7 +6,7 @@ from hushrec.evaluation.lists import are_alike
 from hushrec.report.findings import test_set
 from hushrec.report.numbers import format_count, format_metric, format_number, format_share
 from hushrec.report.tables import is_error
-from hushrec.runs.beside import main_length
+from hushrec.runs.beside import THIRDS, main_length
 from hushrec.runs.record import Run
 
 
@@ -53,6 +53,38 @@ def unbeaten_lines(run: Run) -> list[str]:
                 f"{format_metric(as_good[best])}{whose}"
             )
     return lines
+
+
+def verdict_lines(run: Run) -> list[str]:
+    """Which baselines a run beats and by how much, which it does not, and for whom it does not beat the former."""
+    lines = []
+    for metric in judged_metrics(run):
+        ours = run.mean[metric]
+        for name, values in run.baselines.items():
+            if metric not in values or not is_beaten(metric, ours, values[metric]):
+                continue
+            other = values[metric]
+            by = f" ({format_share(abs(ours - other) / other)} {_lower(metric)})" if other else ""
+            lines.append(f"beats {name}: {metric} {format_metric(ours)} against {format_metric(other)}{by}")
+            lines += _not_for(run, metric, name)
+    return [*lines, *(line.removeprefix(f"{run.system} ") for line in unbeaten_lines(run))]
+
+
+def _not_for(run: Run, metric: str, baseline: str) -> list[str]:
+    """The thirds of users for whom a baseline does as well that is beaten on the whole."""
+    found = []
+    for word in THIRDS:
+        ours, other = run.thirds.get(f"{metric}, {word}"), run.baselines[baseline].get(f"{metric}, {word}")
+        if ours is not None and other is not None and not is_beaten(metric, ours, other):
+            found.append(
+                f"but not for the third of users with {word}: {metric} {format_metric(ours)} against "
+                f"{format_metric(other)} of {baseline}"
+            )
+    return found
+
+
+def _lower(metric: str) -> str:
+    return "lower" if is_error(metric) else "higher"
 
 
 def _joined(names: Sequence[str]) -> str:

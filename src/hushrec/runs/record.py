@@ -58,7 +58,8 @@ class FoldResult:
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)  # CPU by step and party, where it was taken
     digested: tuple[str, ...] = ()  # the arrays that `model_sha256` is of
     lists: dict[str, float] = field(default_factory=dict)  # what they are like, see `hushrec.evaluation.lists`
-    baselines: dict[str, dict[str, float]] = field(default_factory=dict)  # metrics of each, by its name
+    thirds: dict[str, float] = field(default_factory=dict)  # metrics of users with few and many training ratings
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)  # metrics and thirds of each, by its name
 
     @classmethod
     def of(
@@ -165,6 +166,11 @@ class Run:
         return _means([fold.lists for fold in self.folds])
 
     @property
+    def thirds(self) -> dict[str, float]:
+        """Metrics of users with few, some and many training ratings: means over the folds."""
+        return _means([fold.thirds for fold in self.folds])
+
+    @property
     def baselines(self) -> dict[str, dict[str, float]]:
         """Means of the metrics of every baseline that stands beside all folds."""
         first = self.folds[0].baselines if self.folds else {}
@@ -201,10 +207,11 @@ class Run:
             "sent_bytes",
             "facts",
             "lists",
+            "thirds",
             "baselines",
         )
         folds = [{name: value for name, value in asdict(fold).items() if name in names} for fold in self.folds]
-        folds = [{name: value for name, value in fold.items() if name in names[:-3] or value} for fold in folds]
+        folds = [{name: value for name, value in fold.items() if name in names[:-4] or value} for fold in folds]
         chosen = [asdict(choice) | {"flag": choice.flag} for choice in self.chosen]
         return {
             "system": self.system,

@@ -147,6 +147,8 @@ def save_train(path: Path, train: Interactions, system: AnySystem) -> None:
         arrays["titles"] = train.titles
     if train.rating_range is not None:
         arrays["rating_range"] = np.array(train.rating_range)
+    if train.signed_from is not None:
+        arrays["signed_from"] = np.array(train.signed_from)
     write_arrays(path, arrays | system.holders.arrays(train))
 
 
@@ -159,9 +161,11 @@ def load_train(path: Path, system: AnySystem, name: str, data_sha256: str, is_sy
     users = np.repeat(np.arange(len(rows.starts) - 1, dtype=np.int32), np.diff(rows.starts))
     low_high = arrays.get("rating_range")
     rating_range = None if low_high is None else (float(low_high[0]), float(low_high[1]))
+    signed = arrays.get("signed_from")
+    signed_from = None if signed is None else (float(signed[0]), float(signed[1]), float(signed[2]))
     data = Interactions(
         users, rows.items, rows.ratings, None, None, arrays["user_ids"], arrays["item_ids"], arrays.get("titles"),
-        rating_range, name, data_sha256, is_synthetic,
+        rating_range, name, data_sha256, is_synthetic, signed_from=signed_from,
     )  # fmt: skip
     try:
         return system.holders.restored(data, arrays)

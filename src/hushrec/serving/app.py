@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
 import hushrec.serving.gate as gate
-from hushrec.recommender import Recommendation
+from hushrec.runs.lists import Recommendation
 from hushrec.serving.metrics import CONTENT_TYPE, Meter
 from hushrec.serving.model import RequestError, ServedModel, UnknownItemError, UnknownUserError, Wish
 from hushrec.serving.page import build_page

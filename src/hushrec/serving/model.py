@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError, NewcomerError
+from hushrec.data.item_choice import Mask
+from hushrec.errors import HushrecError, NewcomerError, PublicError
 from hushrec.protocol import Numbers
-from hushrec.recommender import Mask, Ranker, Recommendation, load_run
+from hushrec.recommender import load_run
 from hushrec.registry import system_named
-from hushrec.runs.lists import title_of
+from hushrec.runs.lists import Recommendation, title_of
+from hushrec.runs.newcomers import checked_ratings
+from hushrec.runs.ranker import Ranker
 from hushrec.runs.record import Run, read_run
 
 
@@ -80,17 +83,16 @@ class ServedModel:
 
     def for_newcomer(self, items: Ids, ratings: Sequence[float] | None, wish: Wish) -> list[Recommendation]:
         """The best items for someone with these ratings, which are not kept."""
-        numbers, given, among = self._rated(items), self._given(len(items), ratings), self._checked(wish)
+        numbers, among = self._rated(items), self._checked(wish)
         try:
+            given = checked_ratings(self.ranker.train, ratings, len(numbers))
             return self.ranker.for_newcomer(
                 numbers, given, wish.k, not wish.include_seen, wish.min_raters, among, wish.why
             )
         except NewcomerError:
             raise RequestError("this model serves only users that it was trained with") from None
-        except HushrecError:
-            raise RequestError(
-                "these ratings give scores that are not plausible; send others, like those of training"
-            ) from None
+        except PublicError as error:
+            raise RequestError(str(error)) from None
 
     def similar(self, item_id: str, wish: Wish) -> list[Recommendation]:
         """The items most like one of them."""
@@ -128,35 +130,20 @@ class ServedModel:
         train, num_raters = self.ranker.train, self.ranker.num_raters
         if wish.why and not self.ranker.explains:
             raise RequestError("this model has no vectors of items; it cannot say which are alike")
-        wanted = self.ranker.min_raters if wish.min_raters is None else wish.min_raters
-        if len(train) and wanted > num_raters.max():
+        needed = self.ranker.min_raters if wish.min_raters is None else wish.min_raters
+        if len(train) and needed > num_raters.max():
             raise RequestError(f"no item has that many raters; use a min_raters of at most {num_raters.max()}")
         if wish.only is None and not wish.leave_out:
             return None
         mask = np.full(train.num_items, wish.only is None)
         mask[self._known(wish.only or ())] = True
         mask[self._known(wish.leave_out)] = False
-        if not (mask & (num_raters >= wanted)).any() and (len(train) or not mask.any()):
+        if not (mask & (num_raters >= needed)).any() and (len(train) or not mask.any()):
             raise RequestError("none of the chosen items can be listed; choose others, or a lower min_raters")
         return mask
 
     def _known(self, items: Ids) -> list[int]:
         return [self.items[str(item)] for item in items if str(item) in self.items]
-
-    def _given(self, num_items: int, ratings: Sequence[float] | None) -> NDArray[np.float32]:
-        """The ratings that were sent, one per item; where the model was trained without, there need be none."""
-        rating_range = self.ranker.train.rating_range
-        if ratings is None:
-            if rating_range is not None:
-                raise RequestError("this model was trained with ratings; send one rating per item")
-            return np.ones(num_items, np.float32)
-        if len(ratings) != num_items:
-            raise RequestError(f"{num_items} items and {len(ratings)} ratings; send one rating per item")
-        given = np.array(ratings)
-        if rating_range is not None and not (given.min() >= rating_range[0] and given.max() <= rating_range[1]):
-            raise RequestError(f"a rating is outside of {rating_range[0]:g} to {rating_range[1]:g}")
-        with np.errstate(all="ignore"):  # what overflows is refused
-            return given.astype(np.float32)
 
     def _rated(self, items: Ids) -> Numbers:
         numbers = [self.items.get(str(item), -1) for item in items]

@@ -210,7 +210,8 @@ def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: Cent
 
 def model(state: ServerState, config: Centralised, _rating_range: RatingRange) -> NetworkScorer:
     """A scorer made of the server's network."""
-    return server_model.scorer(state.learned, config.model_settings(), state.sizes, state.positives())
+    settings, graph = config.model_settings(), state.positives()
+    return server_model.scorer(state.learned, settings, state.sizes, graph, config.num_negatives)
 
 
 def upload_bytes(rows: UserRows, _config: Centralised) -> NDArray[np.int64]:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hushrec.data import PartnerRows
-from hushrec.errors import NewcomerError
 from hushrec.models import neucf, neucf_scoring
+from hushrec.models.neucf_scoring import NeuCFModel
 from hushrec.systems.fedcore.model import PartnerModel, own_model, partner_model
 from hushrec.systems.fedcore.partners import Agreement, Partnership
 
@@ -155,15 +155,27 @@ def test_without_ratings_a_newcomer_is_the_mean_user_and_with_many_itself() -> N
     np.testing.assert_allclose(scores[:3], ITEMS[:3] @ truth, atol=0.01)
 
 
-def test_newcomers_that_cannot_be_served_are_told() -> None:
-    refused = r"^newcomers are served with model pmf, from ratings of one partner's items$"
+def test_a_newcomer_at_two_partners_is_served_by_each_alone() -> None:
     model = partner_model(partnership(), PMF, None)
-    for items in ([0, 4], []):
-        with pytest.raises(NewcomerError, match=refused):
-            model.fold_in(np.array(items, np.int32), np.ones(len(items), np.float32))
-    layered = partner_model(partnership(neucf.num_weights(1)), NEUCF, None)
-    with pytest.raises(NewcomerError, match=refused):
-        layered.fold_in(np.array([0], np.int32), np.ones(1, np.float32))
+    items, ratings = np.array([0, 4, 2], np.int32), np.array([5, 4, 1], np.float32)
+    both = model.fold_in(items, ratings)
+    for own, places in ((slice(0, 3), [0, 2]), (slice(3, 5), [1])):
+        alone = model.fold_in(items[places], ratings[places])
+        np.testing.assert_array_equal(both[own], alone[own])
+    nobody = model.fold_in(np.empty(0, np.int32), np.empty(0, np.float32))
+    assert (nobody == -np.inf).all()
+
+
+def test_a_newcomer_of_a_layered_model_is_served_as_by_its_partners_network() -> None:
+    held = partnership(neucf.num_weights(1))
+    held.layers[:] = np.linspace(-1, 1, held.layers.size).reshape(held.layers.shape)
+    model = partner_model(held, NEUCF, (1.0, 5.0))
+    items, ratings = np.array([3, 4], np.int32), np.array([5, 1], np.float32)
+    users = model.user_vectors[int(model.user_starts[1]) :]
+    one = NeuCFModel(users, model.item_vectors[3:], model.layers[1], NEUCF.activation, (1.0, 5.0))
+    scores = model.fold_in(items, ratings)
+    assert (scores[:3] == -np.inf).all()
+    np.testing.assert_allclose(scores[3:], one.fold_in(items - 3, ratings), rtol=1e-6)
 
 
 def test_the_model_looks_at_vectors_and_does_not_change_them() -> None:

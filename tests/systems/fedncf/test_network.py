@@ -9,6 +9,7 @@ from hushrec.draws import Draws
 from hushrec.models.client_mlp import mlp_room
 from hushrec.privacy.filling import Listing
 from hushrec.systems.fedncf import network as ncf
+from hushrec.systems.fedncf.newcomers import frozen_network
 
 torch = pytest.importorskip("torch")
 
@@ -153,3 +154,16 @@ def test_first_values_are_within_the_bounds_of_glorot_and_bengio() -> None:
     assert shape.parts()[0][1] == shape.parts()[-2][1] == pytest.approx((6 / 19) ** 0.5)
     vectors = ncf.initial_factors("item-factors", np.arange(500, dtype=np.int32), 1682, shape, Draws(0))
     assert 0.99 < np.abs(vectors).max() / (6 / (1682 + 36)) ** 0.5 <= 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_network_by_the_users_vector(shape) -> None:
+    user, vectors, layers = network(shape)
+    dense = shape.dense if shape.has_dense else ()
+    logits, slopes = frozen_network(vectors, layers, shape.num_products, dense)(user.astype(np.float64))
+    model = ncf.NcfModel(user[None], vectors, layers, shape)
+    np.testing.assert_allclose(logits, model.score(np.zeros(1, np.int32))[0], rtol=1e-4, atol=1e-4)
+    given = torch.tensor(user, dtype=torch.float64, requires_grad=True)
+    others = (torch.tensor(one, dtype=torch.float64) for one in (vectors, layers))
+    score_by_torch(shape, given, *others)[7].backward()
+    np.testing.assert_allclose(slopes[7], given.grad.numpy(), atol=1e-6)

@@ -4,6 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.optimize import approx_fprime
+from scipy.special import expit
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
@@ -17,6 +19,7 @@ from hushrec.systems.metamf.network import (
     parts_of,
     uploads_of,
 )
+from hushrec.systems.metamf.newcomers import GeneratedLogits
 
 torch = pytest.importorskip("torch")
 
@@ -154,8 +157,32 @@ def test_scorer() -> None:
     users, items = np.array([1, 3, 1, 3, 3], np.int32), np.array([6, 0, 2, 5, 5], np.int32)
     expected = scores[[1, 0, 1, 0, 0], items]
     np.testing.assert_allclose(scorer.predict(users, items), expected, rtol=1e-5)
-    with pytest.raises(HushrecError, match="train again with the newcomer"):
-        scorer.fold_in(np.array([0], np.int32), np.ones(1, np.float32))
+
+
+def test_logits_by_a_users_vector_and_their_slopes() -> None:
+    parameters = initial_parameters(SIZES, Draws(0))
+    users = parts_of(parameters, SIZES)["users"].astype(np.float64)
+    logits_of = GeneratedLogits(parts_of(parameters, SIZES), SIZES.item_memory)
+    scores = MetaModel(parameters, SIZES).score(np.arange(len(users), dtype=np.int32))
+    for user in range(len(users)):
+        found, slopes = logits_of(users[user])
+        np.testing.assert_allclose(expit(found), scores[user], rtol=1e-4)
+        for item in range(SIZES.num_items):
+            numeric = approx_fprime(users[user], lambda moved, item=item: logits_of(moved)[0][item], 1e-7)
+            np.testing.assert_allclose(slopes[item], numeric, atol=1e-5)
+
+
+def test_a_newcomers_vector_has_less_loss_than_any_users() -> None:
+    parameters, items = initial_parameters(SIZES, Draws(0)), np.array([0, 5], np.int32)
+    model, labels = MetaModel(parameters, SIZES), np.isin(np.arange(SIZES.num_items), items)
+    before = parameters.copy()
+
+    def loss(scores: np.ndarray) -> np.ndarray:
+        return -np.log(np.where(labels, scores, 1 - scores)).sum(axis=-1)
+
+    newcomer = model.fold_in(items, np.ones(2, np.float32))
+    assert loss(newcomer) < loss(model.score(np.arange(SIZES.num_users, dtype=np.int32))).min()
+    np.testing.assert_array_equal(parameters, before)
 
 
 def test_scores_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

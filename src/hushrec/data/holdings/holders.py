@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data.holdings.node_files import Catalogue, NodeData, NodeFiles, catalogue_of
-from hushrec.data.interactions import Arrays, Interactions, RatingRange
+from hushrec.data.interactions import Arrays, Interactions, Numbers, RatingRange, place_of
 from hushrec.data.splits import Deal, Split, SplitKind
 from hushrec.errors import HushrecError, PublicError
 
@@ -92,6 +92,21 @@ class Holders(ABC, Generic[Rows]):
     def groups(self, train: Interactions, test: Interactions) -> dict[str, NDArray[np.bool_]]:
         """Test rows that a party measures by themselves, with their names."""
         return {}
+
+    # --- By the ids of the source ---
+
+    def accounts(self, data: Interactions, user_ids: NDArray[Any]) -> list[Numbers]:
+        """The numbers of each of these users; only who is with several parties has more than one."""
+        return list(data.user_numbers(user_ids)[:, None])
+
+    def copies(self, data: Interactions, item_ids: NDArray[Any]) -> list[Numbers]:
+        """The numbers of each of these items: none where it is unknown, more where several parties have it."""
+        places = np.array([[place_of(data.item_ids, item)] for item in item_ids.tolist()], np.int32).reshape(-1, 1)
+        return [place[place >= 0] for place in places]
+
+    def source_id(self, item_id: int | str) -> int | str:
+        """What the source calls an item."""
+        return item_id
 
     # --- In a run's folder ---
 

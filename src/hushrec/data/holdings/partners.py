@@ -23,7 +23,7 @@ from hushrec.data.holdings.node_files import (
     write_both,
     write_lines,
 )
-from hushrec.data.interactions import Arrays, Holding, Ids, Interactions, RatingRange
+from hushrec.data.interactions import Arrays, Holding, Ids, Interactions, Numbers, RatingRange
 from hushrec.data.splits import Deal, Split, SplitKind
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
@@ -154,6 +154,15 @@ def rows_of_partners(data: Interactions) -> PartnerRows:
     )
 
 
+def _with_id(named_ids: Ids, wanted: NDArray[Any]) -> list[NDArray[np.int32]]:
+    """The numbers of each wanted id, with a partner's name in front or without it."""
+    numbers: dict[str, list[int]] = {}
+    for number, named_id in enumerate(named_ids.tolist()):
+        numbers.setdefault(str(named_id), []).append(number)
+        numbers.setdefault(str(named_id).partition(":")[2], []).append(number)
+    return [np.array(numbers.get(str(one), []), np.int32) for one in wanted.tolist()]
+
+
 def _without_name(ids: Ids, starts: NDArray[np.int64], what: str) -> NDArray[np.str_]:
     """Ids as the partner itself calls them, in the spelling that partners compare."""
     texts = np.char.partition(ids.astype(np.str_), ":")[:, 2]
@@ -217,6 +226,22 @@ class HeldByPartners(Holders[PartnerRows]):
         is_own = (np.bincount(train.users, minlength=train.num_users) > 0)[test.users]
         groups = {f"{name} own": is_own, f"{name} cold": ~is_own}
         return {group: is_in for group, is_in in groups.items() if is_in.any()}
+
+    def accounts(self, data: Interactions, user_ids: NDArray[Any]) -> list[Numbers]:
+        """One user's, as in `a:196`; or those of all partners where somebody is `196`."""
+        found = _with_id(data.user_ids, user_ids)
+        for user, numbers in zip(user_ids.tolist(), found, strict=True):
+            if not len(numbers):
+                data.user_number(user)  # which says that there is none
+        return found
+
+    def copies(self, data: Interactions, item_ids: NDArray[Any]) -> list[Numbers]:
+        """One partner's, as in `a:50`; or those of all partners that have a `50`."""
+        return _with_id(data.item_ids, item_ids)
+
+    def source_id(self, item_id: int | str) -> int | str:
+        """Without the partner's name."""
+        return str(item_id).partition(":")[2]
 
     def arrays(self, data: Interactions) -> Arrays:
         """Names, and whose users and items are whose."""

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from hushrec.errors import HushrecError
+from hushrec.models.newcomers import Reals, least
 from hushrec.protocol import Numbers
 
-_STEPS = 200
-_STEP_SIZE = 0.5
+_LEAST_REGULARIZATION = 1e-4  # of a newcomer's vector: without any it could grow without end
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,27 @@ class RankingFactors:
         disliked = self.item_factors[items[~is_positive]].astype(np.float64)
         if not len(disliked):
             disliked = self.item_factors.mean(axis=0, dtype=np.float64, keepdims=True)
-        differences = (liked[:, None] - disliked[None]).reshape(-1, liked.shape[1])
-        vector = np.zeros(liked.shape[1])
-        for _ in range(_STEPS if len(differences) else 0):
-            shares = 1 / (1 + np.exp(np.clip(differences @ vector, -50, 50)))
-            vector += _STEP_SIZE * (shares @ differences / len(differences) - self.regularization * vector)
+        if not len(liked):
+            return np.zeros(len(self.item_factors), np.float32)
+        regularization = max(self.regularization, _LEAST_REGULARIZATION)
+        vector = least(
+            lambda vector: _block_loss(vector, liked, disliked, regularization), np.zeros(liked.shape[1])
+        )
         return (self.item_factors @ vector.astype(np.float32)).astype(np.float32)
+
+
+def _block_loss(vector: Reals, liked: Reals, disliked: Reals, regularization: float) -> tuple[float, Reals, Reals]:
+    """The mean of log(1 + exp(-x (v - w))) over all pairs of liked v and disliked w, with gradient and curvature.
+
+    Sums over pairs are made of sums over rows and columns, so that no pair has a vector of its own.
+    """
+    margins = (liked @ vector)[:, None] - disliked @ vector
+    misses = expit(-margins)
+    bends, num_pairs = misses * (1 - misses), margins.size
+    value = np.logaddexp(0, -margins).mean() + 0.5 * regularization * vector @ vector
+    pulls = misses.sum(axis=1) @ liked - misses.sum(axis=0) @ disliked
+    crossed = liked.T @ bends @ disliked
+    curvature = (liked.T * bends.sum(axis=1)) @ liked + (disliked.T * bends.sum(axis=0)) @ disliked
+    curvature -= crossed + crossed.T
+    gradient = regularization * vector - pulls / num_pairs
+    return float(value), gradient, curvature / num_pairs + regularization * np.eye(len(vector))

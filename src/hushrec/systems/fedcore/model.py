@@ -6,7 +6,6 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import NewcomerError
 from hushrec.models import neucf, neucf_scoring
 from hushrec.protocol import Numbers
 from hushrec.systems.fedcore.answer_privacy import range_of
@@ -99,23 +98,32 @@ class PartnerModel:
         return found
 
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Scores for a newcomer at the partner whose items these are: the vector nearest to the mean user's."""
-        partners = np.unique(self._partner_of(items))
-        if not self.is_pmf or len(partners) != 1:
-            raise NewcomerError("newcomers are served with model pmf, from ratings of one partner's items")
-        (partner,) = partners
-        users = slice(int(self.user_starts[partner]), int(self.user_starts[partner + 1]))
-        mean = self.user_vectors[users].mean(axis=0, dtype=np.float64)
-        known = self.item_vectors[items].astype(np.float64)
-        pull = np.eye(known.shape[1])  # of one rating's weight, so that few ratings do not say too much
-        vector = mean + np.linalg.solve(known.T @ known + pull, known.T @ (ratings - known @ mean))
+        """Scores for a newcomer at each partner that has some of these items; each uses what it has itself."""
         scores = np.full(len(self.item_vectors), -np.inf, np.float32)
-        own = slice(int(self.item_starts[partner]), int(self.item_starts[partner + 1]))
-        scores[own] = self.item_vectors[own] @ vector
+        partner_of = self._partner_of(items)
+        for partner in np.unique(partner_of).tolist():
+            rated, given = items[partner_of == partner], ratings[partner_of == partner]
+            own = slice(int(self.item_starts[partner]), int(self.item_starts[partner + 1]))
+            users = self.user_vectors[int(self.user_starts[partner]) : int(self.user_starts[partner + 1])]
+            if self.is_pmf:
+                scores[own] = self.item_vectors[own] @ _nearest_to_mean(users, self.item_vectors[rated], given)
+                continue
+            layers, limits = self.layers[partner], self.rating_range
+            rated_vectors = self.item_vectors[rated]
+            vector = neucf_scoring.newcomer_of(users, rated_vectors, layers, given, self.activation, limits)
+            scores[own] = neucf_scoring.score(vector, self.item_vectors[own], layers, self.activation)[0]
         return scores
 
     def _partner_of(self, items: Numbers) -> NDArray[np.int64]:
         return np.searchsorted(self.item_starts, items, "right") - 1
+
+
+def _nearest_to_mean(users: Rows, rated: Rows, ratings: NDArray[np.float32]) -> NDArray[np.float64]:
+    """A newcomer's vector: the mean user's, moved by what the newcomer rated otherwise."""
+    mean, known = users.mean(axis=0, dtype=np.float64), rated.astype(np.float64)
+    pull = np.eye(known.shape[1])  # of one rating's weight, so that few ratings do not say too much
+    moved: NDArray[np.float64] = np.linalg.solve(known.T @ known + pull, known.T @ (ratings - known @ mean))
+    return mean + moved
 
 
 def partner_model(

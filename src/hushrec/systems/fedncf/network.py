@@ -11,7 +11,7 @@ Symbols: u, v = a row of `user_factors` and of `item_factors`. `layers` is one f
 its matrix (inputs x outputs; of the first layer the user's half, then the item's) and its biases; h; b.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import BLOCK_WORDS, Draws, Key, shuffle, uniform_rows
-from hushrec.errors import HushrecError, NewcomerError
+from hushrec.errors import HushrecError
 from hushrec.kernels.adam import adam
 from hushrec.models.client_mlp import (
     BLOCK,
@@ -35,6 +35,7 @@ from hushrec.models.client_mlp import (
 from hushrec.models.client_products import sigmoid
 from hushrec.privacy.filling import Listing, num_virtual_items
 from hushrec.protocol import Numbers, kept
+from hushrec.systems.fedncf.newcomers import newcomer_factors
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
@@ -388,9 +389,11 @@ class NcfModel:
         """Both parts of each item's vector, of products and of dense layers."""
         return self.item_factors
 
-    def fold_in(self, items: Numbers, ratings: Floats) -> Floats:
-        """Newcomers have no vector yet."""
-        raise NewcomerError("a newcomer has no vector of its own yet; enrol it and let it take part in rounds")
+    def fold_in(self, items: Numbers, _ratings: Floats) -> Floats:
+        """Scores of all items for a newcomer, whose vector has the least loss with all else as it is."""
+        dense = self.shape.dense if self.shape.has_dense else ()
+        own = newcomer_factors(items, self.item_factors, self.layers, self.shape.num_products, dense)
+        return replace(self, user_factors=own).score(np.zeros(1, np.int32))[0]
 
     def score_listed(self, users: Numbers, starts: Places, items: Numbers) -> Floats:
         """Scores of the items listed for each user, one list after the other."""

@@ -22,14 +22,17 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from hushrec.draws import BLOCK_WORDS, Draws, Key, chacha_block
-from hushrec.errors import MissingExtraError, NewcomerError
+from hushrec.errors import MissingExtraError
 from hushrec.kernels.bits import bit_of
+from hushrec.models.newcomers import newcomer_vector, usual_of, wishes_of
+from hushrec.systems.metamf.newcomers import GeneratedLogits
 
 if TYPE_CHECKING:
     import torch
 
 Floats = NDArray[np.float32]
 
+_NUM_NEGATIVES = 4  # so many of all other items count against one that a newcomer has
 _SCORED_BYTES = 64 << 20  # of item vectors at a time, when all items are scored
 
 
@@ -358,9 +361,16 @@ class MetaModel:
             out[first : first + len(scores)] = scores
         return out
 
-    def fold_in(self, _items: NDArray[np.int32], _ratings: Floats) -> Floats:
-        """Refused: a newcomer has no vector on the server."""
-        raise NewcomerError("MetaMF knows the users it was trained with only; train again with the newcomer")
+    def fold_in(self, items: NDArray[np.int32], _ratings: Floats) -> Floats:
+        """Probabilities of all items for a newcomer, whose vector has the least loss with all else as it is."""
+        parts = parts_of(self.parameters, self.sizes)
+        vector = newcomer_vector(
+            GeneratedLogits(parts, self.sizes.item_memory), wishes_of(items, self.sizes.num_items, _NUM_NEGATIVES),
+            usual_of(parts["users"]), "logistic",
+        )  # fmt: skip
+        parameters = self.parameters.copy()
+        parts_of(parameters, self.sizes)["users"][0] = vector
+        return generate(parameters, self.sizes, np.zeros(1, np.int32)).scores()[0]
 
     def _blocks(self, users: NDArray[np.int32]) -> Iterator[tuple[int, Floats]]:
         size = max(1, _SCORED_BYTES // (4 * self.sizes.num_items * self.sizes.item_memory))

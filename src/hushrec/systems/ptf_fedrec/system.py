@@ -328,7 +328,8 @@ def _shown_slots(
 
 def model(state: ServerState, config: Config, _rating_range: RatingRange = None) -> Scorer:
     """A scorer made of the server's model."""
-    return server_model.scorer(state.learned, config.server_settings(), state.sizes, state.last_uploads.pairs())
+    settings, graph = config.server_settings(), state.last_uploads.pairs()
+    return server_model.scorer(state.learned, settings, state.sizes, graph, config.num_negatives)
 
 
 def own_model(clients: LocalClients, config: Config, _rating_range: RatingRange = None) -> LocalModel:

@@ -1,0 +1,67 @@
+"""Pieces of an HTML page. Texts go in as they are and come out escaped."""
+
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+
+class Cell(NamedTuple):
+    """A cell of a table. Texts are not escaped yet."""
+
+    text: str
+    kind: str = ""  # its class in the style sheet
+    below: str = ""  # a smaller line under the text
+
+
+Cells = Sequence[Cell | str]
+
+
+def table_row(cells: Cells, num_heads: int = 1, kind: str = "") -> str:
+    """A row; its first cells are headings."""
+    parts = []
+    for place, entry in enumerate(cells):
+        cell = Cell(entry) if isinstance(entry, str) else entry
+        tag = "th" if place < num_heads else "td"
+        text = prose(cell.text) if cell.kind == "prose" else escape(cell.text)
+        below = f"<small>{escape(cell.below)}</small>" if cell.below else ""
+        parts.append(f"<{tag}{class_of(cell.kind)}>{text}{below}</{tag}>")
+    return f"<tr{class_of(kind)}>{''.join(parts)}</tr>"
+
+
+def class_of(kind: str) -> str:
+    """The attribute of a class of the style sheet, if there is one."""
+    return f' class="{kind}"' if kind else ""
+
+
+def html_table(head: Cells, rows: Iterable[str]) -> str:
+    """A table of rows as `table_row` makes them, which scrolls where it is too wide."""
+    body = "\n".join(rows)
+    columns = table_row(head, num_heads=len(head))
+    table = f"<table>\n<thead>{columns}</thead>\n<tbody>\n{body}\n</tbody></table>"
+    return f'<div class="scroll">{table}</div>'
+
+
+def html_figure(svg: str, caption: str) -> str:
+    """A picture with its caption."""
+    return f"<figure>\n{svg}\n<figcaption>{escape(caption)}</figcaption>\n</figure>"
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """A paragraph."""
+    return f"<p{class_of(kind)}>{escape(text)}</p>"
+
+
+def prose(text: str) -> str:
+    """Text of a docstring or comment, where backquotes mark code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def number_cell(text: str) -> Cell:
+    """A cell with a number."""
+    return Cell(text, "number")
+
+
+def name_cell(text: str) -> Cell:
+    """A cell with a name."""
+    return Cell(text, "name")
