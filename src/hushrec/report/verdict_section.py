@@ -1,6 +1,6 @@
 """The report's verdict: runs beside baselines, warm and cold rows apart, what lists are like, and some of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -50,27 +50,34 @@ def _sentences(runs: Sequence[Run], names: Sequence[str]) -> str:
 
 
 def _baselines(runs: Sequence[Run], names: Sequence[str]) -> str:
-    """A row per run and baseline: of all users, and of thirds of them by their number of training ratings."""
+    """Runs and their baselines, of all users, and of thirds of them by their number of training ratings."""
     having = [(run, name) for run, name in zip(runs, names, strict=True) if run.baselines]
     if not having:
         return ""
     metrics = list(dict.fromkeys(metric for run, _ in having for metric in shown_beside(run)))
-    judged = list(dict.fromkeys(metric for run, _ in having for metric in judged_metrics(run)))
-    thirds = [f"{metric}, {word}" for metric in judged for word in THIRDS]
-    thirds = [name for name in thirds if any(name in run.thirds for run, _ in having)]
-    rows = []
-    for run, label in having:
-        ours = run.mean | run.thirds
-        for name, values in {label: ours, **run.baselines}.items():
-            shown = name if name == label else f"{name}, centralised"
-            cells = [number_cell(format_metric(values.get(metric))) for metric in (*metrics, *thirds)]
-            rows.append(table_row([name_cell(shown), *cells]))
-    head: Cells = ["", *(number_cell(name) for name in (*metrics, *thirds))]
+    judged = dict.fromkeys(metric for run, _ in having for metric in judged_metrics(run))
+    thirds = {f"{metric}, {word}": f"{metric}, {word.split()[0]}" for metric in judged for word in THIRDS}
+    thirds = {name: short for name, short in thirds.items() if any(name in run.thirds for run, _ in having)}
     note = (
         "Baselines are centralised: they see all training rows. They are measured on the same test rows, with the "
-        "same candidates. Few, some and many ratings: thirds of the users by their training ratings."
+        "same candidates."
     )
-    return html_table(head, rows) + paragraph(note, "soft")
+    parts = [_beside(having, {name: name for name in metrics}), paragraph(note, "soft")]
+    if thirds:
+        whom = "Few, some, many: thirds of the users, by their number of training ratings."
+        parts += [_beside(having, thirds), paragraph(whom, "soft")]
+    return "\n".join(parts)
+
+
+def _beside(having: Sequence[tuple[Run, str]], headings: Mapping[str, str]) -> str:
+    """A row per run, with a row below for each of its baselines; a column per metric."""
+    rows = []
+    for run, label in having:
+        for name, values in {label: run.mean | run.thirds, **run.baselines}.items():
+            shown = name if name == label else f"{name}, centralised"
+            cells = [number_cell(format_metric(values.get(metric))) for metric in headings]
+            rows.append(table_row([name_cell(shown), *cells]))
+    return html_table(["", *(number_cell(heading) for heading in headings.values())], rows)
 
 
 def _warm_and_cold(runs: Sequence[Run], names: Sequence[str]) -> str:

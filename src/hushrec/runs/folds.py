@@ -180,7 +180,7 @@ def _run_fold(
     result = replace(result, metrics=result.metrics | found, curve=result.curve | curves)
     if beside is None:
         return result
-    spent = max(seconds(), progress.wall_seconds)
+    spent = max(seconds(), min(progress.cpu_seconds, progress.wall_seconds))  # also that before an interruption
     return with_beside(result, job, job.scorer(progress), split.test, plan, spent, beside)
 
 
