@@ -59,7 +59,8 @@ def at_smaller_end(steps: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether each step goes the way of the fewer, along the line that explains most of them."""
     _, directions = np.linalg.eigh(steps.T @ steps)
     along = steps @ directions[:, -1]
-    return along > 0 if (along > 0).sum() <= (along < 0).sum() else along < 0
+    is_fewer: NDArray[np.bool_] = along > 0 if (along > 0).sum() <= (along < 0).sum() else along < 0
+    return is_fewer
 
 
 def judge(guesses: Guesses, truth: Truth) -> Outcome:
