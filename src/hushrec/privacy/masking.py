@@ -102,7 +102,8 @@ class MaskedSum:
 
     def without(self, masks: "MaskedSum") -> NDArray[np.float64]:
         """What is left when the masks are taken out, as floating point numbers."""
-        return np.multiply(self.totals - masks.totals, 2.0**-FRACTION_BITS, dtype=np.float64)
+        left: NDArray[np.float64] = (self.totals - masks.totals) * 2.0**-FRACTION_BITS
+        return left
 
 
 class MaskSums:

@@ -7,13 +7,14 @@ the positives, as people like what the model thinks they like. What these client
 it stays, and nothing of what is learned from real samples depends on it.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.draws import BLOCK_WORDS, Draws, Key, shuffle
+from hushrec.draws import BLOCK_WORDS, Draws, shuffle
 from hushrec.privacy.filling import Listing, list_items
 from hushrec.protocol import Cohort, Numbers, Ragged
 from hushrec.systems.fedncf.network import (
@@ -70,7 +71,8 @@ def weighted_layers(clients: NcfClients, rows: Places, num_negatives: int) -> Fl
     return np.hstack([weights, weights * clients.layer_steps[rows]])
 
 
-class _Real(NamedTuple):
+@dataclass
+class _Real:
     """What clients have listed, as the drawing of virtual items needs it."""
 
     starts: Places
@@ -85,7 +87,7 @@ def hide(
     numbers, round_number = cohort.numbers, cohort.round_number
     held = _Real(real.listing.starts, real.listing.items, cohort.private.num_items)
     every = np.arange(len(numbers))
-    shown = list_items(held, every, numbers, rho, draws.key("virtual-items"), round_number)  # type: ignore[arg-type]
+    shown = list_items(held, every, numbers, rho, draws.key("virtual-items"), round_number)
     is_virtual = shown.rated_place < 0
     owners = np.repeat(every, np.diff(shown.starts))[is_virtual]
     virtual = _listing(owners, shown.items[is_virtual], len(numbers))
@@ -133,7 +135,7 @@ def _learn_virtual(
 
 
 @numba.njit(nogil=True, cache=True)
-def _deal(key: Key, numbers, round_number, starts, num_groups, groups):
+def _deal(key, numbers, round_number, starts, num_groups, groups):
     """Deal each client's virtual items to groups of equal size."""
     words, most = np.empty(BLOCK_WORDS, np.uint32), 0
     for client in range(numbers.size):

@@ -12,10 +12,28 @@ The round:
 4. It uploads how far the layers have come. The server moves them by the mean, weighted by the number of samples.
 After the last round all clients get the final model, so that they can recommend.
 
-Threat model: the server is honest but curious, and hardly anything is protected against it. An upload lists the
-items that a client has trained, and its own move the other way than those that it has drawn: with products the
-first principal direction of the steps tells all of them apart, with dense layers alone most. Other clients see
-means.
+With `denoisers`, after FedRec++ (Liang, Pan, Ming, AAAI 2021), what single clients learned is hidden, and the
+model has the same bits:
+1. Some participants of a round are its denoisers; the others are dealt to them. A client plays `rho` virtual
+   clients beside itself (`clients.py`), uploads the steps of real and virtual items in one list, and seals those
+   of the virtual ones, its noise, to its denoiser.
+2. It uploads the steps of the layers behind a mask, and seals the mask to its denoiser (`privacy/masking.py`).
+3. A denoiser trains on its own samples. It sends the sum of noise less its own steps, with the counts, and the sum
+   of masks less its own layers.
+4. The server subtracts both. If a denoiser is lost, the round begins again without it and without its clients;
+   what they learned for themselves in it they keep.
+
+Threat model: the server is honest but curious, and without denoisers hardly anything is protected against it. An
+upload lists the items that a client has trained, and its own move the other way than those that it has drawn: with
+products the first principal direction of the steps tells all of them apart, with dense layers alone most. Other
+clients see means.
+With denoisers, who are honest but curious too and do not collude with the server, layers are hidden, but for their
+sum over a denoiser and its clients. One upload leaves 1 + rho times as many items as the client has, where the
+catalogue has room for so many. They are not all equally likely: MEASURED. Virtual items are drawn anew in each
+round, so a client that takes part often can be read: what moved its way every time is its own. A denoiser sees
+noise without names. Its sums show what it listed itself (a count below zero) and, if it has one client, that
+client's noise. If a round begins again and a client was lost in between, two sums of its denoiser differ by what
+it sent. Whoever knows a client's seed knows its masks and virtual items.
 
 Symbols: u = a row of user_factors, V = item_factors; the network is that of `network.py`.
 """
@@ -276,6 +294,7 @@ SYSTEM = System(
         presets={"paper": {}, "tuned": {"learning_rate": 0.003}},
         small={"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16, "rho": 1, "denoisers": 3},
         variants=({"rho": 0, "denoisers": 0},),
+        builds_on=("hushrec.privacy.denoising", "hushrec.privacy.filling"),
         learns_with={
             "num_factors": 8, "layers": (16, 8, 8), "participation": 1.0, "num_negatives": 1, "batch_size": 16,
             "learning_rate": 0.01,
