@@ -9,7 +9,7 @@ import pytest
 
 import hushrec
 from hushrec.audit.attacks import ATTACKS
-from hushrec.audit.driver import Audited, Onlooker, audit
+from hushrec.audit.driver import Audited, AuditInterruptedError, Onlooker, audit
 from hushrec.audit.scoreboard import Attack, Outcome, Own, Truth
 from hushrec.data import Deal, Interactions, copies
 from hushrec.errors import HushrecError
@@ -288,3 +288,33 @@ def test_messages_are_there_while_a_round_is_told_of_and_forgotten_then(data: In
     )
     assert counts == [1, 1]
     assert not done.progress.transcript.recorded
+
+
+def test_an_interrupt_keeps_what_was_found_of_rounds_and_of_attacks(data: Interactions) -> None:
+    def judge(_guess: Any, truth: Truth) -> Outcome:
+        if truth.round_number == 2:
+            raise KeyboardInterrupt
+        return Outcome.of_victims(np.array([4]), np.ones(1), np.zeros(1))
+
+    server = (Seat(Role.SERVER),)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        audited(
+            job_of("fedrec", data, num_rounds=3),
+            probe("a", server),
+            probe("b", server, judge=judge),
+            probe("c", server),
+        )
+    interrupted = raised.value
+    assert isinstance(interrupted, AuditInterruptedError)
+    assert (interrupted.num_rounds, interrupted.behind) == (2, ["b", "c"])
+    rounds = {finding.attack.name: len(finding.rounds) for finding in interrupted.found.findings}
+    assert rounds == {"a": 2, "b": 1, "c": 1}
+
+
+def test_an_interrupt_before_the_first_round_has_found_nothing(data: Interactions) -> None:
+    def look(_before: Any, _view: View, _own: Own) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(AuditInterruptedError) as raised:
+        audited(job_of("fedrec", data), probe("a", (Seat(Role.SERVER),), look=look))
+    assert (raised.value.num_rounds, raised.value.behind, raised.value.found.findings) == (0, [], [])

@@ -1,4 +1,8 @@
 import json
+import re
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -229,3 +233,40 @@ def test_help_lists_systems_and_no_placeholder() -> None:
 def test_examples_fit_the_system() -> None:
     assert "hushrec audit drift --data ml-100k --epochs 2" in " ".join(invoke("drift", "--help").stdout.split())
     assert "hushrec audit pmf --data ml-100k --rounds 5" in " ".join(invoke("pmf", "--help").stdout.split())
+
+
+# --- Ctrl-C ----------------------------------------------------------------------------------------------------
+
+
+def interrupted(*arguments: str) -> tuple[int, str, list[str]]:
+    """Exit code, standard output and error of an endless audit that gets SIGINT in its third round or later."""
+    every_round = "from hushrec.cli import app, console; console.SECONDS_BETWEEN_LINES = 0; app.main()"
+    command = [sys.executable, "-c", every_round, "audit", *arguments, "--data", DATA, "--threads", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if re.search(r"round [3-9]/", line):
+            break
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=120)
+    return process.returncode, out, error.splitlines()
+
+
+def test_ctrl_c_keeps_what_was_found() -> None:
+    code, out, error = interrupted("fedrec", "--rounds", "1000000", "--num-factors", "5")
+    assert code == 130
+    assert (found := re.search(r"^interrupted after (\d+) of 1000000 rounds.*above is what was found$", error[-1]))
+    assert 3 <= int(found[1]) < 1000000
+    assert out.splitlines()[0].endswith(f"seed 0, {found[1]} rounds")
+    assert [line.split("  ")[0] for line in out.splitlines()[2:4]] == ["listed items", "upload frequency"]
+    assert not any("Traceback" in line or "--resume" in line for line in error)
+
+
+def test_ctrl_c_keeps_what_was_found_as_json() -> None:
+    code, out, error = interrupted("fedrec", "--rounds", "1000000", "--num-factors", "5", "--json")
+    assert code == 130
+    said = json.loads(out)
+    assert [attack["name"] for attack in said["attacks"]] == ["listed items", "upload frequency"]
+    after = said["interrupted_after"]
+    assert all(after - 1 <= len(attack["rounds"]) <= after for attack in said["attacks"])
+    assert f"interrupted after {after} of 1000000 rounds" in error[-1]

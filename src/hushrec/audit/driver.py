@@ -25,12 +25,38 @@ OnLook = Callable[[Progress, Mapping[str, float]], None]
 
 
 @dataclass(frozen=True)
-class Audited:
-    """A run, and what came of the attacks on it."""
+class Found:
+    """What came of the attacks."""
 
     findings: list[Finding]
     left_out: dict[str, str]  # attacks that found nothing, and why
+
+    @classmethod
+    def of(cls, scores: Sequence[Score], seed: int) -> "Found":
+        """What came of all rounds so far."""
+        findings = {score.attack.name: score.finding(Draws(seed)) for score in scores}
+        return cls(
+            [finding for finding in findings.values() if finding is not None],
+            {score.attack.name: score.fault for score in scores if findings[score.attack.name] is None},
+        )
+
+
+@dataclass(frozen=True)
+class Audited(Found):
+    """A run, and what came of the attacks on it."""
+
     progress: Progress
+
+
+class AuditInterruptedError(KeyboardInterrupt):
+    """An audit that was interrupted, with what it had found."""
+
+    def __init__(self, scores: Sequence[Score], seed: int) -> None:
+        super().__init__()
+        self.found = Found.of(scores, seed)
+        self.num_rounds = max((len(score.rounds) for score in scores), default=0)
+        # Attacks to which the last of these rounds was not shown any more.
+        self.behind = [score.attack.name for score in scores if len(score.rounds) < self.num_rounds]
 
 
 def audit(
@@ -39,7 +65,8 @@ def audit(
     """Train, and have attacks look at each round: those given, or all that apply.
 
     `on_look` gets the mean scores of a round, while its messages are still there. An attack that is not ours may
-    fail in any way: that is noted, and the others go on.
+    fail in any way: that is noted, and the others go on. An interrupt keeps what was found: it is raised again as
+    `AuditInterruptedError`.
     """
     chosen = attacks_on(job.system) if attacks is None else attacks
     scores, onlooker = [Score(attack) for attack in chosen], Onlooker(job)
@@ -60,13 +87,12 @@ def audit(
         on_look(progress, {name: mean for name, mean in now.items() if mean is not None})
         progress.transcript.recorded.clear()
 
-    progress = run_job(job, replace(options, keep_payloads=True), on_round=after_round)
-    findings = {score.attack.name: score.finding(Draws(job.seed)) for score in scores}
-    return Audited(
-        [finding for finding in findings.values() if finding is not None],
-        {score.attack.name: score.fault for score in scores if findings[score.attack.name] is None},
-        progress,
-    )
+    try:
+        progress = run_job(job, replace(options, keep_payloads=True), on_round=after_round)
+    except KeyboardInterrupt:
+        raise AuditInterruptedError(scores, job.seed) from None
+    found = Found.of(scores, job.seed)
+    return Audited(found.findings, found.left_out, progress)
 
 
 class Onlooker:

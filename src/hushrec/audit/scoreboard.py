@@ -154,34 +154,51 @@ class Finding:
         return self.attack.sentence.format(score=self.score, chance=self.chance)
 
 
+class _Taken(NamedTuple):
+    """What was taken in of some rounds."""
+
+    rounds: list[float | None]
+    totals: NDArray[np.float64]  # right, blind, number of guesses; by victim
+    fault: str  # why there is no finding, if there is none
+
+
 class Score:
-    """What came of one attack, round after round."""
+    """What came of one attack, round after round. An interrupted round is taken in wholly or not."""
 
     def __init__(self, attack: Attack[Any]) -> None:
-        self.attack, self.rounds = attack, list[float | None]()
-        self.fault = "nobody sent anything that it could tell apart"  # why there is no finding, if there is none
-        self._totals = np.zeros((3, 0))  # right, blind, number of guesses; by victim
+        self.attack = attack
+        self._taken = _Taken([], np.zeros((3, 0)), "nobody sent anything that it could tell apart")
+
+    @property
+    def rounds(self) -> list[float | None]:
+        """Mean score after each round, None if it told of nobody."""
+        return self._taken.rounds
+
+    @property
+    def fault(self) -> str:
+        """Why there is no finding, if there is none."""
+        return self._taken.fault
 
     def add(self, outcome: Outcome) -> None:
         """Take in a round."""
-        size = max(int(outcome.victims.max(initial=-1)) + 1, self._totals.shape[1])
+        before = self._taken.totals
+        size = max(int(outcome.victims.max(initial=-1)) + 1, before.shape[1])
         totals = np.zeros((3, size))
         if not self.attack.only_last:
-            totals[:, : self._totals.shape[1]] = self._totals
+            totals[:, : before.shape[1]] = before
         totals[:, outcome.victims] += np.stack([outcome.right, outcome.blind, outcome.counts])
-        self._totals = totals
-        self.rounds.append(float(outcome.scores.mean()) if len(outcome.victims) else None)
+        mean = float(outcome.scores.mean()) if len(outcome.victims) else None
+        self._taken = self._taken._replace(rounds=[*self.rounds, mean], totals=totals)
 
     def fail(self, fault: str) -> None:
         """Note why a round told nothing; where the last round counts alone, those before are forgotten."""
-        if self.attack.only_last:
-            self._totals = np.zeros((3, 0))
-        self.rounds.append(None)
-        self.fault = fault
+        totals = np.zeros((3, 0)) if self.attack.only_last else self._taken.totals
+        self._taken = _Taken([*self.rounds, None], totals, fault)
 
     def finding(self, draws: Draws) -> Finding | None:
         """What came out of all rounds; None if they told of nobody."""
-        right, blind, counts = self._totals[:, self._totals[2] > 0]
+        totals = self._taken.totals
+        right, blind, counts = totals[:, totals[2] > 0]
         if not len(counts):
             return None
         scores, interval = right / counts, None

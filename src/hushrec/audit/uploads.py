@@ -4,6 +4,7 @@ A (client, item) pair is one number, so that pairs can be sorted, joined and cou
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -90,9 +91,46 @@ def items_of(pairs: Pairs) -> NDArray[np.int64]:
     return pairs % _STRIDE
 
 
+def distinct(pairs: Pairs) -> Pairs:
+    """Each pair once, ascending."""
+    ordered = np.sort(pairs)
+    return ordered[_is_first(ordered)]
+
+
+def by_client(pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The clients of ascending pairs, and for each pair the place of its client among them."""
+    clients = clients_of(pairs)
+    is_first = _is_first(clients)
+    return clients[is_first], np.cumsum(is_first) - 1
+
+
+def _is_first(ascending: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where a number differs from the one before it."""
+    is_first = np.ones(len(ascending), np.bool_)
+    np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
+    return is_first
+
+
+def places_of(wanted: Pairs, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where among ascending pairs each wanted one belongs, and whether it is there."""
+    places = np.searchsorted(pairs, wanted)
+    is_there = np.zeros(len(wanted), np.bool_)
+    is_inside = places < len(pairs)
+    is_there[is_inside] = pairs[places[is_inside]] == wanted[is_inside]
+    return places, is_there
+
+
+@lru_cache(maxsize=1)  # all attacks of all rounds of a run ask for the same
+def _own_pairs(train: Interactions) -> Pairs:
+    return distinct(paired(train.users, train.items))
+
+
 def is_own(pairs: Pairs, train: Interactions) -> NDArray[np.bool_]:
-    """The truth about each pair: whether the client trained on the item as its own."""
-    return np.isin(pairs, paired(train.users, train.items))
+    """The truth about each of distinct, ascending pairs: whether the client trained on the item as its own."""
+    places, is_there = places_of(_own_pairs(train), pairs)
+    found = np.zeros(len(pairs), np.bool_)
+    found[places[is_there]] = True
+    return found
 
 
 def f1_of(clients: NDArray[np.int64], pairs: Pairs, train: Interactions) -> Outcome:

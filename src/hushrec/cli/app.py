@@ -9,7 +9,7 @@ import typer
 from hushrec.cli import audit, data, deploy, run
 from hushrec.cli.commands import joined
 from hushrec.cli.compare import compare
-from hushrec.cli.console import notes
+from hushrec.cli.console import INTERRUPTED, notes
 from hushrec.cli.recommend import recommend
 from hushrec.cli.report import report
 from hushrec.cli.reproduce import reproduce
@@ -18,7 +18,6 @@ from hushrec.cli.similar import similar
 from hushrec.cli.systems import systems
 from hushrec.errors import HushrecError
 
-_INTERRUPTED = 130  # what Typer makes of Ctrl-C
 # Flower pins an old Typer, whose errors are those of click; a newer one brings its own.
 _TYPER_ERROR: type[Exception] = getattr(typer, "TyperException", None) or import_module("click").ClickException
 
@@ -59,10 +58,10 @@ def exits_cleanly(command: Callable[[], int | None]) -> None:
     except _TYPER_ERROR as error:
         exit_code = _fail_with(_in_one_line(error))
     except KeyboardInterrupt:
-        exit_code = _INTERRUPTED
+        exit_code = INTERRUPTED
     except BrokenPipeError:
         exit_code = 141
-    if exit_code == _INTERRUPTED:
+    if exit_code == INTERRUPTED:
         _fail_with("interrupted; a run with --out goes on with --resume")
     sys.exit(exit_code)
 

@@ -1,23 +1,24 @@
 """`hushrec audit SYSTEM` or `hushrec audit RUN`: attacks side by side, beside blind guessing.
 
 A run's folder holds no messages, so a run is made again from its settings and training data, and attacked round by
-round; no round is kept longer than the attacks look at it.
+round; no round is kept longer than the attacks look at it. Ctrl-C ends an audit with what was found so far.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 import typer
 from rich.table import Table
 
 from hushrec.audit.attacks import attacks_on
-from hushrec.audit.driver import OnLook, audit
+from hushrec.audit.driver import AuditInterruptedError, OnLook, audit
 from hushrec.audit.scoreboard import Finding
 from hushrec.cli.commands import length_of, per_system
-from hushrec.cli.console import announce_compilation, note, results, watching
+from hushrec.cli.console import INTERRUPTED, announce_compilation, note, results, warn, watching
 from hushrec.cli.options import (
     AsJson,
     Fold,
@@ -143,21 +144,41 @@ def of_folder(run: RunFolder, fold: Fold = None, threads: Threads = None, as_jso
 
 
 def _audit(job: Job, threads: int | None, as_json: bool, check: Callable[[Progress], None] | None = None) -> None:
-    findings: list[Finding] = []
-    if attacks_on(job.system):
-        announce_compilation()
-        num_rounds = job.config.num_rounds
+    if not attacks_on(job.system):
+        _show(job, [], as_json)
+        return
+    announce_compilation()
+    num_rounds = job.config.num_rounds
+    try:
         with watching(f"audit {job.system.name}", num_rounds, 1) as watch:
             done = audit(job, runtime_options(threads), _telling(watch, 1, 1, num_rounds))
-        findings = done.findings
-        for name, reason in done.left_out.items():
-            note(f"{name}: left out, as {reason}")
-        if check is not None:
-            check(done.progress)
-    if as_json:
-        print(msgspec.json.encode({"attacks": [_described(finding) for finding in findings]}).decode())
-    else:
-        _print_findings(job, findings)
+    except AuditInterruptedError as interrupted:
+        findings, after = interrupted.found.findings, interrupted.num_rounds
+        if findings or as_json:
+            _show(job, findings, as_json, after)
+        late = f"; the last was not shown to: {', '.join(interrupted.behind)}" if interrupted.behind else ""
+        _end_interrupted(f"{after} of {num_rounds} rounds{late}", bool(findings))
+    for name, reason in done.left_out.items():
+        note(f"{name}: left out, as {reason}")
+    if check is not None:
+        check(done.progress)
+    _show(job, done.findings, as_json)
+
+
+def _show(job: Job, findings: list[Finding], as_json: bool, interrupted_after: int | None = None) -> None:
+    if not as_json:
+        _print_findings(job, findings, job.config.num_rounds if interrupted_after is None else interrupted_after)
+        return
+    told: dict[str, Any] = {"attacks": [_described(finding) for finding in findings]}
+    if interrupted_after is not None:
+        told["interrupted_after"] = interrupted_after
+    print(msgspec.json.encode(told).decode())
+
+
+def _end_interrupted(after: str, has_found: bool) -> NoReturn:
+    """Say how far an audit came, and end as an interrupted command does."""
+    warn(f"interrupted after {after}; {'above is what was found' if has_found else 'nothing was found yet'}")
+    raise SystemExit(INTERRUPTED)
 
 
 def _telling(watch: Watch, run: int, num_runs: int, num_rounds: int) -> OnLook:
@@ -181,10 +202,10 @@ def _described(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _print_findings(job: Job, findings: list[Finding]) -> None:
+def _print_findings(job: Job, findings: list[Finding], num_rounds: int) -> None:
     out = results()
     label = " on synthetic data" if job.train.is_synthetic else ""
-    heading = f"{job.system.name} on {job.train.name}{label}, seed {job.seed}, {job.config.num_rounds} rounds"
+    heading = f"{job.system.name} on {job.train.name}{label}, seed {job.seed}, {num_rounds} rounds"
     out.print(heading)
     if not findings:
         out.print("no attack here learns from this system's messages; that is no proof that they reveal nothing")
@@ -217,14 +238,19 @@ def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bo
         for threshold in ("blocks", "users")
     ]
     rows, num_rounds = [], job.config.plan.parts
-    with watching(f"audit {job.system.name}", num_rounds, len(ways)) as watch:
+    with (
+        suppress(AuditInterruptedError),
+        watching(f"audit {job.system.name}", num_rounds, len(ways)) as watch,
+    ):
         for number, (theta, threshold, blocks) in enumerate(ways, start=1):
             on_look = _telling(watch, number, len(ways), num_rounds)
             rows.append(audit_threshold(job, theta, threshold, runtime_options(threads), on_look, blocks))
     if as_json:
         print(msgspec.json.encode({"thresholds": [asdict(row) for row in rows]}).decode())
-    else:
+    elif rows:
         _print_thresholds(job, rows)
+    if len(rows) < len(ways):
+        _end_interrupted(f"{len(rows)} of {len(ways)} thresholds", bool(rows))
 
 
 def _print_thresholds(job: Job, rows: list[ThresholdRow]) -> None:

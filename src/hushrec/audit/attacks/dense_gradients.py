@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.audit.scoreboard import Attack, Outcome, Truth
-from hushrec.audit.uploads import Answered, Pairs, answered, f1_of, is_upload, paired
+from hushrec.audit.uploads import Answered, Pairs, answered, distinct, f1_of, is_upload, paired
 from hushrec.errors import HushrecError
 from hushrec.protocol import Message, Role, Seat, View
 
@@ -43,7 +43,7 @@ def guess_positives(view: View) -> Guesses:
     guessed = [_guess_batch(one) for kind in kinds for one in answered(view, "item_factors", kind)]
     if not guessed:
         return Guesses(np.empty(0, np.int64), np.empty(0, np.int64))
-    clients, pairs = (np.unique(np.concatenate(column)) for column in zip(*guessed, strict=True))
+    clients, pairs = (distinct(np.concatenate(column)) for column in zip(*guessed, strict=True))
     return Guesses(clients, pairs)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.audit.scoreboard import Attack, Outcome, Truth
-from hushrec.audit.uploads import Pairs, answered, f1_of, is_upload, paired
+from hushrec.audit.uploads import Pairs, answered, distinct, f1_of, is_upload, paired
 from hushrec.errors import HushrecError
 from hushrec.protocol import Message, Role, Seat, View
 
@@ -72,7 +72,7 @@ def guess_positives(before: Guesses | None, view: View) -> Guesses:
             if sizes is not None:
                 place, item = np.nonzero(_errors(_split(rows, sizes), _split(gradients, sizes)) < 0)
                 pairs.append(paired(numbers[place], item))
-    return Guesses(np.unique(np.concatenate(clients)), np.unique(np.concatenate(pairs)), sizes)
+    return Guesses(distinct(np.concatenate(clients)), distinct(np.concatenate(pairs)), sizes)
 
 
 def _split(rows: Floats, sizes: Sizes) -> _Recommender:

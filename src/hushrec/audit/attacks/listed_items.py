@@ -1,20 +1,18 @@
 """Listed items: every item that a client lists in an upload is one of its own."""
 
-import numpy as np
-
 from hushrec.audit.scoreboard import Attack, Outcome, Truth
-from hushrec.audit.uploads import Pairs, clients_of, f1_of, listed, lists
+from hushrec.audit.uploads import Pairs, by_client, distinct, f1_of, listed, lists
 from hushrec.protocol import Role, Seat, View
 
 
 def guess_listed(view: View) -> Pairs:
     """All pairs of uploads."""
-    return np.unique(listed(view).pairs)
+    return distinct(listed(view).pairs)
 
 
 def judge(pairs: Pairs, truth: Truth) -> Outcome:
     """F1 of each client that listed something."""
-    return f1_of(np.unique(clients_of(pairs)), pairs, truth.train)
+    return f1_of(by_client(pairs)[0], pairs, truth.train)
 
 
 ATTACK = Attack(

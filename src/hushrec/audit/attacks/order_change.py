@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hushrec.audit.attacks.top_guess import Guesses, best_of, judge, last_of, num_guesses
 from hushrec.audit.scoreboard import Attack
-from hushrec.audit.uploads import Pairs, clients_of, listed, lists
+from hushrec.audit.uploads import Pairs, clients_of, distinct, listed, lists
 from hushrec.protocol import Role, Seat, View
 
 
@@ -40,7 +40,7 @@ def compare(before: Compared | None, view: View, generator: np.random.Generator)
     known, known_scores = (pairs[:0], scores[:0]) if before is None else before[:2]
     again, now, then = np.intersect1d(pairs, known, assume_unique=True, return_indices=True)
     rises = ranks(again, known_scores[then]) - ranks(again, scores[now])
-    most = num_guesses(rows)[np.isin(np.unique(clients_of(rows)), clients_of(again))]
+    most = num_guesses(rows)[np.isin(distinct(clients_of(rows)), clients_of(again))]
     guesses = best_of(again, rises + generator.random(len(rises)), most)
     guesses = replace(guesses, is_guess=guesses.is_guess & (rises > 0))
     is_old = ~np.isin(clients_of(known), clients_of(pairs))  # of clients that sat this round out

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hushrec.audit.attacks import upload_frequency
 from hushrec.audit.attacks.upload_frequency import Counts, add_round
 from hushrec.audit.scoreboard import Attack, Outcome, Truth
-from hushrec.audit.uploads import Pairs, clients_of, is_upload, items_of, paired
+from hushrec.audit.uploads import Pairs, by_client, distinct, is_upload, items_of, paired
 from hushrec.protocol import Message, Recorded, Role, Seat, View
 
 _NUMBER = "<i4"  # as they lie in a block
@@ -44,7 +44,7 @@ def count(before: Sent | None, view: View) -> Sent:
     """The counts with one more round."""
     uploads = [one for one in view if sends_blocks(type(one.message))]
     now = [_pairs(one) for one in uploads]
-    pairs = np.unique(np.concatenate(now)) if now else np.empty(0, np.int64)
+    pairs = distinct(np.concatenate(now)) if now else np.empty(0, np.int64)
     layout = before.layout if before is not None else None
     return Sent(add_round(before.counts if before is not None else None, pairs), layout or _layout(view))
 
@@ -76,7 +76,7 @@ def judge(sent: Sent, truth: Truth) -> Outcome:
     if sent.layout is None:
         nothing: NDArray[Any] = np.empty(0, np.int64)
         return Outcome.of_victims(nothing, nothing.astype(np.float64), nothing.astype(np.float64))
-    clients, owners = np.unique(clients_of(sent.counts.pairs), return_inverse=True)
+    clients, owners = by_client(sent.counts.pairs)
     times = np.zeros((len(clients), sent.layout.num_blocks), np.int64)
     times[owners, items_of(sent.counts.pairs)] = sent.counts.times
     of_items = _of_items(times, sent.layout, truth.train.num_items)

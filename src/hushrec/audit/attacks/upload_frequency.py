@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.audit.scoreboard import Attack, Outcome, Truth
-from hushrec.audit.uploads import Pairs, clients_of, is_own, listed, lists
+from hushrec.audit.uploads import Pairs, by_client, distinct, is_own, listed, lists, places_of
 from hushrec.protocol import Role, Seat, View
 
 _CHANCE = 0.5
@@ -21,18 +21,18 @@ class Counts(NamedTuple):
 
 def count(before: Counts | None, view: View) -> Counts:
     """The counts with one more round."""
-    return add_round(before, np.unique(listed(view).pairs))
+    return add_round(before, distinct(listed(view).pairs))
 
 
 def add_round(before: Counts | None, now: Pairs) -> Counts:
-    """The counts with the distinct pairs of one more round."""
+    """The counts with the distinct pairs of one more round, ascending."""
     if before is None:
         return Counts(now, np.ones(len(now), np.int64))
-    pairs, places = np.unique(np.concatenate([before.pairs, now]), return_inverse=True)
-    times = np.zeros(len(pairs), np.int64)
-    times[places[: len(before.pairs)]] = before.times
-    times[places[len(before.pairs) :]] += 1
-    return Counts(pairs, times)
+    places, is_known = places_of(now, before.pairs)
+    times = before.times.copy()
+    times[places[is_known]] += 1
+    new, gaps = now[~is_known], places[~is_known]
+    return Counts(np.insert(before.pairs, gaps, new), np.insert(times, gaps, 1))
 
 
 def judge(counts: Counts, truth: Truth) -> Outcome:
@@ -40,23 +40,18 @@ def judge(counts: Counts, truth: Truth) -> Outcome:
 
     Clients of whom only own items were listed, or none, are left out: there is nothing to tell apart.
     """
-    clients, owners = np.unique(clients_of(counts.pairs), return_inverse=True)
-    order = np.lexsort((counts.times, owners))
-    owners, times = owners[order], counts.times[order]
-    is_positive = is_own(counts.pairs, truth.train)[order]
-    # Ranks within a client from 1; equal counts share the mean of their ranks.
-    starts = np.searchsorted(owners, np.arange(len(clients)))
-    is_first = np.ones(len(owners), bool)
-    is_first[1:] = (owners[1:] != owners[:-1]) | (times[1:] != times[:-1])
-    firsts = np.flatnonzero(is_first)
-    sizes = np.diff(np.append(firsts, len(owners)))
-    ranks = np.repeat(firsts + (sizes + 1) / 2, sizes) - starts[owners]
-    num_positives = np.bincount(owners, is_positive, len(clients))
-    num_others = np.bincount(owners, ~is_positive, len(clients))
-    rank_sums = np.bincount(owners, ranks * is_positive, len(clients))
-    can_tell = (num_positives > 0) & (num_others > 0)
-    wins = rank_sums - num_positives * (num_positives + 1) / 2
-    scores = wins[can_tell] / (num_positives * num_others)[can_tell]
+    clients, owners = by_client(counts.pairs)
+    num_counts = int(counts.times.max(initial=0)) + 1
+    cells = owners * num_counts + counts.times
+    size = len(clients) * num_counts
+    # How many of a client's own items, and of others, were listed once, twice, ...
+    is_positive = is_own(counts.pairs, truth.train)
+    positives = np.bincount(cells[is_positive], minlength=size).reshape(len(clients), num_counts)
+    others = np.bincount(cells, minlength=size).reshape(len(clients), num_counts) - positives
+    num_pairs = positives.sum(axis=1) * others.sum(axis=1)
+    wins = np.sum(positives * (np.cumsum(others, axis=1) - others / 2), axis=1)
+    can_tell = num_pairs > 0
+    scores = wins[can_tell] / num_pairs[can_tell]
     return Outcome.of_victims(clients[can_tell], scores, np.full(len(scores), _CHANCE))
 
 
