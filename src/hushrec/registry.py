@@ -13,6 +13,7 @@ SYSTEMS: Registry[AnySystem] = Registry(
         "pmf": f"{_HOME}.pmf",
         "fedrec": f"{_HOME}.fedrec",
         "fedrec++": f"{_HOME}.fedrec_plus_plus",
+        "fedrec-bpr": f"{_HOME}.fedrec_bpr",
         "sdcf": f"{_HOME}.sdcf",
         "sdcf-denoised": f"{_HOME}.sdcf_denoised",
         "ptf-fedrec": f"{_HOME}.ptf_fedrec",

@@ -1,0 +1,236 @@
+"""FedRec++ with a pairwise ranking loss: lists worth showing, and denoisers who take the noise out again.
+
+Liang, Pan, Ming: FedRec++ (AAAI 2021) names other losses, pairwise ones among them, as future work; this is that
+system. The loss is BPR's: Rendle, Freudenthaler, Gantner, Schmidt-Thieme: BPR: Bayesian Personalized Ranking from
+Implicit Feedback (UAI 2009). Neither paper has the combination, so all choices here are our own.
+
+The round:
+1. The server sends V to the ordinary clients, and tells each of them a denoiser.
+2. An ordinary client draws items that it does not have, `negatives` for each of its items, pairs them up and solves
+   for the U_u that ranks its own above the drawn ones.
+3. It makes up rho virtual pairs per real one: virtual positives that U_u scores like items of its own, virtual
+   negatives drawn like real ones. It uploads the gradients of all listed items, and sends those of virtual pairs,
+   its noise, sealed to its denoiser.
+4. The server sends V to the denoisers. A denoiser solves for its own U_u and sends the sum of the noise that it
+   got, less its own gradients, with the counts.
+5. The server subtracts the denoisers' sums. What is left is the gradient of real pairs, to the last bit that of
+   rho 0. It adds lambda V_i and takes a step of Adam with V.
+After the last round all clients get the final V and solve once more, so that they can recommend. An item is real,
+virtual or not listed, never two of these, so each row is kept or taken out as a whole. What happens when a denoiser
+is lost is as in `fedrec_plus_plus`; clients have nothing to undo then, since each V makes a U_u of its own.
+
+Threat model: the server is honest but curious; denoisers too, and they do not collude with it. Every row of an
+upload is a multiple of U_u, below zero for positives and above it for negatives. So one upload gives the server U_u
+and what the client claims to like; only virtual positives hide the real ones among these. They are chosen to score
+like real ones, which hides them in one upload, not in many: virtual ones change, real ones stay, and whoever
+intersects uploads finds them. U_u is made of real pairs only, which is one more equation for a patient server. A
+denoiser's counts below zero name items that it lists itself, its own and its negatives.
+
+Symbols: U = user_factors, V = item_factors with the items' bias as the last column, eta = denoisers,
+lambda = regularization.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.data.holdings import USERS
+from hushrec.data.interactions import UserRows
+from hushrec.draws import Draws
+from hushrec.evaluation.feedback import IMPLICIT
+from hushrec.kernels.adam import adam
+from hushrec.models.bpr import (
+    Factors,
+    PairGradients,
+    Pairing,
+    RankingClients,
+    RankingModel,
+    initial_item_factors,
+    keys_of,
+    sizes_of,
+    train_clients,
+)
+from hushrec.privacy.denoising import Assigning, NoiseSums
+from hushrec.protocol import (
+    About,
+    Cohort,
+    Handler,
+    Numbers,
+    RatingRange,
+    Reply,
+    Result,
+    Round,
+    System,
+    kept,
+)
+from hushrec.settings import check, check_bounds, setting
+from hushrec.systems import fedrec
+from hushrec.systems import fedrec_plus_plus as plus_plus
+from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, Noise
+
+_SETTLED = 0  # the round whose draws clients use for the final V; those of training begin with 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of FedRec++ with a ranking loss, chosen on validation data: no paper has any."""
+
+    rho: int = setting(3, "virtual pairs per real pair")
+    denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in", "[0, inf)")
+    assignment: Assigning = setting("dealt", "how clients get their denoisers: dealt evenly, or each at random")
+    negatives: int = setting(2, "items that each item of a client is ranked above", "[1, 1000]")
+    looks: int = setting(
+        10, "unrated items looked at for a virtual positive that scores like an item of the client", "[1, 1000]"
+    )
+    participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
+    num_factors: int = setting(32, "length of the vectors", "[1, inf)")
+    num_rounds: int = setting(100, "rounds", "[1, inf)")
+    learning_rate: float = setting(0.02, "of the server's Adam", "(0, inf)")
+    bias_pace: float = setting(10.0, "how much faster the items' biases go: they have a longer way", "(0, inf)")
+    user_steps: int = setting(10, "steps by which a client solves for its vector", "[1, inf)")
+    regularization: float = setting(1.0, "weight of the vectors' squared norms; biases are free", "(0, inf)")
+    initial_scale: float = setting(0.1, "items' vectors start uniformly within plus and minus this", "(0, inf)")
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+        most = fedrec.MOST_RHO
+        check(0 <= self.rho <= most, f"--rho {self.rho} is not within 0 to {most}; the paper uses 0 to 3")
+
+    def pairing(self, rho: int) -> Pairing:
+        """How clients make up their pairs, with so many virtual ones."""
+        strength = np.float32(self.regularization)
+        return Pairing(self.negatives, rho, self.looks, self.user_steps, strength)
+
+
+@dataclass(frozen=True)
+class ServerState(plus_plus.ServerState):
+    """What the server knows between rounds."""
+
+    means: Factors = kept()  # Adam's, of the gradients
+    squares: Factors = kept()  # Adam's, of the squared gradients
+    num_steps: NDArray[np.int64] = kept()  # a number: Adam's steps so far
+
+
+def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+    """The server before the first round."""
+    denoisers = plus_plus.start(num_clients, num_items, config, draws).denoisers
+    item_factors = initial_item_factors(num_items, config.num_factors, config.initial_scale, draws)
+    nothing = np.zeros_like(item_factors)
+    counted_round = np.zeros(num_clients, np.int32)
+    return ServerState(item_factors, counted_round, denoisers, nothing, nothing.copy(), np.array(0))
+
+
+def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, _draws: Draws) -> RankingClients:
+    """The clients before the first round."""
+    return RankingClients.enrol(rows.starts, rows.items, num_items, config.num_factors)
+
+
+def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
+    """One round of the server."""
+    outcome = yield from plus_plus.denoised_sum(state, round_number, config, draws)
+    if len(outcome.counted):
+        state = _step(state, outcome.total.to_float(), config)
+    settled = outcome.settled(state, state.item_factors, round_number, draws)
+    state = replace(state, counted_round=settled.counted_round, denoisers=settled.denoisers)
+    if round_number == config.num_rounds:
+        yield from fedrec.settle(state.item_factors, state.counted_round)
+    return state
+
+
+def _step(state: ServerState, gradient: NDArray[np.float64], config: Config) -> ServerState:
+    """One step of Adam on the gradient of real pairs and of lambda / 2 |V_i|^2: vectors first, then biases."""
+    gradient[:, :-1] += config.regularization * state.item_factors[:, :-1]
+    arrays = state.item_factors.copy(), gradient.astype(np.float32), state.means.copy(), state.squares.copy()
+    num_steps = int(state.num_steps) + 1
+    for columns, pace in ((np.s_[:, :-1], 1.0), (np.s_[:, -1:], config.bias_pace)):
+        parts = [array[columns].flatten() for array in arrays]
+        adam(*parts, config.learning_rate * pace, num_steps)
+        for array, part in zip(arrays, parts, strict=True):
+            array[columns] = part.reshape(len(array), -1)
+    item_factors, _, means, squares = arrays
+    return replace(state, item_factors=item_factors, means=means, squares=squares, num_steps=np.array(num_steps))
+
+
+def train(
+    cohort: Cohort[RankingClients],
+    item_factors: Factors,
+    rho: int,
+    round_number: int,
+    config: Config,
+    draws: Draws,
+) -> PairGradients:
+    """Draw pairs, solve for U_u, return the gradients of V. Nothing of a round is needed in the next."""
+    clients, keys = cohort.private, keys_of(draws)
+    pairing = config.pairing(rho)
+    return train_clients(clients, cohort.rows, cohort.numbers, item_factors, pairing, keys, round_number)
+
+
+def client_update(cohort: Cohort[RankingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
+    """An ordinary client: solve, upload gradients, send noise."""
+    trained = train(cohort, request.item_factors, config.rho, cohort.round_number, config, draws)
+    return plus_plus.reply(trained, trained, request.denoiser, config)
+
+
+def denoiser_update(
+    cohort: Cohort[RankingClients], request: DenoiserFactors, config: Config, draws: Draws
+) -> Reply:
+    """A denoiser: solve, then send the sum of noise less its own gradients."""
+    own = train(cohort, request.item_factors, 0, cohort.round_number, config, draws)
+    return plus_plus.released(cohort, own, own)
+
+
+def client_settle(cohort: Cohort[RankingClients], request: fedrec.Settle, config: Config, draws: Draws) -> Reply:
+    """Keep the final V, and solve for U_u with it."""
+    train(cohort, request.item_factors, 0, _SETTLED, config, draws)
+    cohort.private.item_factors[:] = request.item_factors
+    return Reply(fedrec.Settled())
+
+
+def open_inbox(clients: RankingClients, config: Config) -> NoiseSums:
+    """Where noise is added up as it arrives."""
+    return NoiseSums(clients.num_items, config.num_factors + 1, config.denoisers)
+
+
+def model(state: ServerState, clients: RankingClients, config: Config, _rating_range: RatingRange) -> RankingModel:
+    """V, and every client's U_u as it solved it last."""
+    return RankingModel(clients.user_factors, state.item_factors, config.pairing(0))
+
+
+def own_model(clients: RankingClients, config: Config, _rating_range: RatingRange) -> RankingModel:
+    """What clients have after the last round: their own U_u, and V as it was sent to them."""
+    return RankingModel(clients.user_factors, clients.item_factors, config.pairing(0))
+
+
+def upload_bytes(clients: RankingClients, config: Config) -> NDArray[np.int64]:
+    """Size of each client's upload."""
+    sizes = sizes_of(clients.num_positives(), config.negatives, config.rho, clients.num_items)
+    return 4 * (2 + config.num_factors) * sizes.total()
+
+
+SYSTEM: System[Config, UserRows, ServerState, RankingClients] = System(
+    about=About(
+        name="fedrec-bpr",
+        title="FedRec++ with a pairwise ranking loss: virtual pairs, and denoisers who take their noise out again",
+        paper=plus_plus.PAPER,
+        class_name="FedRecBPR",
+        small={"rho": 2, "denoisers": 3, "looks": 3},
+        learns_with={"denoisers": 3, "rho": 1, "learning_rate": 0.05},
+        builds_on=("hushrec.systems.fedrec_plus_plus", "hushrec.privacy.denoising"),
+    ),
+    config=Config,
+    feedback=IMPLICIT,
+    holders=USERS,
+    messages=plus_plus.SYSTEM.messages,
+    start=start,
+    enrol=enrol,
+    round=server_round,
+    handlers={
+        ItemFactors: Handler(client_update),
+        DenoiserFactors: Handler(denoiser_update, reads=(Noise,)),
+        fedrec.Settle: Handler(client_settle),
+    },
+    reply_bytes=upload_bytes,
+    result=Result(model, party=own_model),
+    inboxes={Noise: open_inbox},
+)
