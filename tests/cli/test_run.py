@@ -152,7 +152,7 @@ def test_options_are_the_settings_of_the_config() -> None:
     common = {
         "data", "folds", "seed", "split", "test_share", "at", "relevant_from", "columns", "duplicates",
         "rating_range", "out", "resume", "threads", "cohort_size", "as_json", "partners", "common_users",
-        "common_items", "deals", "measure", "owners", "passed_over", "sampled",
+        "common_items", "deals", "measure", "owners", "passed_over", "sampled", "stop_early",
     }  # fmt: skip
     for name in group.list_commands(None):
         command = group.get_command(None, name)
