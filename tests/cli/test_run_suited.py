@@ -1,5 +1,6 @@
 """What the command line says of what it chose."""
 
+import html
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -68,7 +69,7 @@ def test_json_says_who_chose_what() -> None:
 
 def test_flags_turn_it_on_and_off() -> None:
     on = invoke("run", *SHORT, "--preset", "paper", "--rounds", "5", "--stop-early")
-    assert "rounds: the best RMSE on a validation part" in on.stderr
+    assert "1 round: the best RMSE on a validation part" in on.stderr  # as yet none is better than another
     off = invoke("run", *SHORT, "--no-stop-early", "--rounds", "5")
     assert "validation part" not in off.stderr
     with pytest.raises(HushrecError, match="leave one out"):
@@ -107,3 +108,22 @@ def test_a_deployment_goes_by_the_data(tmp_path: Path, monkeypatch: pytest.Monke
         assert isinstance(result.exception, StopError)
         assert ("preset general: federation is in" in result.stderr) == (not more)
     assert [order.config["regularization"] for order in orders] == [0.002, 0.001, 0.001]
+
+
+def test_a_systems_presets_are_shown() -> None:
+    lines = invoke("systems", "fedrec").stdout.splitlines()
+    assert "preset paper: the defaults" in lines
+    assert "preset general: num_rounds 40, regularization 0.002" in lines
+    (said,) = json.loads(invoke("systems", "fedrec", "--json").stdout)
+    assert (said["presets"]["general"]["num_rounds"], said["published_on"]) == (40, ["ml-100k"])
+
+
+def test_the_report_says_what_was_chosen(tmp_path: Path) -> None:
+    invoke("run", *SHORT, "--out", str(tmp_path / "one"))
+    invoke("run", *SHORT, "--preset", "paper", "--rounds", "3", "--out", str(tmp_path / "two"))
+    invoke("report", str(tmp_path / "one"), str(tmp_path / "two"), "--out", str(tmp_path / "page.html"))
+    page = html.unescape((tmp_path / "page.html").read_text())
+    assert "chosen by the data" in page
+    assert PRESET in page
+    invoke("report", str(tmp_path / "two"), "--out", str(tmp_path / "page.html"))
+    assert "chosen by the data" not in (tmp_path / "page.html").read_text()

@@ -40,7 +40,7 @@ def test_json_is_the_registry() -> None:
     said: list[dict[str, Any]] = json.loads(invoke("--json"))
     assert [entry["name"] for entry in said] == NAMES
     for entry, system in zip(said, SYSTEMS.values(), strict=True):
-        assert set(entry) == {"name", "title", "paper", "roles", "messages", "settings"}
+        assert set(entry) == {"name", "title", "paper", "roles", "messages", "settings", "presets", "published_on"}
         assert [message["type"] for message in entry["messages"]] == [kind.__name__ for kind in system.messages]
         assert all(message["reveals"] for message in entry["messages"])
         assert entry["settings"] == {

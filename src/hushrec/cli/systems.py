@@ -54,6 +54,8 @@ def _described(system: AnySystem) -> dict[str, Any]:
             for message in system.messages
         ],
         "settings": {entry.name: entry.default for entry in fields(system.config)},
+        "presets": system.about.presets,
+        "published_on": system.about.published_on,
     }
 
 
@@ -87,5 +89,8 @@ def _print_one(system: AnySystem) -> None:
     for entry in fields(system.config):
         settings.add_row(entry.name, str(entry.default), entry.metadata["help"])
     out.print(settings)
+    for name, values in system.about.presets.items():
+        told = ", ".join(f"{setting} {value}" for setting, value in values.items())
+        out.print(f"preset {name}: {told or 'the defaults'}", soft_wrap=True)
     out.print()
     out.print(f"Threat model: {threat_model(system)}")

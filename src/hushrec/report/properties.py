@@ -51,6 +51,7 @@ def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         "drawn, passed-over items": lambda run: str(run.provenance.passed_over),
         "split": _split,
         "seed": lambda run: str(run.seed),
+        "chosen by the data": lambda run: "; ".join(choice.why for choice in run.chosen) or ABSENT,
         "folds done": lambda run: f"{len(run.folds)} of {run.num_folds}",
         "training cases": lambda run: _each_fold(run, lambda fold: format_count(fold.num_train)),
         "test cases": lambda run: _each_fold(run, lambda fold: format_count(fold.num_test)),
@@ -64,6 +65,8 @@ def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         del wanted["who holds what"]
     if not any(run.provenance.passed_over for run in runs):
         del wanted["drawn, passed-over items"]
+    if not any(run.chosen for run in runs):
+        del wanted["chosen by the data"]
     rows = [PropertyRow(name, [text(run) for run in runs]) for name, text in wanted.items()]
     return rows + _version_rows(runs)
 

@@ -172,10 +172,11 @@ def _stopped(plan: Plan, trials: Trials, tell: Tell) -> tuple[Plan, float | None
 def stopped_at_best(system: AnySystem, config: Any, curve: list[float], metric: str) -> Choice:
     """As many rounds as were best on validation data."""
     best = best_point(curve, metric)
-    choice = Choice(length_setting(system), length_until(system, config, best + 1), "")
+    length = length_until(system, config, best + 1)
+    choice = Choice(length_setting(system), length, "")
     words = choice.setting.removeprefix("num_")
     why = (
-        f"{choice.value} {words if choice.value > 1 else words[:-1]}: the best {metric} on a validation part, "
+        f"{length} {words if length > 1 else words[:-1]}: the best {metric} on a validation part, "
         f"{curve[best]:.4f}, of {len(curve)} measured; {choice.flag} fixes it"
     )
     return replace(choice, why=why)

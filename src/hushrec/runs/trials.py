@@ -61,7 +61,7 @@ def is_past_its_best(system: AnySystem, config: Any, at: tuple[int, ...]) -> IsE
     """Whether a training has not improved for a while."""
     metric = main_metric(system, at)
     column = curve_names(system, at).index(metric)
-    patience = max(_PATIENCE, config.num_rounds // system.result.measured_every(config) // 10)
+    patience: int = max(_PATIENCE, config.num_rounds // system.result.measured_every(config) // 10)
 
     def is_enough(progress: Progress) -> bool:
         if progress.curve is None:
