@@ -38,7 +38,18 @@ class Outcome:
 
 def run(system: str, data: str, more: list[str]) -> dict[str, Any]:
     """What `hushrec run` prints as JSON."""
-    command = [sys.executable, "-m", "hushrec.cli.app", "run", system, "--data", data, "--baselines", "--json", *more]
+    command = [
+        sys.executable,
+        "-m",
+        "hushrec.cli.app",
+        "run",
+        system,
+        "--data",
+        data,
+        "--baselines",
+        "--json",
+        *more,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{system} on {data}: {done.stderr.strip().splitlines()[-1]}")
@@ -63,7 +74,9 @@ def main() -> None:
     parser.add_argument("--data", default=",".join(DATASETS))
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     known, more = parser.parse_known_args()
-    print(f"{'data':20} {'system':11} {'metric':8} {'ours':>7} {'baseline':>10} {'':7} {'ratio':>6} {'CPU':>7}  chosen")
+    print(
+        f"{'data':20} {'system':11} {'metric':8} {'ours':>7} {'baseline':>10} {'':7} {'ratio':>6} {'CPU':>7}  chosen"
+    )
     for data in known.data.split(","):
         for system in known.systems.split(","):
             one = outcome(system, data, [*more, *([] if system in _EXPLICIT else ["--at", "10"])])
