@@ -232,7 +232,7 @@ def test_options_reach_the_config() -> None:
 def test_a_preset_gives_way_to_what_is_typed() -> None:
     options = as_options("ptf-fedrec", short("ptf-fedrec", num_rounds=1, client_factors=8))
     said = [
-        json.loads(invoke("ptf-fedrec", "--data", DATA, *preset, *options, "--json").stdout)["config"]
+        json.loads(invoke("ptf-fedrec", "--data", DATA, *options, *preset, "--json").stdout)["config"]
         for preset in ([], ["--preset", "paper"], ["--preset", "released"])
     ]
     assert said[0] == said[1]

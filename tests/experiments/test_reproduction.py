@@ -216,7 +216,11 @@ class StopError(Exception):
 
 
 def of_ptf_fedrec(data: Interactions, kind: Any, metrics: list[str], preset: str, **config: Any) -> Reproduced:
-    values = {name: value for name, value in short("ptf-fedrec", num_rounds=3).items() if name not in RELEASED}
+    values = {
+        name: value
+        for name, value in short("ptf-fedrec", num_rounds=3).items()
+        if name not in {*RELEASED, "preset"}
+    }
     row = Row("PTF", "ptf-fedrec", "synthetic", {**values, **config})
     table = Table("tiny", "A tiny table", "Nobody (2026)", kind, "it holds", metrics, [row])
     return reproduce_row(table, row, preset, data, settings_for(SYSTEMS["ptf-fedrec"]), ONE_THREAD, None, None)

@@ -244,7 +244,11 @@ SYSTEM = System(
         paper=PAPER,
         class_name="FCF",
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
-        presets={"paper": {}, "tuned": {"clients_per_step": 100, "learning_rate": 0.01}},
+        presets={
+            "paper": {},
+            "tuned": {"clients_per_step": 100, "learning_rate": 0.01},
+            "general": {"clients_per_step": 100, "learning_rate": 0.01, "regularization": 10.0},
+        },
         small={"clients_per_step": 10},
         learns_with={"learning_rate": 0.05},
     ),

@@ -233,6 +233,7 @@ SYSTEM = System(
         paper=PAPER,
         class_name="NeuMF",
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
+        presets={"paper": {}, "general": {"num_rounds": 100}},  # the most that are tried
         hands_over_data=True,
         small={"layers": (4, 3), "batch_size": 64},
         learns_with={"layers": (8, 8), "num_negatives": 1, "batch_size": 128, "learning_rate": 0.01},

@@ -342,7 +342,11 @@ SYSTEM = System(
         paper=PAPER,
         class_name="FedMF",
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
-        presets={"paper": {}, "tuned": {"learning_rate": 0.005}},
+        presets={
+            "paper": {},
+            "tuned": {"learning_rate": 0.005},
+            "general": {"learning_rate": 0.005, "num_rounds": 60},
+        },
         small={"encryption": "none"},
         variants=({"variant": "part"}, {"encryption": "bfv"}),
         learns_with={

@@ -384,7 +384,7 @@ SYSTEM = System(
         paper=PAPER,
         class_name="PTFFedRec",
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
-        presets={"paper": {}, "released": RELEASED, "fitted": FITTED},
+        presets={"paper": {}, "released": RELEASED, "fitted": FITTED, "general": FITTED},
         small={
             "client_factors": 4, "client_layers": (4, 3), "server_factors": 4, "server_layers": (4, 3),
             "local_epochs": 2, "num_told": 6, "client_learning_rate": 0.01, "server_learning_rate": 0.01,
