@@ -171,7 +171,7 @@ class RunOptions:
         typer.Option(
             "--baselines/--no-baselines",
             help="Measure simple centralised models, too: popularity, biases, item-kNN, ALS; default: those that "
-            "take less than 10% of the run's time.",
+            "take less than 10% of the run's time, or a second.",
         ),
     ] = None
     out: Annotated[Path | None, typer.Option(help="Folder to keep the run in.")] = None
