@@ -120,7 +120,7 @@ def chosen_in(
 
 
 def test_what_takes_too_long_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Costs of 1, 2, 3 and 4 seconds: a tenth of 30 seconds is enough for the first two."""
+    """Costs of 1, 2, 3 and 4 seconds: a tenth of 30 seconds is enough for the first two; a second is for none."""
     costs = {one.name: place for place, one in enumerate(BASELINES, 1)}
     slow = [replace(one, fit_seconds=lambda _, name=one.name: costs[name]) for one in BASELINES]
     monkeypatch.setattr(hushrec.runs.beside, "BASELINES", slow)
@@ -135,6 +135,12 @@ def test_what_takes_too_long_is_left_out_and_said(monkeypatch: pytest.MonkeyPatc
     assert chosen_in(9.9, monkeypatch, True) == ([one.name for one in slow], "")
     assert chosen_in(1e9, monkeypatch, False) == ([], "")
     assert chosen_in(1e9, monkeypatch) == ([one.name for one in slow], "")
+
+
+def test_a_second_is_always_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = [replace(one, fit_seconds=lambda _: 0.4) for one in BASELINES]
+    monkeypatch.setattr(hushrec.runs.beside, "BASELINES", slow)
+    assert chosen_in(0.001, monkeypatch)[0] == ["popularity", "biases"]
 
 
 def test_a_missing_package_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,7 @@ class RunOptions:
         typer.Option(
             "--baselines/--no-baselines",
             help="Measure simple centralised models, too: popularity, biases, item-kNN, ALS; default: those that "
-            "take less than 10% of the run's time.",
+            "take less than 10% of the run's time, or a second.",
         ),
     ] = None
     stop_early: Annotated[

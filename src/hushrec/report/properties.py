@@ -50,6 +50,7 @@ def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         "who holds what": lambda run: "; ".join(run.provenance.holding) or ABSENT,
         "drawn, passed-over items": lambda run: str(run.provenance.passed_over),
         "split": _split,
+        "raters that a listed item needs": lambda run: str(run.provenance.min_raters or 0),
         "seed": lambda run: str(run.seed),
         "chosen by the data": lambda run: "; ".join(choice.why for choice in run.chosen) or ABSENT,
         "folds done": lambda run: f"{len(run.folds)} of {run.num_folds}",

@@ -23,8 +23,9 @@ from hushrec.protocol import Scorer
 from hushrec.runs.record import FoldResult, Run
 from hushrec.runtime.training import Job
 
-# Unless told, baselines take at most this share of the time that the fold itself took.
+# Unless told, baselines take at most this share of the time that the fold itself took, or a second.
 _SHARE_OF_TIME = 0.1
+_SECONDS_ALLOWED = 1.0
 THIRDS = ("few ratings", "some ratings", "many ratings")  # of users, by their training rows
 
 
@@ -139,7 +140,7 @@ def _chosen(job: Job, test: Interactions, plan: Run, seconds: float, wished: Bes
     is_candidate = candidates(job.train, plan.provenance.min_raters or 0)
     num_candidates = job.train.num_items if is_candidate is None else int(np.count_nonzero(is_candidate))
     needed = np.cumsum([one.seconds(job.train, num_lists, num_candidates) for one in fitting])
-    num_chosen = int(np.searchsorted(needed, _SHARE_OF_TIME * seconds, side="right"))
+    num_chosen = int(np.searchsorted(needed, max(_SECONDS_ALLOWED, _SHARE_OF_TIME * seconds), side="right"))
     late = [one.name for one in fitting[num_chosen:]]
     if late:
         share = f"{_SHARE_OF_TIME:.0%} of the run's time"
