@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hushrec.cli.console import note, results
 from hushrec.cli.options import AsJson, Fold, RunFolder
-from hushrec.data import Interactions, read
+from hushrec.data.readers import checked_file, read_draft
 from hushrec.errors import HushrecError
 from hushrec.recommender import MIN_RATERS, Recommendation, Recommender, load_run
 from hushrec.report.numbers import format_number
@@ -40,13 +40,7 @@ def recommend(
     if user is not None:
         found = model.recommend([user], k, not include_seen, min_raters)[0]
     elif newcomer is not None:
-        ratings = read(newcomer, one_user=True)
-        if ratings.num_users != 1:
-            raise HushrecError(f"{newcomer} holds {ratings.num_users} users; a newcomer's file holds one")
-        if ratings.ratings is None and model.system.feedback.needs_ratings:
-            raise HushrecError(f"{newcomer} has no ratings; give a column named rating")
-        items, given = known_part(model, ratings)
-        found = model.recommend_newcomer(items, given, k, not include_seen, min_raters)
+        found = model.recommend_newcomer(*newcomers_ratings(newcomer, model), k, not include_seen, min_raters)
     if user is not None and not len(model.ranker().train):
         note(f"a deployed server has no ids and items of users: {user} is the number of a client, counted from 0")
     if as_json:
@@ -56,15 +50,22 @@ def recommend(
     note(f"computed on this machine from {model.source}")
 
 
-def known_part(model: Recommender, own: Interactions) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
-    """Items and ratings of a newcomer, without the items that the model does not know: a note says how many."""
+def newcomers_ratings(file: Path, model: Recommender) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    """Items and ratings of a newcomer's file. Notes say what is left out: rows that come again, unknown items."""
+    draft = read_draft(file, one_user=True)
+    own = checked_file(file, draft, "last")
+    if own.num_users != 1:
+        raise HushrecError(f"{file} holds {own.num_users} users; a newcomer's file holds one")
+    if own.ratings is None and model.system.feedback.needs_ratings:
+        raise HushrecError(f"{file} has no ratings; give a column named rating")
+    if len(own) < len(draft):
+        note(f"{len(draft) - len(own)} rows are of items that come again later; the last row counts")
     items = own.item_ids[own.items]
     is_known = model.known_items(items)
-    if not is_known.any():
-        is_known[:] = True  # none: the model says what its items look like
-    elif not is_known.all():
+    if is_known.any() and not is_known.all():  # if none is, the model says what its items look like
         note(f"{np.count_nonzero(~is_known)} of {len(items)} items are not known to this model and left out")
-    return items[is_known], None if own.ratings is None else own.ratings[is_known]
+        return items[is_known], None if own.ratings is None else own.ratings[is_known]
+    return items, own.ratings
 
 
 def print_recommendations(found: list[Recommendation]) -> None:
