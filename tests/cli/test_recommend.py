@@ -130,6 +130,14 @@ def test_items_that_are_not_known_are_left_out_with_a_note(layered: Path, tmp_pa
     assert result.stderr == "2 of 4 items are not known to this model and left out\n"
 
 
+def test_the_last_rating_of_an_item_counts(layered: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text("item,rating\n3,1\n40,4\n3,5\n3,2\n")
+    result = invoke(layered, "--newcomer", str(file), "--json")
+    assert json.loads(result.stdout) == as_said(hushrec.load_run(layered).recommend_newcomer([3, 40], [2, 4]))
+    assert result.stderr == "2 rows are of items that come again later; the last row counts\n"
+
+
 def test_a_newcomers_file_needs_no_user(folder: Path, tmp_path: Path) -> None:
     """Said by the error of `recommend RUN` without a user: --newcomer FILE with item and rating columns."""
     file = tmp_path / "mine.csv"

@@ -15,8 +15,9 @@ from rich.table import Table
 
 from hushrec.cli.console import counting, note, results
 from hushrec.cli.options import AsJson, Fold, RunFolder
-from hushrec.data import Interactions, read
+from hushrec.data import Interactions
 from hushrec.data.item_choice import read_choice
+from hushrec.data.readers import checked_file, read_draft
 from hushrec.errors import HushrecError
 from hushrec.recommender import Recommender, load_run
 from hushrec.report.numbers import format_number
@@ -112,7 +113,7 @@ def recommend(
     if target.out is not None:
         _write_all(target.out, model.recommend_all(*wish), train, as_json)
     elif person.newcomer is not None:
-        _show(model.recommend_newcomer(*_ratings_of(person.newcomer, model), *wish), why, as_json)
+        _show(model.recommend_newcomer(*newcomers_ratings(person.newcomer, model), *wish), why, as_json)
     else:
         if not len(train):
             told = f"{person.user} is the number of a client, counted from 0"
@@ -122,25 +123,22 @@ def recommend(
         note(f"computed on this machine from {model.source}")
 
 
-def _ratings_of(file: Path, model: Recommender) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
-    """Ids and ratings of a newcomer's file."""
-    ratings = read(file, one_user=True)
-    if ratings.num_users != 1:
-        raise HushrecError(f"{file} holds {ratings.num_users} users; a newcomer's file holds one")
-    if ratings.ratings is None and model.system.feedback.needs_ratings:
+def newcomers_ratings(file: Path, model: Recommender) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    """Items and ratings of a newcomer's file. Notes say what is left out: rows that come again, unknown items."""
+    draft = read_draft(file, one_user=True)
+    own = checked_file(file, draft, "last")
+    if own.num_users != 1:
+        raise HushrecError(f"{file} holds {own.num_users} users; a newcomer's file holds one")
+    if own.ratings is None and model.system.feedback.needs_ratings:
         raise HushrecError(f"{file} has no ratings; give a column named rating")
-    return known_part(model, ratings)
-
-
-def known_part(model: Recommender, own: Interactions) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
-    """Items and ratings of a newcomer, without the items that the model does not know: a note says how many."""
+    if len(own) < len(draft):
+        note(f"{len(draft) - len(own)} rows are of items that come again later; the last row counts")
     items = own.item_ids[own.items]
     is_known = model.known_items(items)
-    if not is_known.any():
-        is_known[:] = True  # none: the model says what its items look like
-    elif not is_known.all():
+    if is_known.any() and not is_known.all():  # if none is, the model says what its items look like
         note(f"{np.count_nonzero(~is_known)} of {len(items)} items are not known to this model and left out")
-    return items[is_known], None if own.ratings is None else own.ratings[is_known]
+        return items[is_known], None if own.ratings is None else own.ratings[is_known]
+    return items, own.ratings
 
 
 def _write_all(out: Path, blocks: Iterator[pa.RecordBatch], train: Interactions, as_json: bool) -> None:

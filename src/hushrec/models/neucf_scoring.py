@@ -136,13 +136,12 @@ def newcomer_of(
     true to a quarter of their range.
     """
     num_factors = user_vectors.shape[1] // 2
-    parts = views(layers.astype(np.float64), num_factors)
-    known = rated.astype(np.float64)
-    output = parts.hidden_output[:, None], np.zeros(1)
+    parts, known = views(layers, num_factors), rated.astype(np.float64)
+    output = parts.hidden_output.astype(np.float64)[:, None], np.zeros(1)
     network = FrozenNetwork(
         known[:, :num_factors] * parts.product_output,
         known[:, num_factors:] @ parts.item_weight.T + parts.bias,
-        np.ascontiguousarray(parts.user_weight.T),
+        parts.user_weight.T.astype(np.float64),
         [output],
         (float(SQUARE), float(SLOPE), float(OFFSET)) if activation == "quadratic" else None,
     )
@@ -179,4 +178,5 @@ class NeuCFModel:
         """Scores of all items for a newcomer: the vector of least loss, with all else as it is."""
         rated, limits = self.item_vectors[items], self.rating_range
         vector = newcomer_of(self.user_vectors, rated, self.layers, ratings, self.activation, limits)
-        return score(vector, self.item_vectors, self.layers, self.activation)[0]
+        scores: NDArray[np.float32] = score(vector, self.item_vectors, self.layers, self.activation)[0]
+        return scores

@@ -182,7 +182,10 @@ class NetworkScorer:
 
     def fold_in(self, items: Numbers, _ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores of all items for a newcomer with these items, whose vector has the least loss."""
-        return _sigmoid(self.head.logits(self.newcomers.outputs(items), self.item_outputs))[0]
+        scores: NDArray[np.float32] = _sigmoid(self.head.logits(self.newcomers.outputs(items), self.item_outputs))[
+            0
+        ]
+        return scores
 
 
 def scorer(

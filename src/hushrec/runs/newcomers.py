@@ -33,7 +33,7 @@ def checked_ratings(train: Interactions, ratings: ArrayLike | None, num_items: i
             f"a rating is outside of {low:g} to {high:g}, the scale of this model; give ratings on it"
         )
     if train.signed_from is not None:
-        given = given >= train.signed_from[2]
+        return (given >= train.signed_from[2]).astype(np.float32)
     return given.astype(np.float32)
 
 

@@ -120,10 +120,10 @@ class PartnerModel:
 
 def _nearest_to_mean(users: Rows, rated: Rows, ratings: NDArray[np.float32]) -> NDArray[np.float64]:
     """A newcomer's vector: the mean user's, moved by what the newcomer rated otherwise."""
-    mean, known = users.mean(axis=0, dtype=np.float64), rated.astype(np.float64)
+    mean: NDArray[np.float64] = users.mean(axis=0, dtype=np.float64)
+    known = rated.astype(np.float64)
     pull = np.eye(known.shape[1])  # of one rating's weight, so that few ratings do not say too much
-    moved: NDArray[np.float64] = np.linalg.solve(known.T @ known + pull, known.T @ (ratings - known @ mean))
-    return mean + moved
+    return mean + np.linalg.solve(known.T @ known + pull, known.T @ (ratings - known @ mean))
 
 
 def partner_model(

@@ -393,7 +393,8 @@ class NcfModel:
         """Scores of all items for a newcomer, whose vector has the least loss with all else as it is."""
         dense = self.shape.dense if self.shape.has_dense else ()
         own = newcomer_factors(items, self.item_factors, self.layers, self.shape.num_products, dense)
-        return replace(self, user_factors=own).score(np.zeros(1, np.int32))[0]
+        scores: Floats = replace(self, user_factors=own).score(np.zeros(1, np.int32))[0]
+        return scores
 
     def score_listed(self, users: Numbers, starts: Places, items: Numbers) -> Floats:
         """Scores of the items listed for each user, one list after the other."""

@@ -370,7 +370,8 @@ class MetaModel:
         )  # fmt: skip
         parameters = self.parameters.copy()
         parts_of(parameters, self.sizes)["users"][0] = vector
-        return generate(parameters, self.sizes, np.zeros(1, np.int32)).scores()[0]
+        scores: Floats = generate(parameters, self.sizes, np.zeros(1, np.int32)).scores()[0]
+        return scores
 
     def _blocks(self, users: NDArray[np.int32]) -> Iterator[tuple[int, Floats]]:
         size = max(1, _SCORED_BYTES // (4 * self.sizes.num_items * self.sizes.item_memory))
