@@ -253,7 +253,7 @@ def test_implicit_systems_split_at_random_and_take_lists_of_20() -> None:
 
 def test_threads_and_cohorts_change_no_number() -> None:
     said = [
-        without_times(json.loads(invoke("fedrec++", *SHORT, *options, "--json").stdout))
+        without_times(json.loads(invoke("fedrec++", *SHORT, "--baselines", *options, "--json").stdout))
         for options in (["--threads", "1"], ["--threads", "3"], ["--cohort-size", "1"], [])
     ]
     assert said[0] == said[1] == said[2] == said[3]

@@ -229,6 +229,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pmf": {},
     "fedrec": {"rho": 1, "participation": 0.5},
     "fedrec++": {"rho": 1, "participation": 0.5, "denoisers": 3},
+    "fedrec-bpr": {"rho": 1, "participation": 0.5, "denoisers": 3},
     "sdcf": {"participation": 0.5},
     "sdcf-denoised": {"participation": 0.5, "denoisers": 3},
     "ptf-fedrec": {"participation": 0.5, "memory": "accumulate"},

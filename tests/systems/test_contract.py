@@ -93,6 +93,7 @@ KEYED_BY_PARTY: dict[str, dict[str, Any]] = {
     "pmf": {},
     "fedrec": {},
     "fedrec++": {"who_denoises": [0, 1, 2]},
+    "fedrec-bpr": {"who_denoises": [0, 1, 2]},
     "sdcf": {},
     "sdcf-denoised": {"who_denoises": [0, 1, 2]},
     "fcf": {"clients_per_step": 0},
@@ -121,7 +122,7 @@ def test_a_dropped_party_equals_one_that_never_took_part(name: str, threads: int
     np.testing.assert_array_equal(dropped.user_factors[: fewer.num_users], without.user_factors)
 
 
-@pytest.mark.parametrize("name", ["fedrec", "fedrec++", "sdcf", "sdcf-denoised"])
+@pytest.mark.parametrize("name", ["fedrec", "fedrec++", "fedrec-bpr", "sdcf", "sdcf-denoised"])
 def test_the_server_knows_whose_updates_counted(name: str) -> None:
     last = some_ratings().num_users - 1
     finished = small(name, losses=lambda number, _request, to: (to == last) & (number > 2))

@@ -2,9 +2,9 @@
 """Bayesian personalised ranking: the maths of FedRec++ with a ranking loss.
 
 A client ranks each of its items i above an item j that it does not have. The loss of such a pair is
--ln sigma(x_ij) with x_ij = U_u (V_i - V_j). The last column of V is the items' bias; the last number of U_u is 1 and
-stays so. The loss of a client is the sum over its pairs, divided by `negatives`, plus lambda / 2 |U_u|^2 without the
-last number.
+-ln sigma(x_ij) with x_ij = U_u (V_i - V_j). The last column of V is the items' bias; the last number of U_u is 1
+and stays so. The loss of a client is the sum over its pairs, divided by `negatives`, plus lambda / 2 |U_u|^2
+without the last number.
 
 That is convex in U_u, so a client needs no memory: it solves for U_u anew with every V that it gets, by a fixed
 number of accelerated gradient steps from zero (Nesterov 1983). Their size is 1 / L, where L = lambda + the sum of
@@ -144,7 +144,7 @@ def _draw_negatives(key, party, round_number, kind, kinds, out, num_drawn):
 
 @numba.njit(nogil=True, cache=True)
 def _draw_alike(width, key, party, round_number, vector, item_factors, own, kinds, num_looks, out, num_drawn):
-    """So many virtual positives: each is that of a few drawn items which scores most like an item of the client."""
+    """So many virtual positives: each is that of a few drawn items which scores most like an own item."""
     words, stream = np.empty(BLOCK_WORDS, np.uint32), np.zeros(1, np.int64)
     for place in range(num_drawn):
         wanted = dot(vector, load(item_factors, np.int64(own[place % own.size]), width))

@@ -6,8 +6,8 @@ Implicit Feedback (UAI 2009). Neither paper has the combination, so all choices 
 
 The round:
 1. The server sends V to the ordinary clients, and tells each of them a denoiser.
-2. An ordinary client draws items that it does not have, `negatives` for each of its items, pairs them up and solves
-   for the U_u that ranks its own above the drawn ones.
+2. An ordinary client draws items that it does not have, `negatives` for each of its items, pairs them up and
+   solves for the U_u that ranks its own above the drawn ones.
 3. It makes up rho virtual pairs per real one: virtual positives that U_u scores like items of its own, virtual
    negatives drawn like real ones. It uploads the gradients of all listed items, and sends those of virtual pairs,
    its noise, sealed to its denoiser.
@@ -16,13 +16,13 @@ The round:
 5. The server subtracts the denoisers' sums. What is left is the gradient of real pairs, to the last bit that of
    rho 0. It adds lambda V_i and takes a step of Adam with V.
 After the last round all clients get the final V and solve once more, so that they can recommend. An item is real,
-virtual or not listed, never two of these, so each row is kept or taken out as a whole. What happens when a denoiser
-is lost is as in `fedrec_plus_plus`; clients have nothing to undo then, since each V makes a U_u of its own.
+virtual or not listed, never two of these, so each row is kept or taken out as a whole. What happens when a
+denoiser is lost is as in `fedrec_plus_plus`; clients have nothing to undo, since each V makes a U_u of its own.
 
 Threat model: the server is honest but curious; denoisers too, and they do not collude with it. Every row of an
-upload is a multiple of U_u, below zero for positives and above it for negatives. So one upload gives the server U_u
-and what the client claims to like; only virtual positives hide the real ones among these. They are chosen to score
-like real ones, which hides them in one upload, not in many: virtual ones change, real ones stay, and whoever
+upload is a multiple of U_u, below zero for positives and above it for negatives. So one upload gives the server
+U_u and what the client claims to like; only virtual positives hide the real ones among these. They are chosen to
+score like real ones, which hides them in one upload, not in many: virtual ones change, real ones stay, and whoever
 intersects uploads finds them. U_u is made of real pairs only, which is one more equation for a patient server. A
 denoiser's counts below zero name items that it lists itself, its own and its negatives.
 
