@@ -166,7 +166,7 @@ class Recommender:
         return may_be_listed(self.ranker().train, only, leave_out, self.system.holders.copies)
 
     def _of_all_accounts(
-        self, accounts: Numbers, k: int, exclude_seen: bool, min_raters: int, among: Mask | None, why: bool
+        self, accounts: Numbers, k: int, exclude_seen: bool, min_raters: int | None, among: Mask | None, why: bool
     ) -> list[Recommendation]:
         """The best of the lists of one person's accounts, each item of the source once."""
         ranker = self.ranker()

@@ -45,6 +45,7 @@ def test_health(app: ASGIApp) -> None:
 
 
 def test_the_model_is_described_without_users(app: ASGIApp, served: ServedModel) -> None:
+    assert served.run.config["num_factors"] == 5
     assert ask(app, "GET", "/v1/model").json == {
         "system": "pmf",
         "data": "synthetic",
@@ -54,10 +55,8 @@ def test_the_model_is_described_without_users(app: ASGIApp, served: ServedModel)
         "takes_newcomers": True,
         "explains": True,
         "model_sha256": served.digest,
-        "config": {
-            "num_factors": 5, "num_rounds": 10, "learning_rate": 0.8, "decay": 0.9, "regularization": 0.001,
-        },
-    }  # fmt: skip
+        "config": served.run.config,
+    }
 
 
 def test_lists_are_the_recommenders(app: ASGIApp, pmf_folder: Path) -> None:

@@ -92,7 +92,7 @@ def test_only_exact_ids_are_known(served: ServedModel, user_id: str) -> None:
 def test_ids_may_be_texts(tmp_path: Path) -> None:
     lines = [f"a/b {user},Ü{item},{1 + (user * item) % 5}" for user in range(12) for item in range(12)]
     (tmp_path / "shop.csv").write_text("\n".join(["user,item,rating", *lines]), encoding="utf-8")
-    hushrec.PMF(num_rounds=2, num_factors=2).fit(hushrec.read(tmp_path / "shop.csv")).save(tmp_path / "model")
+    hushrec.PMF(num_rounds=40, num_factors=2).fit(hushrec.read(tmp_path / "shop.csv")).save(tmp_path / "model")
     model = load_served(tmp_path / "model")
     assert len(model.for_user("a/b 3", Wish(5, True, 0))) == 5
     assert len(model.for_newcomer(["Ü3"], [5], Wish(50, False, 0))) == 11

@@ -113,8 +113,9 @@ def recommend(
     if target.out is not None:
         _write_all(target.out, model.recommend_all(*wish), train, as_json)
     elif person.newcomer is not None:
-        _show(model.recommend_newcomer(*newcomers_ratings(person.newcomer, model), *wish), why, as_json)
-    else:
+        items, ratings = newcomers_ratings(person.newcomer, model)
+        _show(model.recommend_newcomer(items, ratings, *wish), why, as_json)
+    elif person.user is not None:
         if not len(train):
             told = f"{person.user} is the number of a client, counted from 0"
             note(f"a deployed server has no ids and items of users: {told}")

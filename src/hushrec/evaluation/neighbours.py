@@ -31,7 +31,8 @@ def liking(ratings: Floats | None, rating_range: tuple[float, float] | None, num
     if ratings is None or rating_range is None or rating_range[0] == rating_range[1]:
         return np.ones(num_rows, np.float32)
     low, high = rating_range
-    return np.clip((ratings - low) / (high - low), 0, 1).astype(np.float32)
+    found: Floats = np.clip((ratings - low) / (high - low), 0, 1).astype(np.float32)
+    return found
 
 
 def reasons(

@@ -22,7 +22,7 @@ _PRIVATE_ANSWER = {"cache-control": "no-store"}
 
 _K = Field(10, ge=1, le=MAX_K, description="How many items.")
 _ONLY = Field(None, description="Ids of items: no others are listed. Those that are not known are passed over.")
-_NOT = Field([], alias="not", description="Ids of items that are not listed.")
+_NOT: list[Any] = Field([], alias="not", description="Ids of items that are not listed.")
 _WHY = Field(False, description="Whether each entry says which of the person's own items it is near to.")
 _INCLUDE_SEEN = Field(False, description="Whether items that were already rated may be listed.")
 _MIN_RATERS = Field(
