@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.kernels.rows import dot, load, multiply, store, width_of, zeros
+from hushrec.kernels.rows import dot, load, store, width_of, zeros
 from hushrec.models.biases import eased, newcomer, scale_of
 from hushrec.models.rating_clients import Factors as Factors
 from hushrec.models.rating_clients import RatingClients as RatingClients
@@ -78,28 +78,28 @@ def _with_last(width, row, number, scratch):
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
-def _parted(width, own, has_biases, scratch):
-    """What a client multiplies V_i with, and the bias that it adds."""
-    if has_biases:
+def _parted(width, own, biased, scratch):
+    """What a client multiplies V_i with, and the bias that it adds. `biased` is a token: an empty one, no biases."""
+    if len(biased) > 0:
         return _with_last(width, own, np.float32(1.0), scratch), _last(width, own, scratch)
     return own, np.float32(0.0)
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
-def _moved(width, own, total, error_sum, num_errors, step, scratch):
+def _moved(width, biased, own, total, error_sum, num_errors, step, scratch):
     """U_u after a step of Eq. 7, given the sums of e_ui V_i and of e_ui, of which a bias has its gradient."""
     count = np.float32(num_errors)
     share = np.float32(1.0) / (count + step.shrinkage)
     pull = step.shrinkage * share
     gradient = share * total + (step.regularization * (count / (count + step.shrinkage)) + pull) * own
-    if step.has_biases:
+    if len(biased) > 0:
         bias = _last(width, own, scratch)
         gradient = _with_last(width, gradient, share * error_sum + pull * bias, scratch)
     return own - step.learning_rate * gradient
 
 
 @numba.njit(nogil=True, cache=True)
-def _local_vector(width, moved, rated_by, squares, step, gram, scratch):
+def _local_vector(width, biased, moved, rated_by, squares, step, gram, scratch):
     """U' (Eq. 7, T_local steps, of which `moved` is the first), and whether its predictions can be used."""
     mine, ratings, first, num_rated = rated_by
     weighted, item_sum, rating_sum = zeros(width), zeros(width), np.float32(0.0)
@@ -110,16 +110,16 @@ def _local_vector(width, moved, rated_by, squares, step, gram, scratch):
         rating_sum += ratings[first + rank]
     _gram(width, mine, num_rated, gram)
     local, count = moved, np.float32(num_rated)
-    vector, bias = _parted(width, local, step.has_biases, scratch)
+    vector, bias = _parted(width, local, biased, scratch)
     total, error_sum = _times(width, gram, vector, scratch), np.float32(0.0)
     for number in range(step.local_steps):
-        if step.has_biases:
+        if len(biased) > 0:
             total = total + bias * item_sum
             error_sum = dot(vector, item_sum) + count * bias - rating_sum
         if number == step.local_steps - 1:
             break
-        local = _moved(width, local, total - weighted, error_sum, num_rated, step, scratch)
-        vector, bias = _parted(width, local, step.has_biases, scratch)
+        local = _moved(width, biased, local, total - weighted, error_sum, num_rated, step, scratch)
+        vector, bias = _parted(width, local, biased, scratch)
         total = _times(width, gram, vector, scratch)
     # DEVIATION: where the local steps explode, the virtual ratings of this round are the client's mean.
     loss = dot(vector, total) - np.float32(2.0) * dot(vector, weighted) + squares
@@ -138,28 +138,26 @@ def _times(width, matrix, row, scratch):
 
 
 @numba.njit(nogil=True, cache=True)
-def _room(width, starts, rows, step):
-    """Arrays to work in, with room for the client that has the most ratings; and the weights of V_i's norm."""
+def _room(width, starts, rows):
+    """Arrays to work in, with room for the client that has the most ratings."""
     longest = 0
     for client in range(rows.size):
         longest = max(longest, starts[rows[client] + 1] - starts[rows[client]])
     errors = np.empty(longest, np.float32)
     mine = np.empty((longest, len(width)), np.float32)
     gram = np.empty((len(width), len(width)), np.float32)
-    scratch = np.full((1, len(width)), step.regularization, np.float32)
-    if step.has_biases:
-        scratch[0, len(width) - 1] = 0.0
-    return errors, mine, gram, scratch, load(scratch, 0, width)
+    scratch = np.empty((1, len(width)), np.float32)
+    return errors, mine, gram, scratch
 
 
 @numba.njit(nogil=True, cache=True)
-def _train(width, rated, rows, user_factors, previous, num_updates, item_factors, listing, step, out):
+def _train(width, biased, rated, rows, user_factors, previous, num_updates, item_factors, listing, step, out):
     starts, items, ratings = rated
-    local_steps, has_biases = step.local_steps, step.has_biases
+    regularization, local_steps = step.regularization, step.local_steps
     gradients, _, noise_items, noise = out
     listed_starts, listed_items, rated_place = listing
-    errors, mine, gram, scratch, weights = _room(width, starts, rows, step)
-    num_noise = np.uint64(0)
+    errors, mine, gram, scratch = _room(width, starts, rows)
+    num_noise, last = np.uint64(0), np.uint64(len(width) - 1)
     for client in range(rows.size):
         row = rows[client]
         first, num_rated = starts[row], starts[row + 1] - starts[row]
@@ -167,7 +165,7 @@ def _train(width, rated, rows, user_factors, previous, num_updates, item_factors
         store(previous, row, own)
         if num_rated == 0:
             continue
-        start, bias = _parted(width, own, has_biases, scratch)
+        start, bias = _parted(width, own, biased, scratch)
         # Eq. 7: the gradient of U_u over the rated items
         total, error_sum, mean_rating, squares = zeros(width), np.float32(0.0), np.float32(0.0), np.float32(0.0)
         for rank in range(num_rated):
@@ -180,14 +178,14 @@ def _train(width, rated, rows, user_factors, previous, num_updates, item_factors
             error_sum += error
             total = total + error * item
         mean_rating *= np.float32(1.0) / np.float32(num_rated)
-        moved = _moved(width, own, total, error_sum, num_rated, step, scratch)
+        moved = _moved(width, biased, own, total, error_sum, num_rated, step, scratch)
         # Eq. 1: virtual ratings are the client's mean, or predictions of U', trained locally by Eq. 7.
         local, is_predicted = moved, local_steps > 0 and num_updates[row] > step.predict_after
         if is_predicted and local_steps > 1:
             rated_by = (mine, ratings, first, num_rated)
-            local, is_predicted = _local_vector(width, moved, rated_by, squares, step, gram, scratch)
+            local, is_predicted = _local_vector(width, biased, moved, rated_by, squares, step, gram, scratch)
         # U_u V_i - U'_u V_i is computed as (U_u - U'_u) V_i
-        local, local_bias = _parted(width, local, has_biases, scratch)
+        local, local_bias = _parted(width, local, biased, scratch)
         offset = local_bias if is_predicted else mean_rating
         if step.learns_virtual:
             probe = start - local if is_predicted else start
@@ -198,12 +196,12 @@ def _train(width, rated, rows, user_factors, previous, num_updates, item_factors
                     error_sum += error
                     total = total + error * item
             num_listed = listed_starts[client + 1] - listed_starts[client]
-            moved = _moved(width, own, total, error_sum, num_listed, step, scratch)
+            moved = _moved(width, biased, own, total, error_sum, num_listed, step, scratch)
         store(user_factors, row, moved)
         # Eq. 3: the gradients of V_i; Eq. 8: those of virtual items are the noise
         vector = start
         if step.is_sequential:
-            vector, bias = _parted(width, moved, has_biases, scratch)
+            vector, bias = _parted(width, moved, biased, scratch)
             for rank in range(num_rated):
                 errors[rank] = dot(vector, load(mine, rank, width)) - (ratings[first + rank] - bias)
         probe = vector - local if is_predicted else vector
@@ -215,10 +213,12 @@ def _train(width, rated, rows, user_factors, previous, num_updates, item_factors
             rank = rated_place[place]
             error = dot(probe, item) - offset
             error = error if rank < 0 else errors[max(rank, 0)]
-            gradient = error * vector + multiply(weights, item)
+            gradient = error * vector + regularization * item
             store(gradients, place, gradient)
             noise_items[num_noise] = listed_items[place]
             store(noise, num_noise, gradient)
+            if len(biased) > 0:  # which are no part of the norm
+                gradients[place, last] = noise[num_noise, last] = error
             num_noise += np.uint64(rank < 0)
 
 
@@ -239,7 +239,8 @@ def train_clients(
     )
     rated = (clients.starts, clients.items, clients.ratings)
     vectors = (clients.user_factors, clients.previous_user_factors, clients.num_updates)
-    _train(width_of(num_factors), rated, rows, *vectors, item_factors, listing, step, out)
+    biased = width_of(int(step.has_biases))  # a token, too: kernels with and without biases are compiled apart
+    _train(width_of(num_factors), biased, rated, rows, *vectors, item_factors, listing, step, out)
     return out._replace(noise_items=out.noise_items[:-1], noise=out.noise[:-1])
 
 

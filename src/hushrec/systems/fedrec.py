@@ -14,6 +14,7 @@ Threat model: the server is honest but curious. A *list* of items hides which of
 it do not hide well: each is e_ui U_u + lambda V_i, so one upload gives all errors up to a common factor, and those
 of virtual items stand out (measured on ML-100K with rho 3: precision 1.0 while virtual ratings are the mean). Two
 rounds can give U_u and the ratings. With `resample every-round`, intersecting uploads gives the rated items too.
+With `biases`, the gradient of an item's bias is e_ui itself, so that the common factor need not be found.
 
 Symbols: U = user_factors, V = item_factors, I_u = rated items, I'_u = virtual items, t = rounds done,
 T = num_rounds, T_predict = predict_after, T_local = local_steps, gamma = learning_rate,
