@@ -3,12 +3,14 @@
 
 A client ranks each of its items i above an item j that it does not have. The loss of such a pair is
 -ln sigma(x_ij) with x_ij = U_u (V_i - V_j). The last column of V is the items' bias; the last number of U_u is 1
-and stays so. The loss of a client is the sum over its pairs, divided by `negatives`, plus lambda / 2 |U_u|^2
-without the last number.
+and stays so.
 
-That is convex in U_u, so a client needs no memory: it solves for U_u anew with every V that it gets, by a fixed
-number of accelerated gradient steps from zero (Nesterov 1983). Their size is 1 / L, where L = lambda + the sum of
-|V_i - V_j|^2 / 4 over the pairs bounds the curvature, so they cannot diverge. Newcomers do the same.
+U_u is the minimum of that loss over the client's pairs, divided by `negatives`, plus lambda / 2 |U_u|^2, where the
+biases are left out of x_ij: else pairs that popularity explains would teach U_u nothing, and whoever has popular
+items only would get a list of popular items only. It is convex, so a client needs no memory: it solves for U_u anew
+with every V that it gets, by a fixed number of accelerated gradient steps from zero (Nesterov 1983). Their size is
+1 / L, where L = lambda + the sum of |V_i - V_j|^2 / (4 negatives) over the pairs bounds the curvature, so they
+cannot diverge. Newcomers do the same. The gradients of V are those of x_ij with the biases.
 
 Symbols: U_u = user_factors[u], V_i = item_factors[i], I_u = a client's items, c_ij = sigma(-x_ij),
 lambda = regularization.
@@ -168,23 +170,22 @@ def _slope(margin):
 
 
 @numba.njit(nogil=True, cache=True)
-def _solve(width, differences, num_pairs, anchor, free, pairing):
-    """U_u, by accelerated gradient steps from zero. `anchor` is (0, ..., 0, 1), `free` is (1, ..., 1, 0)."""
+def _solve(width, differences, num_pairs, pairing):
+    """U_u without its last number, by accelerated gradient steps from zero."""
     share = np.float32(1.0) / np.float32(pairing.negatives)
     squares = np.float32(0.0)
     for place in range(num_pairs):
-        difference = multiply(free, load(differences, place, width))
+        difference = load(differences, place, width)
         squares += dot(difference, difference)
     step = np.float32(1.0) / (pairing.regularization + np.float32(0.25) * share * squares)
-    vector, ahead = anchor, anchor
+    vector, ahead = zeros(width), zeros(width)
     momentum = 1.0
     for _ in range(pairing.num_steps):
         total = zeros(width)
         for place in range(num_pairs):
             difference = load(differences, place, width)
             total = total + _slope(dot(ahead, difference)) * difference
-        gradient = multiply(free, pairing.regularization * ahead - share * total)
-        moved = ahead - step * gradient
+        moved = ahead - step * (pairing.regularization * ahead - share * total)
         following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
         ahead = moved + np.float32((momentum - 1.0) / following) * (moved - vector)
         vector, momentum = moved, following
@@ -205,12 +206,13 @@ def _add_slopes(width, vector, item_factors, positives, negatives, per_positive,
 
 @numba.njit(nogil=True, cache=True)
 def _solve_client(width, own, negatives, item_factors, fixed, differences, pairing):
-    """Take the differences of a client's pairs, and solve for its vector."""
+    """Take the differences of a client's pairs without the biases, and solve for its vector."""
+    last, others = load(fixed, 0, width), load(fixed, 1, width)
     for place in range(own.size * pairing.negatives):
         item, other = np.int64(own[place // pairing.negatives]), np.int64(negatives[place % negatives.size])
-        store(differences, place, load(item_factors, item, width) - load(item_factors, other, width))
-    anchor, free = load(fixed, 0, width), load(fixed, 1, width)
-    return _solve(width, differences, own.size * pairing.negatives, anchor, free, pairing)
+        difference = load(item_factors, item, width) - load(item_factors, other, width)
+        store(differences, place, multiply(others, difference))
+    return last + _solve(width, differences, own.size * pairing.negatives, pairing)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -239,7 +241,7 @@ def _train(width, clients, rows, numbers, sizes, item_factors, keys, round_numbe
     slopes = np.zeros(len(item_factors), np.float32)
     differences = np.empty((max(num_own.max() * pairing.negatives, 1), len(width)), np.float32)
     fixed = np.zeros((2, len(width)), np.float32)
-    fixed[0, -1], fixed[1, :-1] = 1.0, 1.0
+    fixed[0, -1], fixed[1, :-1] = 1.0, 1.0  # (0, ..., 0, 1) and (1, ..., 1, 0)
     first, num_noise = 0, 0
     for client in range(rows.size):
         if num_own[client] == 0:
