@@ -1,8 +1,8 @@
 """Files of no paper, with defaults only: how well each system does, beside baselines that see all data.
 
-`python -m benchmarks.strangers [--data anime-5k,jester-1] [--systems fedrec++,fedrec-bpr] [--users 2000]` runs what a
-newcomer would type, `hushrec run SYSTEM --data FILE --baselines`, and prints one table: what was chosen, the metric
-of the system and that of the baseline that it must beat (biases for ratings, popularity for lists).
+`python -m benchmarks.strangers [--data anime-5k,jester-1] [--systems fedrec++,fedrec-bpr]` runs what a newcomer
+would type, `hushrec run SYSTEM --data FILE --baselines`, and prints one table: the metric of the system, that of the
+baseline that it must beat (biases for ratings, popularity for lists), and what was chosen. Options of `run` may follow.
 """
 
 import argparse

@@ -51,12 +51,13 @@ from hushrec.models.bpr import (
     sizes_of,
     train_clients,
 )
-from hushrec.privacy.denoising import Assigning, NoiseSums
+from hushrec.privacy.denoising import Assigning, NoiseSums, check_denoisers, draw_denoisers
 from hushrec.protocol import (
     About,
     Cohort,
     Handler,
     Numbers,
+    Ragged,
     RatingRange,
     Reply,
     Result,
@@ -114,7 +115,8 @@ class ServerState(plus_plus.ServerState):
 
 def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
     """The server before the first round."""
-    denoisers = plus_plus.start(num_clients, num_items, config, draws).denoisers
+    check_denoisers(config.denoisers, num_clients)
+    denoisers = draw_denoisers(config.denoisers, num_clients, draws)
     item_factors = initial_item_factors(num_items, config.num_factors, config.initial_scale, draws)
     nothing = np.zeros_like(item_factors)
     counted_round = np.zeros(num_clients, np.int32)
@@ -145,7 +147,7 @@ def _step(state: ServerState, gradient: NDArray[np.float64], config: Config) -> 
     num_steps = int(state.num_steps) + 1
     for columns, pace in ((np.s_[:, :-1], 1.0), (np.s_[:, -1:], config.bias_pace)):
         parts = [array[columns].flatten() for array in arrays]
-        adam(*parts, config.learning_rate * pace, num_steps)
+        adam(parts[0], parts[1], parts[2], parts[3], config.learning_rate * pace, num_steps)
         for array, part in zip(arrays, parts, strict=True):
             array[columns] = part.reshape(len(array), -1)
     item_factors, _, means, squares = arrays
@@ -166,10 +168,15 @@ def train(
     return train_clients(clients, cohort.rows, cohort.numbers, item_factors, pairing, keys, round_number)
 
 
+def _upload(trained: PairGradients) -> fedrec.ItemGradients:
+    return fedrec.ItemGradients(Ragged(trained.starts, trained.items), Ragged(trained.starts, trained.gradients))
+
+
 def client_update(cohort: Cohort[RankingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
     """An ordinary client: solve, upload gradients, send noise."""
     trained = train(cohort, request.item_factors, config.rho, cohort.round_number, config, draws)
-    return plus_plus.reply(trained, trained, request.denoiser, config)
+    noise = Noise(Ragged(trained.noise_starts, trained.noise_items), Ragged(trained.noise_starts, trained.noise))
+    return plus_plus.reply(_upload(trained), noise, request.denoiser, config)
 
 
 def denoiser_update(
@@ -177,7 +184,7 @@ def denoiser_update(
 ) -> Reply:
     """A denoiser: solve, then send the sum of noise less its own gradients."""
     own = train(cohort, request.item_factors, 0, cohort.round_number, config, draws)
-    return plus_plus.released(cohort, own, own)
+    return plus_plus.released(cohort, _upload(own))
 
 
 def client_settle(cohort: Cohort[RankingClients], request: fedrec.Settle, config: Config, draws: Draws) -> Reply:

@@ -46,7 +46,6 @@ from hushrec.privacy.denoising import (
     draw_denoisers,
 )
 from hushrec.privacy.exact_sum import ExactSum
-from hushrec.privacy.filling import Listing
 from hushrec.protocol import (
     NO_ONE,
     About,
@@ -100,7 +99,7 @@ class Config(fedrec.Config):
     assignment: Assigning = setting("dealt", "how clients get their denoisers: dealt evenly, or each at random")
 
 
-class DenoisedConfig(fedrec.HasFactors, Protocol):
+class DenoisedConfig(Protocol):
     """What denoising needs to know of a config."""
 
     @property
@@ -117,6 +116,10 @@ class DenoisedConfig(fedrec.HasFactors, Protocol):
     def assignment(self) -> Assigning:
         """How ordinary clients get their denoisers."""
         ...
+
+
+class StartConfig(DenoisedConfig, fedrec.HasFactors, Protocol):
+    """What the start of a run needs to know of a config."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ class ServerState(fedrec.ServerState):
     denoisers: Numbers = kept()
 
 
-def start(num_clients: int, num_items: int, config: DenoisedConfig, draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, config: StartConfig, draws: Draws) -> ServerState:
     """The server before the first round."""
     check_denoisers(config.denoisers, num_clients)
     plain = fedrec.start(num_clients, num_items, config, draws)
@@ -239,14 +242,17 @@ def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: C
     """An ordinary client: train, upload gradients, send noise (Algorithm 2, lines 1-12)."""
     step = config.step(cohort.round_number)
     listing, trained = train(cohort, request.item_factors, request.counted_round, config.rho, step, config, draws)
-    return reply(listing, trained, request.denoiser, config)
+    return reply(upload(listing, trained), noise_of(trained), request.denoiser, config)
 
 
-def reply(listing: Listing, trained: ClientGradients, denoiser: Numbers, config: DenoisedConfig) -> Reply:
+def noise_of(trained: ClientGradients) -> Noise:
+    """What a client sends its denoiser."""
+    return Noise(Ragged(trained.noise_starts, trained.noise_items), Ragged(trained.noise_starts, trained.noise))
+
+
+def reply(gradients: ItemGradients, noise: Noise, denoiser: Numbers, config: DenoisedConfig) -> Reply:
     """The upload to the server and, if there are denoisers, the noise sealed to them."""
-    noise = Noise(Ragged(trained.noise_starts, trained.noise_items), Ragged(trained.noise_starts, trained.noise))
-    mail = (Sealed(noise, denoiser),) if config.denoisers else ()
-    return Reply(upload(listing, trained), mail)
+    return Reply(gradients, (Sealed(noise, denoiser),) if config.denoisers else ())
 
 
 def denoiser_update(
@@ -259,10 +265,10 @@ def denoiser_update(
     """
     step = config.step(cohort.round_number)
     own = train(cohort, request.item_factors, request.counted_round, 0, step, config, draws)
-    return released(cohort, *own)
+    return released(cohort, upload(*own))
 
 
-def released(cohort: Cohort[RatingClients], listing: Listing, trained: ClientGradients) -> Reply:
+def released(cohort: Cohort[Any], own: ItemGradients) -> Reply:
     """Eq. 9, refused by a denoiser to whom no client sent anything.
 
     DEVIATION: the counts are those of virtual raters less the items that the denoiser rated, so that |U_i| of
@@ -271,7 +277,7 @@ def released(cohort: Cohort[RatingClients], listing: Listing, trained: ClientGra
     inbox = cohort.inboxes.get(Noise)
     if not isinstance(inbox, NoiseSums) or not inbox.has_mail(cohort.numbers).all():
         raise HushrecError("a denoiser got no noise and would show its own gradients; ask it after its clients")
-    items, sums, counts = inbox.release(cohort.numbers, upload(listing, trained))
+    items, sums, counts = inbox.release(cohort.numbers, own)
     return Reply(DenoisingSums(items, sums, counts))
 
 

@@ -46,8 +46,8 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
 
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
     """An ordinary client: report items, upload their gradients, send those of unrated items as noise."""
-    trained = sdcf.train(cohort, request.item_factors, request.counted_round, True, config, draws)
-    return plus_plus.reply(*trained, request.denoiser, config)
+    listing, trained = sdcf.train(cohort, request.item_factors, request.counted_round, True, config, draws)
+    return plus_plus.reply(fedrec.upload(listing, trained), plus_plus.noise_of(trained), request.denoiser, config)
 
 
 def denoiser_update(
@@ -55,7 +55,7 @@ def denoiser_update(
 ) -> Reply:
     """A denoiser: train on all its rated items, send the sum of noise less its own gradients."""
     own = sdcf.train(cohort, request.item_factors, request.counted_round, False, config, draws)
-    return plus_plus.released(cohort, *own)
+    return plus_plus.released(cohort, fedrec.upload(*own))
 
 
 SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
