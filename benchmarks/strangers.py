@@ -1,8 +1,9 @@
 """Files of no paper, with defaults only: how well each system does, beside baselines that see all data.
 
 `python -m benchmarks.strangers [--data anime-5k,jester-1] [--systems fedrec++,fedrec-bpr]` runs what a newcomer
-would type, `hushrec run SYSTEM --data FILE --baselines`, and prints one table: the metric of the system, that of the
-baseline that it must beat (biases for ratings, popularity for lists), and what was chosen. Options of `run` may follow.
+would type, `hushrec run SYSTEM --data FILE --baselines`, and prints one table: the metric of the system, that of
+the baseline that it must beat (biases for ratings, popularity for lists), and what was chosen. Options of `run` may
+follow.
 """
 
 import argparse
@@ -74,9 +75,8 @@ def main() -> None:
     parser.add_argument("--data", default=",".join(DATASETS))
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     known, more = parser.parse_known_args()
-    print(
-        f"{'data':20} {'system':11} {'metric':8} {'ours':>7} {'baseline':>10} {'':7} {'ratio':>6} {'CPU':>7}  chosen"
-    )
+    numbers = f"{'ours':>7} {'baseline':>10} {'':7} {'ratio':>6} {'CPU':>7}"
+    print(f"{'data':20} {'system':11} {'metric':8} {numbers}  chosen")
     for data in known.data.split(","):
         for system in known.systems.split(","):
             one = outcome(system, data, [*more, *([] if system in _EXPLICIT else ["--at", "10"])])
