@@ -87,7 +87,9 @@ class Ranker:
         if not is_candidate.any():
             raise HushrecError(f"no item has {min_raters} raters; use fewer, as in --min-raters 0")
         scores = np.where(is_candidate, scores, np.float32(-np.inf))
-        items, scores = top_k(scores, k, None if seen is None else (seen.starts, seen.values))
+        items, scores = top_k(
+            scores, min(k, scores.shape[1]), None if seen is None else (seen.starts, seen.values)
+        )
         return [
             [self._entry(item, score) for item, score in zip(*row, strict=True) if isfinite(score)]
             for row in zip(items.tolist(), scores.tolist(), strict=True)

@@ -59,6 +59,9 @@ class Config:
         )
 
 
+# For files of no paper: on held-out training items of ML-100K as good as the paper's, in an eighth of the time.
+GENERAL = {"batch_size": 8192, "learning_rate": 0.006, "num_rounds": 60}
+
 PAPER = Paper(
     title="LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation",
     authors="Xiangnan He, Kuan Deng, Xiang Wang, Yan Li, Yongdong Zhang, Meng Wang",
@@ -73,6 +76,7 @@ SYSTEM = System(
         paper=PAPER,
         class_name="LightGCN",
         hands_over_data=True,
+        presets={"paper": {}, "general": GENERAL},
         small={"num_graph_layers": 2, "batch_size": 64},
         learns_with={"num_negatives": 1, "learning_rate": 0.01},
         builds_on=("hushrec.models.networks",),
