@@ -301,6 +301,14 @@ def test_hardly_rated_items_are_left_out() -> None:
         assert sorted(entry.item for entry in folded) == expected.tolist()
 
 
+def test_a_list_longer_than_the_catalogue_is_the_catalogue_at_once(data: Interactions) -> None:
+    """A place for each of so many items would not fit into memory."""
+    model = hushrec.FedRec(**SHORT, options=ONE_THREAD).fit(data)
+    (found,) = model.recommend(1, k=10**15, exclude_seen=False, min_raters=0)
+    assert sorted(entry.item for entry in found) == sorted(data.item_ids.tolist())
+    assert found == model.recommend(1, k=data.num_items, exclude_seen=False, min_raters=0)[0]
+
+
 def test_impossible_lists_are_refused(model: Recommender) -> None:
     with pytest.raises(hushrec.HushrecError, match="no item has 81 raters; use fewer"):
         model.recommend(1, min_raters=81)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from hushrec.audit.attacks import ATTACKS, attacks_on
 from hushrec.audit.scoreboard import Arrays, Attack, Finding, Own, Score, Truth
@@ -71,18 +72,23 @@ def audit(
     chosen = attacks_on(job.system) if attacks is None else attacks
     scores, onlooker = [Score(attack) for attack in chosen], Onlooker(job)
 
+    def look(score: Score) -> None:
+        try:
+            guess = onlooker.guess(score.attack)
+            score.add(score.attack.judge(guess, onlooker.truth()))
+        except HushrecError as error:
+            score.fail(str(error))
+        except Exception as error:
+            if ATTACKS.is_built_in(score.attack.name):
+                raise
+            score.fail(" ".join(f"{type(error).__name__}: {error}".split()))
+
     def after_round(progress: Progress) -> None:
         onlooker.begin(progress)
-        for score in scores:
-            try:
-                guess = onlooker.guess(score.attack)
-                score.add(score.attack.judge(guess, onlooker.truth()))
-            except HushrecError as error:
-                score.fail(str(error))
-            except Exception as error:
-                if ATTACKS.is_built_in(score.attack.name):
-                    raise
-                score.fail(" ".join(f"{type(error).__name__}: {error}".split()))
+        # As while training: bits do not depend on the number of cores. Most matrices are too small to share, too.
+        with threadpool_limits(1, user_api="blas"):
+            for score in scores:
+                look(score)
         now = {f"{score.attack.name} {score.attack.measure}": score.rounds[-1] for score in scores}
         on_look(progress, {name: mean for name, mean in now.items() if mean is not None})
         progress.transcript.recorded.clear()

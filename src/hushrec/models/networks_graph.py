@@ -90,8 +90,8 @@ def propagate(
     """Compute out = scale (added + A vectors) of some nodes; `out` may be `added`, not `vectors`."""
 
     def work(part: Part) -> None:
-        width, *arrays = _in_parts(part, vectors, added, out)
-        _propagate(width, part, graph, *arrays[:2], nodes, np.float32(scale), arrays[2])
+        width, (of_vectors, of_added, of_out) = _in_parts(part, vectors, added, out)
+        _propagate(width, part, graph, of_vectors, of_added, nodes, np.float32(scale), of_out)
 
     at_once(work, _num_parts(graph, vectors))
 
@@ -100,10 +100,10 @@ def _num_parts(graph: Graph, vectors: Vectors, num_products: int = 1) -> int:
     return num_column_parts(vectors.shape[1], num_products * graph.weights.size * vectors.shape[1])
 
 
-def _in_parts(part: Part, *arrays: Vectors) -> tuple[Width, *tuple[Vectors, ...]]:
-    """Arrays whose rows are cut into parts: row r's part p of c is row c r + p; and the width of these."""
+def _in_parts(part: Part, *arrays: Vectors) -> tuple[Width, list[Vectors]]:
+    """The width of a part, and arrays whose rows are parts: part p of c of row r is row c r + p."""
     width = arrays[0].shape[-1] // part[1]
-    return width_of(width), *(array.reshape(*array.shape[:-2], -1, width) for array in arrays)
+    return width_of(width), [array.reshape(*array.shape[:-2], -1, width) for array in arrays]
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
@@ -126,7 +126,7 @@ def spread(graph: Graph, rows: Vectors, nodes: Nodes, out: Vectors) -> None:
     """Compute out += A vectors, where only these nodes' vectors, the first of `rows`, are not zero."""
 
     def work(part: Part) -> None:
-        width, of_rows, of_out = _in_parts(part, rows, out)
+        width, (of_rows, of_out) = _in_parts(part, rows, out)
         _spread(width, part, graph, of_rows, nodes, of_out)
 
     at_once(work, _num_parts(graph, rows))
@@ -150,7 +150,7 @@ def sum_layers(
     """The mean of E, A E, A^2 E, ... of some nodes; `sums` is room for two sums of everyone."""
 
     def work(part: Part) -> None:
-        width, of_vectors, of_sums, of_out = _in_parts(part, vectors, sums, out)
+        width, (of_vectors, of_sums, of_out) = _in_parts(part, vectors, sums, out)
         _sum_layers(width, part, graph, of_vectors, everyone, nodes, num_layers, of_sums, of_out)
 
     at_once(work, _num_parts(graph, vectors, num_layers))
@@ -188,7 +188,7 @@ def sum_layers_back(
     """Add the gradient by E to `by_vectors`. In `start` is that by the means of these nodes; it becomes zero."""
 
     def work(part: Part) -> None:
-        width, of_start, of_sums, of_vectors = _in_parts(part, start, sums, by_vectors)
+        width, (of_start, of_sums, of_vectors) = _in_parts(part, start, sums, by_vectors)
         _sum_layers_back(width, part, graph, of_start, everyone, nodes, num_layers, of_sums, of_vectors)
 
     at_once(work, _num_parts(graph, start, num_layers))

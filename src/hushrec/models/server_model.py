@@ -129,9 +129,10 @@ def train(
     nodes, is_asked = samples.items + np.int32(sizes[0]), np.zeros(sum(sizes), np.bool_)
     for _ in range(settings.epochs):
         order = order_draws.permutation(len(samples))
-        shuffled = samples.users[order], nodes[order], samples.labels[order]
+        users, items, labels = samples.users[order], nodes[order], samples.labels[order]
         for first in range(0, len(order), settings.batch_size):
-            batch = Batch(*(column[first : first + settings.batch_size] for column in shuffled))
+            now = slice(first, first + settings.batch_size)
+            batch = Batch(users[now], items[now], labels[now])
             is_asked.fill(False)
             is_asked[batch.users] = is_asked[batch.items] = True
             asked = np.flatnonzero(is_asked)
