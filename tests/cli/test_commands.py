@@ -15,6 +15,7 @@ from hushrec.settings import setting
 class Config:
     layers: tuple[int, ...] = setting((8, 4), "widths")
     num_rounds: int = setting(3, "rounds")
+    biases: bool = setting(False, "biases")
 
 
 class Toy:
@@ -43,6 +44,13 @@ def test_lists_of_any_length_are_typed_with_commas(make: Any) -> None:
         HushrecError, match=r"--layers '4,x' is not a list of whole numbers; write --layers 5,10,20"
     ):
         typed(make(Toy), "--layers", "4,x")
+
+
+@pytest.mark.parametrize("make", [settings_of, lambda system: settings_of_all([system])])
+def test_flags_are_typed_alone_and_can_be_taken_back(make: Any) -> None:
+    """So that what a preset turns on can be turned off."""
+    assert typed(make(Toy), "--biases") == {"biases": True}
+    assert typed(make(Toy), "--no-biases") == {"biases": False}
 
 
 def test_help_shows_the_default_as_it_is_typed() -> None:

@@ -24,7 +24,7 @@ from hushrec.runs.run_settings import RunSettings, settings_for
 from hushrec.runtime.checkpoint import Progress, digest, load_progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, run_job
-from systems.runs import SMALL, held, settings_of
+from systems.runs import SMALL, as_options, held, settings_of
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
 NUM_ROUNDS = 8
@@ -257,9 +257,7 @@ def command(name: str, out: Path, *more: str) -> list[str]:
 )
 def test_a_killed_process_goes_on_to_the_same_end(name: str, tmp_path: Path) -> None:
     values = {**settings_of(name, LONG), **SETTINGS[name]}
-    options = [
-        text for setting, value in values.items() for text in (f"--{setting.replace('_', '-')}", str(value))
-    ]
+    options = as_options(name, values)
     out = tmp_path / "run"
     process = subprocess.Popen(
         command(name, out, *options), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True

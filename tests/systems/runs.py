@@ -125,9 +125,12 @@ def short(name: str, **values: Any) -> dict[str, Any]:
 
 
 def as_options(system: str, values: Mapping[str, Any]) -> list[str]:
-    """Settings as they are typed: pairs one after the other, lists of any length with commas."""
+    """Settings as they are typed: pairs one after the other, lists of any length with commas, and flags."""
     words, kinds = [], get_type_hints(SYSTEMS[system].config)
     for name, value in values.items():
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{name.replace('_', '-')}")
+            continue
         numbers = [str(number) for number in value] if isinstance(value, tuple) else [str(value)]
         words += [
             f"--{name.replace('_', '-')}",

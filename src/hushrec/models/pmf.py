@@ -79,7 +79,7 @@ def _with_last(width, row, number, scratch):
 
 @numba.njit(nogil=True, cache=True, inline="always")
 def _parted(width, own, biased, scratch):
-    """What a client multiplies V_i with, and the bias that it adds. An empty `biased` says: no biases."""
+    """What a client multiplies V_i with, and the bias that it adds; without one if the token `biased` is empty."""
     if len(biased) > 0:
         return _with_last(width, own, np.float32(1.0), scratch), _last(width, own, scratch)
     return own, np.float32(0.0)
