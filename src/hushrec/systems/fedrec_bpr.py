@@ -39,13 +39,13 @@ from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.evaluation.feedback import IMPLICIT
-from hushrec.kernels.adam import adam
 from hushrec.models.bpr import (
     Factors,
     PairGradients,
     Pairing,
     RankingClients,
     RankingModel,
+    adam_step,
     initial_item_factors,
     keys_of,
     sizes_of,
@@ -57,17 +57,19 @@ from hushrec.protocol import (
     Cohort,
     Handler,
     Numbers,
+    Ragged,
     RatingRange,
     Reply,
     Result,
     Round,
+    Sealed,
     System,
     kept,
 )
 from hushrec.settings import check, check_bounds, setting
 from hushrec.systems import fedrec
 from hushrec.systems import fedrec_plus_plus as plus_plus
-from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, Noise
+from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, ItemGradients, Noise
 
 _SETTLED = 0  # the round whose draws clients use for the final V; those of training begin with 1
 
@@ -139,16 +141,11 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
 
 
 def _step(state: ServerState, gradient: NDArray[np.float64], config: Config) -> ServerState:
-    """One step of Adam on the gradient of real pairs and of lambda / 2 |V_i|^2: vectors first, then biases."""
+    """One step of Adam on the gradient of real pairs and of lambda / 2 |V_i|^2."""
     gradient[:, :-1] += config.regularization * state.item_factors[:, :-1]
-    arrays = state.item_factors.copy(), gradient.astype(np.float32), state.means.copy(), state.squares.copy()
     num_steps = int(state.num_steps) + 1
-    for columns, pace in ((np.s_[:, :-1], 1.0), (np.s_[:, -1:], config.bias_pace)):
-        parts = [array[columns].flatten() for array in arrays]
-        adam(*parts, config.learning_rate * pace, num_steps)
-        for array, part in zip(arrays, parts, strict=True):
-            array[columns] = part.reshape(len(array), -1)
-    item_factors, _, means, squares = arrays
+    before = state.item_factors, state.means, state.squares
+    item_factors, means, squares = adam_step(*before, gradient, config.learning_rate, config.bias_pace, num_steps)
     return replace(state, item_factors=item_factors, means=means, squares=squares, num_steps=np.array(num_steps))
 
 
@@ -169,7 +166,14 @@ def train(
 def client_update(cohort: Cohort[RankingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
     """An ordinary client: solve, upload gradients, send noise."""
     trained = train(cohort, request.item_factors, config.rho, cohort.round_number, config, draws)
-    return plus_plus.reply(trained, trained, request.denoiser, config)
+    starts = trained.noise_starts
+    noise = Noise(Ragged(starts, trained.noise_items), Ragged(starts, trained.noise))
+    return Reply(_upload(trained), (Sealed(noise, request.denoiser),) if config.denoisers else ())
+
+
+def _upload(trained: PairGradients) -> ItemGradients:
+    """What a client shows the server."""
+    return ItemGradients(Ragged(trained.starts, trained.items), Ragged(trained.starts, trained.gradients))
 
 
 def denoiser_update(
@@ -177,7 +181,7 @@ def denoiser_update(
 ) -> Reply:
     """A denoiser: solve, then send the sum of noise less its own gradients."""
     own = train(cohort, request.item_factors, 0, cohort.round_number, config, draws)
-    return plus_plus.released(cohort, own, own)
+    return plus_plus.less_own(cohort, _upload(own))
 
 
 def client_settle(cohort: Cohort[RankingClients], request: fedrec.Settle, config: Config, draws: Draws) -> Reply:

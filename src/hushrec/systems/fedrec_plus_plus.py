@@ -267,6 +267,11 @@ def denoiser_update(
 
 
 def released(cohort: Cohort[RatingClients], listing: Listing, trained: ClientGradients) -> Reply:
+    """Eq. 9 with the denoiser's own gradients."""
+    return less_own(cohort, upload(listing, trained))
+
+
+def less_own(cohort: Cohort[Any], own: ItemGradients) -> Reply:
     """Eq. 9, refused by a denoiser to whom no client sent anything.
 
     DEVIATION: the counts are those of virtual raters less the items that the denoiser rated, so that |U_i| of
@@ -275,7 +280,7 @@ def released(cohort: Cohort[RatingClients], listing: Listing, trained: ClientGra
     inbox = cohort.inboxes.get(Noise)
     if not isinstance(inbox, NoiseSums) or not inbox.has_mail(cohort.numbers).all():
         raise HushrecError("a denoiser got no noise and would show its own gradients; ask it after its clients")
-    items, sums, counts = inbox.release(cohort.numbers, upload(listing, trained))
+    items, sums, counts = inbox.release(cohort.numbers, own)
     return Reply(DenoisingSums(items, sums, counts))
 
 

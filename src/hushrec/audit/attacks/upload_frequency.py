@@ -16,7 +16,7 @@ class Counts(NamedTuple):
     """In how many rounds each (client, item) was listed, for those that were."""
 
     pairs: Pairs  # ascending
-    times: NDArray[np.int64]
+    times: NDArray[np.int64] | NDArray[np.float64]  # or scores, by which `judge` tells items apart as well
 
 
 def count(before: Counts | None, view: View) -> Counts:
