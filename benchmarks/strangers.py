@@ -2,8 +2,8 @@
 
 `python -m benchmarks.strangers [--data anime-5k,jester-1] [--systems fedrec++,fedrec-bpr]` runs what a newcomer
 would type, `hushrec run SYSTEM --data FILE --baselines`, and prints one table: the metric of the system, that of
-the baseline that it must beat (biases for ratings, popularity for lists), and what was chosen. Options of `run` may
-follow.
+the baseline that it must beat (biases for ratings, popularity for lists), and what was chosen. Options of `run`
+may follow.
 """
 
 import argparse

@@ -7,10 +7,10 @@ and stays so.
 
 U_u is the minimum of that loss over the client's pairs, divided by `negatives`, plus lambda / 2 |U_u|^2, where the
 biases are left out of x_ij: else pairs that popularity explains would teach U_u nothing, and whoever has popular
-items only would get a list of popular items only. It is convex, so a client needs no memory: it solves for U_u anew
-with every V that it gets, by a fixed number of accelerated gradient steps from zero (Nesterov 1983). Their size is
-1 / L, where L = lambda + the sum of |V_i - V_j|^2 / (4 negatives) over the pairs bounds the curvature, so they
-cannot diverge. Newcomers do the same. The gradients of V are those of x_ij with the biases.
+items only would get a list of popular items only. It is convex, so a client needs no memory: it solves for U_u
+anew with every V that it gets, by a fixed number of accelerated gradient steps from zero (Nesterov 1983). Their
+size is 1 / L, where L = lambda + the sum of |V_i - V_j|^2 / (4 negatives) over the pairs bounds the curvature, so
+they cannot diverge. Newcomers do the same. The gradients of V are those of x_ij with the biases.
 
 Symbols: U_u = user_factors[u], V_i = item_factors[i], I_u = a client's items, c_ij = sigma(-x_ij),
 lambda = regularization.
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from hushrec.draws import BLOCK_WORDS, Draws, Key, chacha_block, uniform_rows
 from hushrec.errors import HushrecError
+from hushrec.kernels.adam import adam
 from hushrec.kernels.rows import dot, load, multiply, store, width_of, zeros
 from hushrec.protocol import kept
 
@@ -110,6 +111,30 @@ def initial_item_factors(num_items: int, num_factors: int, scale: float, draws: 
     items = np.arange(num_items, dtype=np.int32)
     vectors = uniform_rows(draws.key("item-factors"), items, num_factors, -scale, scale)
     return np.hstack([vectors, np.zeros((num_items, 1), np.float32)])
+
+
+@numba.njit(nogil=True, cache=True)
+def _adam(values, gradients, means, squares, learning_rate, num_steps):
+    adam(values, gradients, means, squares, learning_rate, num_steps)
+
+
+def adam_step(
+    item_factors: Factors,
+    means: Factors,
+    squares: Factors,
+    gradient: NDArray[np.float64],
+    learning_rate: float,
+    bias_pace: float,  # how much faster the last column goes
+    num_steps: int,
+) -> tuple[Factors, Factors, Factors]:
+    """V, and Adam's means and squares, after step number `num_steps`."""
+    after = item_factors.copy(), gradient.astype(np.float32), means.copy(), squares.copy()
+    for columns, pace in ((np.s_[:, :-1], 1.0), (np.s_[:, -1:], bias_pace)):
+        parts = [array[columns].flatten() for array in after]
+        _adam(parts[0], parts[1], parts[2], parts[3], learning_rate * pace, num_steps)
+        for array, part in zip(after, parts, strict=True):
+            array[columns] = part.reshape(len(array), -1)
+    return after[0], after[2], after[3]
 
 
 # --- Draws -------------------------------------------------------------------------------------------------

@@ -39,13 +39,13 @@ from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.evaluation.feedback import IMPLICIT
-from hushrec.kernels.adam import adam
 from hushrec.models.bpr import (
     Factors,
     PairGradients,
     Pairing,
     RankingClients,
     RankingModel,
+    adam_step,
     initial_item_factors,
     keys_of,
     sizes_of,
@@ -141,16 +141,11 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
 
 
 def _step(state: ServerState, gradient: NDArray[np.float64], config: Config) -> ServerState:
-    """One step of Adam on the gradient of real pairs and of lambda / 2 |V_i|^2: vectors first, then biases."""
+    """One step of Adam on the gradient of real pairs and of lambda / 2 |V_i|^2."""
     gradient[:, :-1] += config.regularization * state.item_factors[:, :-1]
-    arrays = state.item_factors.copy(), gradient.astype(np.float32), state.means.copy(), state.squares.copy()
     num_steps = int(state.num_steps) + 1
-    for columns, pace in ((np.s_[:, :-1], 1.0), (np.s_[:, -1:], config.bias_pace)):
-        parts = [array[columns].flatten() for array in arrays]
-        adam(parts[0], parts[1], parts[2], parts[3], config.learning_rate * pace, num_steps)
-        for array, part in zip(arrays, parts, strict=True):
-            array[columns] = part.reshape(len(array), -1)
-    item_factors, _, means, squares = arrays
+    before = state.item_factors, state.means, state.squares
+    item_factors, means, squares = adam_step(*before, gradient, config.learning_rate, config.bias_pace, num_steps)
     return replace(state, item_factors=item_factors, means=means, squares=squares, num_steps=np.array(num_steps))
 
 

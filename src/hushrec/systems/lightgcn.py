@@ -76,7 +76,6 @@ SYSTEM = System(
         paper=PAPER,
         class_name="LightGCN",
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
-        presets={"paper": {}, "general": {"num_rounds": 200}},  # the most that are tried
         hands_over_data=True,
         presets={"paper": {}, "general": GENERAL},
         small={"num_graph_layers": 2, "batch_size": 64},

@@ -57,8 +57,8 @@ def test_scores_by_hand(owning: Callable[..., Truth]) -> None:
     })  # fmt: skip
     found = scored(view)
     np.testing.assert_array_equal(found.pairs, [0, 1, 2, (3 << 31) + 2, (3 << 31) + 4])
-    np.testing.assert_allclose(found.times, [2, 2, 0.5, -1, -4], rtol=1e-6)
-    outcome = ATTACK.judge(found._replace(times=found.times.round(4)), owning([[0, 2], [], [], [2], [], []], 5))
+    np.testing.assert_allclose(found.scores, [2, 2, 0.5, -1, -4], rtol=1e-6)
+    outcome = ATTACK.judge(found._replace(scores=found.scores.round(4)), owning([[0, 2], [], [], [2], [], []], 5))
     assert outcome.victims.tolist() == [0, 3]
     assert outcome.scores.tolist() == [0.25, 1.0]
     assert outcome.chances.tolist() == [0.5, 0.5]
