@@ -2,8 +2,7 @@
 
 50 users are held out of training and come as newcomers with 80% of their items. NDCG@10 of the rest (of good
 ratings, where there are ratings), beside that of popularity. And of every 13th user of the training: how much of
-the ten best by its own vector is among the ten best that its ratings give a newcomer, and that another user's
-give.
+the ten best by its own vector is in the list that its ratings give a newcomer, and that another user's give.
 """
 
 import sys

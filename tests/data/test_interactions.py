@@ -53,12 +53,15 @@ def test_signed_from_the_middle_of_the_range_up(make) -> None:
     assert (signed.rating_range, signed.sha256) == ((0.0, 1.0), data.sha256)
     assert signed.as_signed().ratings.tolist() == [0, 1, 0, 1]
     assert signed.as_signed().rating_range == (0.0, 1.0)
+    assert signed.as_signed().signed_from == signed.signed_from == (1.0, 5.0, 3.0)
+    assert data.as_signed(4.0).signed_from == (1.0, 5.0, 4.0)
 
 
 def test_signed_without_ratings_is_all_positive(make) -> None:
     signed = make([0, 1], [0, 1]).as_signed()
     assert (signed.ratings.tolist(), signed.rating_range) == ([1, 1], (0.0, 1.0))
     assert signed.as_signed().ratings.tolist() == [1, 1]
+    assert signed.signed_from is None
 
 
 def test_numbers_of_original_ids(make) -> None:

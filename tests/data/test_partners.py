@@ -186,6 +186,30 @@ def test_every_user_has_an_account_everywhere_and_items_are_where_they_are_held(
     assert np.isin(rows.ratings, [1, 2, 3, 4, 5]).all()
 
 
+def test_ids_of_the_source_mean_all_partners_and_named_ones_one(grid: Interactions) -> None:
+    train = next(copies(grid, Deal(), 0)).train
+    user, item = grid.user_ids[7].item(), grid.item_ids[3].item()
+    (accounts,) = PARTNERS.accounts(train, np.array([user]))
+    assert train.user_ids[accounts].tolist() == [f"a:{user}", f"b:{user}"]
+    one, two = PARTNERS.accounts(train, np.array([f"b:{user}", f"a:{user}"]))
+    assert (train.user_ids[one].tolist(), train.user_ids[two].tolist()) == ([f"b:{user}"], [f"a:{user}"])
+    known, unknown = PARTNERS.copies(train, np.array([str(item), "nowhere"]))
+    assert {str(found) for found in train.item_ids[known]} <= {f"a:{item}", f"b:{item}"}
+    assert 1 <= len(known) <= 2
+    assert not len(unknown)
+    assert PARTNERS.source_id(f"a:{item}") == str(item)
+    with pytest.raises(HushrecError, match="no user 'nobody' in"):
+        PARTNERS.accounts(train, np.array(["nobody"]))
+
+
+def test_ids_of_users_and_items_in_one_piece(grid: Interactions) -> None:
+    assert [own.tolist() for own in USERS.accounts(grid, grid.user_ids[[7, 2]])] == [[7], [2]]
+    wanted = np.array([grid.item_ids[3], 10**9])
+    assert [own.tolist() for own in USERS.copies(grid, wanted)] == [[3], []]
+    assert USERS.copies(grid, np.empty(0, np.int64)) == []
+    assert USERS.source_id(5) == 5
+
+
 def test_ratings_and_titles_stay_with_their_pairs(grid: Interactions) -> None:
     titles = np.array([f"film {number}" for number in grid.item_ids])
     split = next(copies(replace(grid, titles=titles), Deal(), 0))

@@ -359,6 +359,13 @@ def test_train_round_trips_with_ids_and_titles(tmp_path: Path, path: Path) -> No
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_train_remembers_from_which_rating_on_rows_were_good(path: Path) -> None:
+    data = hushrec.load("synthetic:users=30,items=40,ratings=400")
+    for kept in (data.as_signed(), data.as_signed(4.5), data):
+        save_train(path, kept, SYSTEMS["fedrec"])
+        assert load_train(path, SYSTEMS["fedrec"], "", "", True).signed_from == kept.signed_from
+
+
 @pytest.mark.parametrize("has_users", [True, False])
 def test_train_with_owners_gives_the_same_stream(path: Path, has_users: bool) -> None:
     """Times are missing, equal and out of the order of the rows."""

@@ -23,7 +23,7 @@ Reals = NDArray[np.float64]
 Outputs = Callable[[Reals], tuple[Reals, Reals]]  # of x: what the model says of each item, and its slopes by x
 
 _MOST_STEPS = 30
-_LEAST_GAIN = 1e-7  # of the loss, as a share: below it a vector is found
+_LEAST_GAIN = 1e-5  # of the loss, as a share: below it a vector is found
 _SPREAD_SHARE = 0.1  # of the mean variance, added to each: few vectors do not tell in which directions they differ
 
 
