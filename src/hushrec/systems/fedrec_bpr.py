@@ -69,7 +69,8 @@ from hushrec.protocol import (
 from hushrec.settings import check, check_bounds, setting
 from hushrec.systems import fedrec
 from hushrec.systems import fedrec_plus_plus as plus_plus
-from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, ItemGradients, Noise
+from hushrec.systems.fedrec import ItemGradients
+from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, Noise
 
 _SETTLED = 0  # the round whose draws clients use for the final V; those of training begin with 1
 
