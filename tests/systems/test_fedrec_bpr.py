@@ -8,7 +8,8 @@ from hushrec.data.interactions import UserRows
 from hushrec.errors import HushrecError
 from hushrec.evaluation.ranking import ranking_metrics
 from hushrec.systems import fedrec_bpr
-from hushrec.systems.fedrec_plus_plus import DenoisingSums, ItemGradients, Noise
+from hushrec.systems.fedrec import ItemGradients
+from hushrec.systems.fedrec_plus_plus import DenoisingSums, Noise
 
 from .positive_runs import Finished, Positives, assert_same, positives, run, some_positives
 from .runs import digest, losing

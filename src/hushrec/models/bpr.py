@@ -113,11 +113,6 @@ def initial_item_factors(num_items: int, num_factors: int, scale: float, draws: 
     return np.hstack([vectors, np.zeros((num_items, 1), np.float32)])
 
 
-@numba.njit(nogil=True, cache=True)
-def _adam(values, gradients, means, squares, learning_rate, num_steps):
-    adam(values, gradients, means, squares, learning_rate, num_steps)
-
-
 def adam_step(
     item_factors: Factors,
     means: Factors,
@@ -131,7 +126,7 @@ def adam_step(
     after = item_factors.copy(), gradient.astype(np.float32), means.copy(), squares.copy()
     for columns, pace in ((np.s_[:, :-1], 1.0), (np.s_[:, -1:], bias_pace)):
         parts = [array[columns].flatten() for array in after]
-        _adam(parts[0], parts[1], parts[2], parts[3], learning_rate * pace, num_steps)
+        adam(parts[0], parts[1], parts[2], parts[3], learning_rate * pace, num_steps)
         for array, part in zip(after, parts, strict=True):
             array[columns] = part.reshape(len(array), -1)
     return after[0], after[2], after[3]
