@@ -362,6 +362,10 @@ class RankingModel:
         scores: Factors = self.user_factors[users] @ self.item_factors.T
         return scores
 
+    def vectors_of_items(self) -> Factors:
+        """Without the biases, which say how popular an item is and not what it is like."""
+        return self.item_factors[:, :-1]
+
     def fold_in(self, items: NDArray[np.int32], _ratings: object) -> Factors:
         """Scores of all items for a newcomer with these, who solves for its vector as clients do."""
         num_items, num_factors = self.item_factors.shape
