@@ -242,7 +242,14 @@ def interrupted(*arguments: str) -> tuple[int, str, list[str]]:
     """Exit code, standard output and error of an endless audit that gets SIGINT in its third round or later."""
     every_round = "from hushrec.cli import app, console; console.SECONDS_BETWEEN_LINES = 0; app.main()"
     command = [sys.executable, "-c", every_round, "audit", *arguments, "--data", DATA, "--threads", "2"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Whoever runs the tests in the background has Ctrl-C ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if re.search(r"round [3-9]/", line):
