@@ -68,3 +68,13 @@ def test_a_thread_that_was_lent_lends_nothing_on() -> None:
     with ThreadPoolExecutor(1) as pool, lending(pool, 1):
         at_once(lambda part: seen.append(num_parts(MUCH)) if part[0] else None, 2)
     assert seen == [1]
+
+
+def test_what_no_thread_has_begun_is_done_here() -> None:
+    blocked, done = threading.Event(), list[tuple[int, bool]]()
+    with ThreadPoolExecutor(1) as pool, lending(pool, 1):
+        pool.submit(blocked.wait, 20)  # the only thread is busy
+        here = threading.get_ident()
+        at_once(lambda part: done.append((part[0], threading.get_ident() == here)), 3)
+        blocked.set()
+    assert done == [(0, True), (1, True), (2, True)]

@@ -40,16 +40,22 @@ def num_column_parts(num_columns: int, work: int) -> int:
 
 
 def at_once(work: Callable[[Part], None], count: int) -> None:
-    """Do all parts of some work: the first here, the others in the threads that were lent."""
+    """Do all parts of some work: the first here, the others in the threads that were lent.
+
+    What no thread has begun by then is done here, too: on a busy machine they may come late.
+    """
     lent = _lent.get()
     if lent is None:
         for number in range(count):
             work((number, count))
         return
-    others = [lent[0].submit(work, (number, count)) for number in range(1, count)]
+    others = {number: lent[0].submit(work, (number, count)) for number in range(1, count)}
     try:
         work((0, count))
+        for number, other in others.items():
+            if other.cancel():
+                work((number, count))
+            else:
+                other.result()
     finally:
-        wait(others)
-    for other in others:
-        other.result()
+        wait(others.values())
