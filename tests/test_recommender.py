@@ -45,7 +45,7 @@ def split(data: Interactions) -> Any:
 
 @pytest.fixture(scope="module")
 def model(split: Any) -> Recommender:
-    return hushrec.FedRec(rho=1, options=ONE_THREAD, **SHORT).fit(split.train)
+    return hushrec.FedRec(preset="paper", rho=1, options=ONE_THREAD, **SHORT).fit(split.train)
 
 
 def split_for(kind: type[Recommender], data: Interactions) -> Split:
@@ -161,8 +161,10 @@ def test_fit_again_begins_anew(split: Any) -> None:
 def test_learning_beats_a_model_that_has_hardly_begun(split: Any) -> None:
     """A constant within the range has an error of the ratings' spread at least; 40 rounds must do better."""
     constant = np.abs(split.test.ratings - np.median(split.train.ratings)).mean()
-    trained = hushrec.FedRec(rho=0, num_rounds=40, num_factors=5, options=ONE_THREAD).fit(split.train)
-    begun = hushrec.FedRec(rho=0, num_rounds=1, num_factors=5, options=ONE_THREAD).fit(split.train)
+    trained = hushrec.FedRec(preset="paper", rho=0, num_rounds=40, num_factors=5, options=ONE_THREAD).fit(
+        split.train
+    )
+    begun = hushrec.FedRec(preset="paper", rho=0, num_rounds=1, num_factors=5, options=ONE_THREAD).fit(split.train)
     assert trained.evaluate(split.test)["MAE"] < constant < begun.evaluate(split.test)["MAE"]
 
 
@@ -231,10 +233,10 @@ def test_users_and_items_broadcast_to_a_table(model: Recommender) -> None:
 
 def test_predictions_stay_within_the_range(split: Any) -> None:
     """After one round vectors are tiny and every product is far below the lowest rating."""
-    begun = hushrec.FedRec(num_rounds=1, num_factors=5, options=ONE_THREAD).fit(split.train)
+    begun = hushrec.FedRec(preset="paper", num_rounds=1, num_factors=5, options=ONE_THREAD).fit(split.train)
     assert set(begun.predict(np.arange(1, 51), np.arange(1, 51)).tolist()) == {1.0}
     free = replace(split.train, rating_range=None)
-    unclipped = hushrec.FedRec(num_rounds=1, num_factors=5, options=ONE_THREAD).fit(free)
+    unclipped = hushrec.FedRec(preset="paper", num_rounds=1, num_factors=5, options=ONE_THREAD).fit(free)
     assert unclipped.predict(np.arange(1, 51), np.arange(1, 51)).max() < 1.0
 
 
@@ -331,7 +333,8 @@ def test_a_newcomer_with_a_users_ratings_gets_similar_scores(kind: type[Recommen
         if is_summed
         else {"num_rounds": 400, "learning_rate": 0.3, "decay": 1.0}
     )
-    model = kind(options=ONE_THREAD, num_factors=5, **settings).fit(split.train)
+    preset = {"preset": "paper"} if kind.system.about.presets else {}
+    model = kind(options=ONE_THREAD, num_factors=5, **preset, **settings).fit(split.train)
     every = {"k": 50, "exclude_seen": False, "min_raters": 0}
     scores = np.array([by_item(found) for found in model.recommend(np.arange(1, 81), **every)])
     own, others = [], []

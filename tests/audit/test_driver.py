@@ -24,6 +24,7 @@ SHORT = {
     "fedrec-bpr": {"num_rounds": 2, "num_factors": 4},
     "ptf-fedrec": {"num_rounds": 2},
     "fcf": {"num_rounds": 1},
+    "fedncf": {"num_rounds": 2, "participation": 1.0},
     "metamf": {"num_rounds": 1},
     "fedmf": {"num_rounds": 2, "num_factors": 4, "encryption": "none"},
     "drift": {"epochs": 1, "parts": 2, "window": 64},

@@ -177,7 +177,7 @@ BAD_VALUES = {
     "list of no length": (["run", "fedrec", "--data", DATA, "--at", "0"], "--at takes different list lengths"),
     "too many folds": (["run", "fedrec", "--data", DATA, "--folds", "6"], "--folds 6 with --split folds: choose"),
     "too many denoisers": (
-        ["run", "fedrec++", "--data", DATA, "--denoisers", "41"],
+        ["run", "fedrec++", "--data", DATA, "--preset", "paper", "--denoisers", "41"],
         "41 denoisers for 80 clients leave some denoiser alone",
     ),
     "no threads": (["run", "pmf", "--data", DATA, "--threads", "0"], "--threads must be at least 1"),
@@ -185,7 +185,7 @@ BAD_VALUES = {
     "negative seed": (["run", "pmf", "--data", DATA, "--seed", "-1"], "the seed is -1; use a number from 0 up"),
     "columns of known data": (["run", "pmf", "--data", DATA, "--columns", "user=x"], "has known columns"),
     "divergence": (
-        ["run", "fedrec", "--data", DATA, "--learning-rate", "50", "--num-factors", "5"],
+        ["run", "fedrec", "--data", DATA, "--preset", "paper", "--learning-rate", "50"],
         "the training diverges: use a --learning-rate below 50",
     ),
     "missing run": (["recommend", "nosuch", "--user", "1"], "nosuch is not a run; make one with"),
@@ -296,7 +296,7 @@ def test_the_installed_command_ends_in_one_line() -> None:
     assert done.stderr == "hushrec: nosuch is neither a file nor a known data set; see `hushrec data list`\n"
 
 
-LONG = ["--data", DATA, "--rounds", "250", "--num-factors", "5", "--threads", "2"]
+LONG = ["--data", DATA, "--preset", "paper", "--rounds", "250", "--num-factors", "5", "--threads", "2"]
 
 
 @pytest.fixture(scope="module")

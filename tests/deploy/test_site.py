@@ -577,7 +577,9 @@ def test_secret_seeds_learn_and_differ(federation: Federation) -> None:
     """Each node draws from its own secret; the error on withheld ratings falls all the same."""
     metrics = {}
     for num_rounds in (1, 25):
-        config = small(SYSTEM, num_rounds=num_rounds, rho=1, learning_rate=0.3, decay=1.0, num_factors=3)
+        config = small(
+            SYSTEM, num_rounds=num_rounds, rho=1, learning_rate=0.3, decay=1.0, num_factors=3, biases=False
+        )
         ordered = federation.order(SYSTEM, config, shares_seed=False)
         assert ordered.drive().status == "done"
         metrics[num_rounds] = msgspec.json.decode((ordered.folder / "run.json").read_bytes())["folds"][0][

@@ -258,7 +258,7 @@ def test_no_test_row_has_a_say(system: AnySystem, data: Interactions) -> None:
 def test_every_kind_of_system_can_stop_early(name: str, data: Interactions) -> None:
     small = dict(SYSTEMS[name].about.small) | ({} if name in ("drift", "average") else {"num_rounds": 3})
     done = suited(SYSTEMS[name], data, small, stop_early=True)
-    (choice,) = done.chosen
+    *_, choice = done.chosen
     assert done.config[choice.setting] == choice.value >= 1
     assert done.folds[0].metrics
 
@@ -438,7 +438,7 @@ def test_the_best_of_smaller_rates_is_taken() -> None:
     ready = plan_trained(trials, told, diverges_from=0.8)
     assert trials.tried == [0.4, 0.2, 0.1, 0.05]
     assert ready.config.learning_rate == 0.1
-    assert [choice.flag for choice in ready.chosen] == ["--learning-rate 0.1"]
+    assert [choice.flag for choice in ready.chosen] == ["--preset general", "--learning-rate 0.1"]
     assert told == [
         "learning rate 0.8 diverges on ratings.csv; 0.1 was found on a validation part; --learning-rate fixes it"
     ]
@@ -448,7 +448,7 @@ def test_a_rate_that_diverges_late_is_made_smaller_again() -> None:
     trials, told = Scripted({0.4: 1.0, 0.2: 1.1, 0.1: 1.2}, {}), list[str]()
     ready = plan_trained(trials, told, diverges_from=0.3)
     assert ready.config.learning_rate == 0.2
-    assert [choice.value for choice in ready.chosen] == [0.2]
+    assert [choice.value for choice in ready.chosen] == ["general", 0.2]
     assert len(told) == 2
 
 

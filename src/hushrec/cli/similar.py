@@ -11,6 +11,7 @@ from hushrec.cli.options import AsJson, Fold, RunFolder
 from hushrec.cli.recommend import Chosen, Length, MinRaters, WhoseModel
 from hushrec.errors import HushrecError
 from hushrec.recommender import load_run
+from hushrec.report.numbers import format_number
 from hushrec.runs.lists import title_of
 
 
@@ -38,7 +39,7 @@ def similar(
         table.add_column(name, justify="right")
     table.add_column("title")
     for place, entry in enumerate(found, 1):
-        table.add_row(str(place), str(entry.item), f"{entry.score:.3f}", entry.title)
+        table.add_row(str(place), str(entry.item), format_number(entry.score), entry.title)
     results().print(table)
     asked = title_of(ranker.train, ranker.train.item_number(item))
     note(f"nearest to {f'{asked} ({item})' if asked else item}, from {model.source}")

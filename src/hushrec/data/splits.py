@@ -103,9 +103,14 @@ def leave_one_out(data: Interactions, by: Literal["time", "random"] = "time", se
     return _split(data, (from_end == 0) & (counts[data.users] > 1), 1)
 
 
-def _generator(seed: int, purpose: int) -> np.random.Generator:
+def check_seed(seed: int) -> None:
+    """Refuse a seed below zero."""
     if seed < 0:
         raise HushrecError(f"the seed is {seed}; use a number from 0 up")
+
+
+def _generator(seed: int, purpose: int) -> np.random.Generator:
+    check_seed(seed)
     return np.random.default_rng([seed, purpose])
 
 

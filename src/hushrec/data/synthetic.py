@@ -9,6 +9,7 @@ from numba import njit
 
 from hushrec.data.checking import checked
 from hushrec.data.interactions import Interactions
+from hushrec.data.splits import check_seed
 from hushrec.errors import HushrecError
 
 LOW, HIGH = 1.0, 5.0
@@ -42,8 +43,7 @@ def synthetic(
     not, by liking; activity of users is log-normal. The draws of a user depend on the seed and the user
     only, so the number of threads changes nothing.
     """
-    if seed < 0:
-        raise HushrecError(f"the seed is {seed}; use a number from 0 up")
+    check_seed(seed)
     _check_sizes(num_users, num_items, num_ratings, num_factors, noise)
     draws = np.random.default_rng([seed, _FACTORS])
     user_factors = draws.standard_normal((num_users, num_factors), np.float32)

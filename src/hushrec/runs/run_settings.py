@@ -18,6 +18,7 @@ from hushrec.data import (
     random_share,
     with_passed_over,
 )
+from hushrec.data.splits import check_seed
 from hushrec.errors import HushrecError
 from hushrec.evaluation.feedback import positive_from
 from hushrec.protocol import AnySystem
@@ -46,6 +47,7 @@ class RunSettings:
     min_raters: int | None = 0
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
         if not 1 <= self.num_folds <= self.most_folds:
             raise HushrecError(
                 f"--folds {self.num_folds} with --split {self.split}: choose 1 to {self.most_folds}"

@@ -398,7 +398,7 @@ def test_other_servers_find_a_checkerboards_withheld_items_too(server_model: str
 
 def test_the_released_preset_differs_where_the_spec_says() -> None:
     paper, released = (settings.to_dict(SYSTEM.configure({"preset": name})) for name in ("paper", "released"))
-    assert list(SYSTEM.about.presets) == ["paper", "released", "fitted"]
+    assert list(SYSTEM.about.presets) == ["paper", "released", "fitted", "general"]
     assert {name: (paper[name], released[name]) for name in paper if paper[name] != released[name]} == {
         "client_factors": (32, 16),
         "client_learning_rate": (0.001, 0.01),
@@ -456,7 +456,7 @@ def test_a_preset_gives_way_to_what_is_said() -> None:
     assert model.config == Config(**expected)
     assert hushrec.PTFFedRec().config == hushrec.PTFFedRec(preset="paper").config
     with pytest.raises(
-        HushrecError, match=r"^no preset 'relased' of ptf-fedrec; choose from paper, released, fitted$"
+        HushrecError, match=r"^no preset 'relased' of ptf-fedrec; choose from paper, released, fitted, general$"
     ):
         hushrec.PTFFedRec(preset="relased")
 
