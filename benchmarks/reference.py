@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
-from hushrec.models.pmf import initial_factors
+from hushrec.models.rating_clients import initial_factors
 from hushrec.privacy.denoising import assign, draw_denoisers
 from hushrec.protocol import draw_participants
 from hushrec.systems.fedrec_plus_plus import Config

@@ -602,6 +602,23 @@ def test_a_side_without_a_model_is_refused_in_one_line(
                 hushrec.load_run(tmp_path / "model", side=side)
 
 
+def test_an_item_of_several_partners_is_listed_once_and_not_to_who_has_it(data: Interactions) -> None:
+    """Whether a newcomer names items as the source does, or as one of three partners does."""
+    train = next(copies(data, Deal(num_partners=3), 0)).train
+    model = hushrec.FedCORE(options=ONE_THREAD, **short("fedcore", num_rounds=2)).fit(train)
+    names = [item.partition(":")[2] for item in train.item_ids.tolist()]
+    shared = [name for name in dict.fromkeys(names) if names.count(name) == 3]
+    at_two = {item.partition(":")[2] for item in train.item_ids.tolist() if not item.startswith("c:")}
+    for items, of_partners in (([f"a:{shared[0]}", f"b:{shared[1]}"], at_two), (shared[:2], set(names))):
+        found = model.recommend_newcomer(items, [5, 1], k=len(train.item_ids), min_raters=0)
+        listed = [str(entry.item).partition(":")[2] for entry in found]
+        assert sorted(listed) == sorted(of_partners - set(shared[:2]))
+        assert len(model.recommend_newcomer(items, [5, 1], k=5, min_raters=0)) == 5
+    alike = [str(entry.item).partition(":")[2] for entry in model.similar(shared[0], k=500, min_raters=0)]
+    assert len(alike) == len(set(alike))
+    assert shared[0] not in alike
+
+
 def test_a_fold_of_a_run_is_loaded(data: Interactions, tmp_path: Path) -> None:
     config = hushrec.FedRec(**SHORT).config
     done = run(SYSTEMS["fedrec"], config, data, RunSettings(num_folds=2), ONE_THREAD, tmp_path / "run")

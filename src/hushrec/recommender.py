@@ -159,8 +159,16 @@ class Recommender:
         leave_out: ArrayLike | None = None,
     ) -> list[Recommendation]:
         """The k items nearest to an item, by the ids of the source; their scores are cosines."""
-        ranker = self.ranker()
-        return ranker.similar(ranker.train.item_number(item), k, min_raters, self._among(only, leave_out))
+        ranker, among = self.ranker(), self._among(only, leave_out)
+        number = self.item_number(item)
+        found = ranker.similar(number, self._most(k, 1), min_raters, among)
+        return self._once(found, ranker.train.item_ids[[number]].tolist())[:k]
+
+    def item_number(self, item: str | int) -> int:
+        """The number of an item by the id of the source; where several partners have it, the first one's."""
+        train = self.ranker().train
+        copies = self.system.holders.copies(train, np.array([item]))[0]
+        return int(copies[0]) if len(copies) else train.item_number(item)  # which says that there is none
 
     def _among(self, only: ArrayLike | None, leave_out: ArrayLike | None) -> Mask | None:
         return may_be_listed(self.ranker().train, only, leave_out, self.system.holders.copies)
@@ -171,10 +179,14 @@ class Recommender:
         """The best of the lists of one person's accounts, each item of the source once."""
         ranker = self.ranker()
         seen = ranker.seen.take(accounts.astype(np.int64)).values if exclude_seen else np.empty(0, np.int32)
-        most = max(k, 1) + len(seen) if k > 0 else k
-        lists = ranker.for_users(accounts, most, exclude_seen, min_raters, among, why)
+        lists = ranker.for_users(accounts, self._most(k, len(seen)), exclude_seen, min_raters, among, why)
         found = sorted((entry for own in lists for entry in own), key=lambda entry: -entry.score)
         return self._once(found, ranker.train.item_ids[seen].tolist())[:k]
+
+    def _most(self, k: int, num_seen: int) -> int:
+        """How long a list must be to have k items of the source, however many copies it has of each."""
+        copies = self.system.holders.most_copies(self.ranker().train)
+        return k if k < 1 or copies == 1 else copies * (k + num_seen)
 
     def _once(self, found: list[Recommendation], seen: list[Any]) -> list[Recommendation]:
         """Each item of the source once, where it comes first, and none of those seen."""
@@ -214,11 +226,9 @@ class Recommender:
         check_items(numbers)
         given = np.repeat(checked_ratings(ranker.train, ratings, len(wanted)), [len(own) for own in copies])
         among = self._among(only, leave_out)
-        if len(numbers) == len(wanted):
-            return ranker.for_newcomer(numbers, given, k, exclude_seen, min_raters, among, why)
-        most = k * max(len(own) for own in copies) if k > 0 else k  # the same item may come from several partners
+        most = self._most(k, len(numbers))
         found = ranker.for_newcomer(numbers, given, most, exclude_seen, min_raters, among, why)
-        return self._once(found, [])[:k]
+        return self._once(found, ranker.train.item_ids[numbers].tolist() if exclude_seen else [])[:k]
 
     def known_items(self, items: ArrayLike) -> NDArray[np.bool_]:
         """Of each of these ids of the source, whether the model knows such an item."""

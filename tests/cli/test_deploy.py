@@ -93,6 +93,8 @@ def test_a_run_needs_items_and_a_server(kits: Path, tmp_path: Path) -> None:
     (tmp_path / "items.tsv").write_text("")
     words = ["deploy", "run", "fedrec++", str(kits), "--items", str(tmp_path / "items.tsv")]
     assert "is no list of items" in ended(*words)
+    (tmp_path / "items.tsv").write_text("1\tOne\n")
+    assert "say their scale on all nodes, as in --rating-range 1,5" in ended(*words)
     assert not (kits / "runs").exists()
 
 

@@ -102,7 +102,8 @@ def test_a_deployment_goes_by_the_data(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(hushrec.cli.deploy_run, "place_order", keep)
     invoke("deploy", "init", str(tmp_path / "fed"), "--nodes", "1", "--engine", "flower")
     (tmp_path / "items.tsv").write_text("a\tA\nb\tB\n")
-    order = ["deploy", "run", "fedrec", str(tmp_path / "fed"), "--items", str(tmp_path / "items.tsv")]
+    items = ["--items", str(tmp_path / "items.tsv"), "--rating-range", "1,5"]
+    order = ["deploy", "run", "fedrec", str(tmp_path / "fed"), *items]
     for more in ([], ["--preset", "paper"], ["--data-name", "ml-100k"]):
         result = CliRunner().invoke(app, [*order, *more])
         assert isinstance(result.exception, StopError)

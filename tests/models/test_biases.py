@@ -7,7 +7,8 @@ from hushrec.data.interactions import UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
 from hushrec.models.biases import Scale, eased, initial_items, initial_users, moved_items, scale_of
-from hushrec.models.pmf import FactorModel, RatingClients, Step, train_clients
+from hushrec.models.pmf import FactorModel, Step, train_clients
+from hushrec.models.rating_clients import RatingClients
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import list_items
 from hushrec.protocol import Ragged

@@ -8,7 +8,8 @@ from hushrec.data.interactions import UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.models.pmf import FactorModel, RatingClients, Step, initial_factors, train_clients
+from hushrec.models.pmf import FactorModel, Step, train_clients
+from hushrec.models.rating_clients import RatingClients, initial_factors
 from hushrec.privacy.filling import list_items
 
 NUM_FACTORS = 5

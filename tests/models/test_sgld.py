@@ -4,7 +4,8 @@ from scipy import stats
 
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
-from hushrec.models.pmf import ClientGradients, RatingClients
+from hushrec.models.pmf import ClientGradients
+from hushrec.models.rating_clients import RatingClients
 from hushrec.models.sgld import LangevinStep, train_clients
 from hushrec.privacy.filling import Listing
 

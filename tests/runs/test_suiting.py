@@ -283,6 +283,8 @@ def test_a_validation_part_is_not_chosen_by_and_measured(system: AnySystem, data
     done = suited(system, data, measure="validation")
     assert done.config["num_rounds"] == 40
     assert [choice.setting for choice in done.chosen] == ["preset"]
+    with pytest.raises(DivergedError, match="diverges"):
+        suited(with_general(num_rounds=20, learning_rate=40.0), data, measure="validation")
 
 
 # --- Interruptions -----------------------------------------------------------------------------------------

@@ -91,6 +91,8 @@ def order_run(
 ) -> None:
     """Order a run on a federation, and watch over it."""
     catalogue = _catalogue(system, items)
+    if rating_range is None and system.feedback.needs_ratings:
+        raise HushrecError(f"{system.name} learns ratings; say their scale on all nodes, as in --rating-range 1,5")
     federation = read_federation(folder)
     config = to_dict(configured(system, values, data_name))
     order = Order(
@@ -107,14 +109,15 @@ def order_run(
 
 def _example(system: AnySystem) -> str:
     items = " --items items.tsv" if system.holders.knows_all_items else ""
-    return f"deploy run {system.name} fed{items} {length_of(system)}"
+    scale = " --rating-range 1,5" if system.feedback.needs_ratings else ""
+    return f"deploy run {system.name} fed{items}{scale} {length_of(system)}"
 
 
 app = typer.Typer(
     cls=per_system(lambda system: partial(order_run, system), _example),
     help="Order a run of a system on a federation, and watch over it.",
     no_args_is_help=True,
-    epilog="Example: hushrec deploy run fedrec++ fed --items items.tsv --rounds 50",
+    epilog="Example: hushrec deploy run fedrec++ fed --items items.tsv --rating-range 1,5 --rounds 50",
 )
 
 

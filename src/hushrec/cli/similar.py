@@ -41,5 +41,5 @@ def similar(
     for place, entry in enumerate(found, 1):
         table.add_row(str(place), str(entry.item), format_number(entry.score), entry.title)
     results().print(table)
-    asked = title_of(ranker.train, ranker.train.item_number(item))
+    asked = title_of(ranker.train, model.item_number(item))
     note(f"nearest to {f'{asked} ({item})' if asked else item}, from {model.source}")

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from hushrec.kernels.rows import dot, load, store, width_of, zeros
 from hushrec.models.biases import eased, newcomer, scale_of
-from hushrec.models.rating_clients import Factors as Factors
-from hushrec.models.rating_clients import RatingClients as RatingClients
-from hushrec.models.rating_clients import initial_factors as initial_factors
+from hushrec.models.rating_clients import Factors, RatingClients
 from hushrec.privacy.filling import Listing
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from hushrec.draws import BLOCK_WORDS, Key, chacha_block, normal_pair
 from hushrec.kernels.rows import dot, load, multiply, store, width_of, zeros
-from hushrec.models.pmf import ClientGradients, Factors, RatingClients
+from hushrec.models.pmf import ClientGradients
+from hushrec.models.rating_clients import Factors, RatingClients
 from hushrec.privacy.filling import Listing
 
 

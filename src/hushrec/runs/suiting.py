@@ -113,10 +113,22 @@ def plan_of_run(
     resume: bool = False,
 ) -> Plan:
     """The plan of a run; of one that goes on, with what was chosen when it began."""
-    if settings.measure == "validation":
+    if settings.measure == "validation":  # is measured, and so chooses nothing
         if stop_early:
             raise HushrecError("--measure validation measures what --stop-early would choose by; leave one out")
-        stop_early = False
+        plan = _begun_plan(system, values, data, False, folder, resume)
+        return replace(plan, has_free_rate=False)
+    return _begun_plan(system, values, data, stop_early, folder, resume)
+
+
+def _begun_plan(
+    system: AnySystem,
+    values: Mapping[str, Any],
+    data: Interactions,
+    stop_early: bool | None,
+    folder: Path | None,
+    resume: bool,
+) -> Plan:
     kept = kept_run(folder, resume) if folder else None
     if kept is None:
         return plan_for(system, values, data.name, stop_early)

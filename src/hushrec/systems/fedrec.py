@@ -32,15 +32,8 @@ from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.biases import initial_items, moved_items
-from hushrec.models.pmf import (
-    ClientGradients,
-    FactorModel,
-    Factors,
-    RatingClients,
-    Step,
-    initial_factors,
-    train_clients,
-)
+from hushrec.models.pmf import ClientGradients, FactorModel, Step, train_clients
+from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items, num_virtual_items
 from hushrec.protocol import (

@@ -36,7 +36,8 @@ from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation.feedback import EXPLICIT
-from hushrec.models.pmf import ClientGradients, Factors, RatingClients
+from hushrec.models.pmf import ClientGradients
+from hushrec.models.rating_clients import Factors, RatingClients
 from hushrec.privacy.denoising import (
     Assigning,
     DenoiserTotal,

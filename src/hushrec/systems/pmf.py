@@ -25,7 +25,8 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.biases import initial_items, initial_users, moved_items, scale_of
-from hushrec.models.pmf import FactorModel, Factors, RatingClients, Step, initial_factors, train_clients
+from hushrec.models.pmf import FactorModel, Step, train_clients
+from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import list_items
 from hushrec.protocol import (

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from hushrec.data.holdings import USERS
 from hushrec.draws import Draws
 from hushrec.evaluation.feedback import EXPLICIT
-from hushrec.models.pmf import ClientGradients, FactorModel, Factors, RatingClients
+from hushrec.models.pmf import ClientGradients, FactorModel
+from hushrec.models.rating_clients import Factors, RatingClients
 from hushrec.models.sgld import LangevinStep, train_clients
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items

@@ -17,7 +17,7 @@ from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.evaluation.feedback import EXPLICIT
-from hushrec.models.pmf import RatingClients
+from hushrec.models.rating_clients import RatingClients
 from hushrec.privacy.denoising import Assigning
 from hushrec.protocol import About, Cohort, Handler, Reply, Result, Round, System
 from hushrec.settings import setting

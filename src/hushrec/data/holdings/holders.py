@@ -108,6 +108,10 @@ class Holders(ABC, Generic[Rows]):
         """What the source calls an item."""
         return item_id
 
+    def most_copies(self, data: Interactions) -> int:
+        """How many parties may have the same item."""
+        return 1
+
     # --- In a run's folder ---
 
     def arrays(self, data: Interactions) -> Arrays:

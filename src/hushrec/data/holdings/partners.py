@@ -243,6 +243,10 @@ class HeldByPartners(Holders[PartnerRows]):
         """Without the partner's name."""
         return str(item_id).partition(":")[2]
 
+    def most_copies(self, data: Interactions) -> int:
+        """Each partner may have one."""
+        return len(_partners(data).names)
+
     def arrays(self, data: Interactions) -> Arrays:
         """Names, and whose users and items are whose."""
         partners = _partners(data)
