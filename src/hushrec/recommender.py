@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from hushrec.data import Interactions
 from hushrec.data.item_choice import Mask, may_be_listed
@@ -214,11 +215,11 @@ class Recommender:
         check_items(numbers)
         given = np.repeat(checked_ratings(ranker.train, ratings, len(wanted)), [len(own) for own in copies])
         among = self._among(only, leave_out)
-        if len(numbers) == len(wanted):
-            return ranker.for_newcomer(numbers, given, k, exclude_seen, min_raters, among, why)
-        most = k * max(len(own) for own in copies) if k > 0 else k  # the same item may come from several partners
-        found = ranker.for_newcomer(numbers, given, most, exclude_seen, min_raters, among, why)
-        return self._once(found, [])[:k]
+        num_copies = max(len(own) for own in copies)  # the same item may come from several partners
+        most = k * num_copies if k > 0 else k
+        with threadpool_limits(1, user_api="blas"):  # threads for such small products only wait for each other
+            found = ranker.for_newcomer(numbers, given, most, exclude_seen, min_raters, among, why)
+        return found if num_copies == 1 else self._once(found, [])[:k]
 
     def known_items(self, items: ArrayLike) -> NDArray[np.bool_]:
         """Of each of these ids of the source, whether the model knows such an item."""
