@@ -80,6 +80,9 @@ def test_lists_in_a_line(plain: Run) -> None:
         "lists of 10 for 943 users: 45 distinct items (2.68% of all), diversity 0.3167, novelty 3.64 bits; "
         "a listed item is had by 12.2% of users; the most listed is in 98.8% of lists"
     )
+    assert "diversity 0.3167 between lists and 0.8012 within, novelty" in lists_line(
+        MEASURES | {"diversity within": 0.80123}, 10
+    )
     assert lists_line(MEASURES | {"users": 105283.0}, 10).startswith(
         "lists of 10 for 943 users, drawn from 105,283:"
     )
