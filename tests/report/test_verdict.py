@@ -118,7 +118,7 @@ def test_the_section(plain: Run) -> None:
     assert "FedRec: beats biases: RMSE 0.9000 against 1.0000 (10.0% lower)" in said
     assert "biases, centralised 1.0000 0.0500" in said
     assert "warm rows cold rows RMSE, warm RMSE, cold FedRec 1,230 70 0.8000 2.5000" in said
-    assert "943 45 2.68% 12.2% 3.64 0.3167 98.8%" in said
+    assert "943 45 2.68% 12.2% 3.64 0.3167 – 98.8%" in said  # an older run, which has no diversity within
     assert "FedRec: lists are alike for most people" in said
     assert "RMSE, cold" not in words(page([run]).partition('id="accuracy"')[2].partition("</section>")[0])
     assert "no baseline was measured; hushrec run ... --baselines does" in words(verdict_section([plain]))
