@@ -5,7 +5,7 @@ what the model says of item i, m the usual vector and P how sure that is. It is 
 (Levenberg 1944, Marquardt 1963), a bounded number of them. A step is made only if it lowers the loss. So
 (x - m) P (x - m) is never more than twice the loss of m: the vector cannot diverge, whatever a newcomer rates.
 
-Half of all steps that are tried lower nothing, so slopes are computed only where a step was made.
+With dense layers about half of the steps that are tried lower nothing: slopes are computed where one was made.
 
 Symbols: x = vector, m = usual.mean, P = usual.precision, f = what `Outputs` returns, with its slopes by x.
 """
