@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from hushrec.data import Interactions
 from hushrec.data.item_choice import Mask, may_be_listed
@@ -227,7 +228,8 @@ class Recommender:
         given = np.repeat(checked_ratings(ranker.train, ratings, len(wanted)), [len(own) for own in copies])
         among = self._among(only, leave_out)
         most = self._most(k, len(numbers))
-        found = ranker.for_newcomer(numbers, given, most, exclude_seen, min_raters, among, why)
+        with threadpool_limits(1, user_api="blas"):  # threads for such small products only wait for each other
+            found = ranker.for_newcomer(numbers, given, most, exclude_seen, min_raters, among, why)
         return self._once(found, ranker.train.item_ids[numbers].tolist() if exclude_seen else [])[:k]
 
     def known_items(self, items: ArrayLike) -> NDArray[np.bool_]:

@@ -133,7 +133,7 @@ def test_lists_and_baselines_stand_beside_runs(tmp_path: Path) -> None:
     console.print(comparison_table(runs, is_wide=True))
     assert isinstance(console.file, io.StringIO)
     lines = [line.split() for line in console.file.getvalue().splitlines()]
-    assert lines[0][:7] == ["run", "MAE", "RMSE", "HR@10", "NDCG@10", "distinct", "diversity"]
+    assert lines[0][:8] == ["run", "MAE", "RMSE", "HR@10", "NDCG@10", "distinct", "diversity", "within"]
     assert f"{runs[0].lists['diversity']:.4f}" in lines[1]
     rows = {line[0]: line[2:] for line in lines[3:]}
     assert list(rows) == ["popularity,", "biases,", "item-kNN,", "ALS,"]

@@ -266,6 +266,9 @@ def test_a_newcomers_file_needs_no_ratings_where_none_were_trained(
         (["--user", "999"], "no user '999' in synthetic; its 80 user ids are numbers"),
         (["--user", "ann"], "no user 'ann' in synthetic"),
         (["--user", "1", "--fold", "3"], "has no finished fold 3"),
+        (["--user", "1", "--fold", "0"], "has no finished fold 0"),
+        (["--user", "1", "--only", "3", "--not", "3"], "what was chosen leaves no item to list"),
+        (["--user", "1", "--min-raters", "-1"], "-1 raters are fewer than none; use --min-raters 0"),
         (["--user", "1", "-k", "0"], "a list of 0 items is too short"),
         (["--user", "1", "--min-raters", "81"], "no item has 81 raters; use fewer, as in --min-raters 0"),
         (["--user", "1", "--newcomer", "x.csv"], "say for whom: --user ID, or --newcomer FILE"),
@@ -282,6 +285,16 @@ def test_bad_wishes_are_refused(folder: Path, arguments: list[str], told: str) -
         invoke(folder, *arguments)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_newcomer_with_everything_is_told_that_nothing_is_left(layered: Path, tmp_path: Path) -> None:
+    items = hushrec.load_run(layered).ranker().train.item_ids.tolist()
+    file = tmp_path / "all.csv"
+    file.write_text("item,rating\n" + "".join(f"{item},{1 + place % 5}\n" for place, item in enumerate(items)))
+    told = invoke(layered, "--newcomer", str(file))
+    assert told.stdout == ""
+    assert "no item that may be listed is left; --include-seen lists items already rated, too" in told.stderr
+    assert json.loads(invoke(layered, "--newcomer", str(file), "--json").stdout) == []
 
 
 def test_ids_of_the_source_go_in_and_come_out(tmp_path: Path) -> None:

@@ -54,6 +54,12 @@ def test_a_model_without_vectors_says_so(tmp_path: Path) -> None:
         invoke(tmp_path / "run", "--item", "7")
 
 
+def test_nothing_but_the_item_itself_is_no_list(folder: Path) -> None:
+    told = invoke(folder, "--item", "7", "--only", "7")
+    assert told.stdout == ""
+    assert "no other item may be listed; choose others with --only" in told.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -88,6 +88,8 @@ def test_a_file_may_know_more_items_than_the_run(numbered: Interactions, tmp_pat
     [
         (b"", "the file is empty; give one id per line"),
         (b"\n\n", "the file is empty"),
+        (b"item\n", "has a header and no ids"),
+        (b"3" * 200_000, "is no list of ids; give a text file with one id per line"),
         (b"98\n99\n", "none of its 2 ids is an item of this run"),
         (b"sku,price\n3,4\n", "has 2 columns, none named item"),
         (b"\xff\xfe3", "cannot be read; give a text file"),

@@ -39,6 +39,7 @@ def test_by_hand() -> None:
     assert found["novelty"] == pytest.approx(2.0)
     assert found["diversity"] == pytest.approx(1 - (3 * 2 + 3 * 2 + 2 * 1) / (4 * 3) / 2)
     assert found["most listed"] == pytest.approx(3 / 4)
+    assert found["diversity within"] == 1  # nobody has two of 1, 2 and 3
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -61,6 +62,12 @@ def test_as_by_all_pairs(seed: int) -> None:
     having = {item: sum(item in row for row in rows) for item in range(num_items)}
     num_having = int(np.count_nonzero(sizes))
     places = [item for one in lists for item in one]
+    raters = [{user for user, row in enumerate(rows) if item in row} for item in range(num_items)]
+    within = [
+        np.mean([1 - cosine(raters[one], raters[other]) for one, other in combinations(sorted(items), 2)])
+        for items in lists
+        if len(items) > 1
+    ]
     overlaps = [len(one & other) for one, other in combinations(lists, 2)]
     assert found == {
         "users": num_having,
@@ -71,7 +78,12 @@ def test_as_by_all_pairs(seed: int) -> None:
         "novelty": pytest.approx(np.mean([-np.log2(max(having[item], 1) / num_having) for item in places])),
         "diversity": pytest.approx(1 - np.mean(overlaps) / np.mean([len(one) for one in lists])),
         "most listed": pytest.approx(max(sum(item in one for one in lists) for item in places) / len(lists)),
+        "diversity within": pytest.approx(np.mean(within)),
     }
+
+
+def cosine(one: set[int], other: set[int]) -> float:
+    return len(one & other) / np.sqrt(len(one) * len(other)) if one and other else 0.0
 
 
 def test_the_same_list_for_all_and_a_list_for_each() -> None:

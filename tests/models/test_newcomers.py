@@ -1,5 +1,7 @@
 """Vectors of newcomers: against SciPy's minimum, slopes against differences, and what keeps them in bounds."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize
@@ -51,14 +53,14 @@ def test_a_network_and_its_slopes(num_products: int, quadratic: tuple[float, flo
     for item in (0, 7, 29):
         assert said[item] == pytest.approx(by_hand(frozen, vector, item))
         found = approx_fprime(vector, lambda moved, item=item: by_hand(frozen, moved, item), 1e-7)
-        np.testing.assert_allclose(slopes[item], found, atol=1e-5)
+        np.testing.assert_allclose(slopes()[item], found, atol=1e-5)
 
 
 def test_products_alone_need_no_layers() -> None:
     frozen = FrozenNetwork(np.array([[1.0, 2.0], [3.0, 4.0]]), np.empty((0, 0)), np.empty((0, 0)), ())
     said, slopes = frozen(np.array([10.0, 1.0]))
     assert said.tolist() == [12, 34]
-    assert slopes.tolist() == [[1, 2], [3, 4]]
+    assert slopes().tolist() == [[1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic"])
@@ -114,12 +116,31 @@ def test_steps_are_counted() -> None:
     """A loss that falls for ever, by less and less, ends after 30 steps."""
     asked = []
 
-    def falling(vector: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    def falling(vector: np.ndarray) -> tuple[float, Callable[[], tuple[np.ndarray, np.ndarray]]]:
         asked.append(vector)
-        return float(np.exp(-vector[0])), -np.exp(-vector), np.exp(-vector)[:, None]
+        return float(np.exp(-vector[0])), lambda: (-np.exp(-vector), np.exp(-vector)[:, None])
 
     assert np.isfinite(least(falling, np.zeros(1))).all()
     assert len(asked) == 31
+
+
+def test_slopes_are_computed_only_where_a_step_was_made() -> None:
+    """|x| from 1, with steps that are too long until they are damped enough."""
+    tried, bent = [], []
+
+    def state(vector: np.ndarray) -> tuple[float, Callable[[], tuple[np.ndarray, np.ndarray]]]:
+        tried.append(abs(vector[0]))
+
+        def bends() -> tuple[np.ndarray, np.ndarray]:
+            bent.append(abs(vector[0]))
+            return np.sign(vector), np.full((1, 1), 0.1)
+
+        return float(abs(vector[0])), bends
+
+    found = abs(least(state, np.ones(1))[0])
+    assert bent == sorted(set(bent), reverse=True)
+    assert len(bent) < len(tried) - 2
+    assert found == min(tried) < 1
 
 
 def test_where_vectors_usually_are() -> None:

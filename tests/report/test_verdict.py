@@ -80,6 +80,9 @@ def test_lists_in_a_line(plain: Run) -> None:
         "lists of 10 for 943 users: 45 distinct items (2.68% of all), diversity 0.3167, novelty 3.64 bits; "
         "a listed item is had by 12.2% of users; the most listed is in 98.8% of lists"
     )
+    assert "diversity 0.3167 between lists and 0.8012 within, novelty" in lists_line(
+        MEASURES | {"diversity within": 0.80123}, 10
+    )
     assert lists_line(MEASURES | {"users": 105283.0}, 10).startswith(
         "lists of 10 for 943 users, drawn from 105,283:"
     )
@@ -115,7 +118,7 @@ def test_the_section(plain: Run) -> None:
     assert "FedRec: beats biases: RMSE 0.9000 against 1.0000 (10.0% lower)" in said
     assert "biases, centralised 1.0000 0.0500" in said
     assert "warm rows cold rows RMSE, warm RMSE, cold FedRec 1,230 70 0.8000 2.5000" in said
-    assert "943 45 2.68% 12.2% 3.64 0.3167 98.8%" in said
+    assert "943 45 2.68% 12.2% 3.64 0.3167 – 98.8%" in said  # an older run, which has no diversity within
     assert "FedRec: lists are alike for most people" in said
     assert "RMSE, cold" not in words(page([run]).partition('id="accuracy"')[2].partition("</section>")[0])
     assert "no baseline was measured; hushrec run ... --baselines does" in words(verdict_section([plain]))

@@ -128,8 +128,10 @@ def test_the_rule_of_raters_holds_for_chosen_items(model: Recommender) -> None:
         model.recommend(7, min_raters=least, only=[rare])
     with pytest.raises(HushrecError, match="no item 'x' in synthetic"):
         model.recommend(7, only=["x"])
-    with pytest.raises(HushrecError, match="no chosen item"):
+    with pytest.raises(HushrecError, match="what was chosen leaves no item to list; choose more, or leave out"):
         model.recommend(7, min_raters=0, leave_out=range(1, 51))
+    with pytest.raises(HushrecError, match="-1 raters are fewer than none; use --min-raters 0"):
+        model.recommend(7, min_raters=-1)
 
 
 # --- Similar items -----------------------------------------------------------------------------------------
@@ -283,6 +285,7 @@ def test_titles_of_any_kind_survive_a_table(tmp_path: Path, data: Interactions) 
         ("lists.xlsx", "must end in .parquet, .csv, .jsonl"),
         ("there.csv", "is there already; choose another, or replace it with --force"),
         ("folder.csv", "is a folder; name a file in it"),
+        ("x" * 300 + ".csv", r"--out cannot be used \(File name too long\); choose another file"),
     ],
 )
 def test_what_cannot_be_written_is_said_beforehand(tmp_path: Path, name: str, told: str) -> None:

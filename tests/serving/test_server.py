@@ -6,12 +6,14 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+import uvicorn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from threadpoolctl import threadpool_info
 
 from hushrec.errors import HushrecError
-from hushrec.serving.server import TLS, _log_as_json, address_of, is_loopback, listen
+from hushrec.serving.server import TLS, _log_as_json, address_of, is_loopback, listen, serve
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -106,3 +108,23 @@ def test_warnings_of_the_server_are_lines_of_json() -> None:
         logger.handlers, logger.propagate = kept
     (line,) = lines
     assert b'"level":"WARNING","message":"Invalid HTTP request received."}' in line
+
+
+def test_blas_has_no_threads_of_its_own_while_serving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each list is small they only wait for each other: a newcomer took thirty times as long."""
+
+    def num_threads() -> list[int]:
+        return [found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"]
+
+    seen: list[list[int]] = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda _server, sockets: seen.append(num_threads()))
+    logger, before = logging.getLogger("uvicorn.error"), num_threads()
+    kept = logger.handlers, logger.propagate
+    try:
+        with listen("127.0.0.1", 0) as listening:
+            serve(None, listening, None, None, lambda line: None)
+    finally:
+        logger.handlers, logger.propagate = kept
+    assert seen
+    assert set(seen[0]) == {1}
+    assert num_threads() == before

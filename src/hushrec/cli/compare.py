@@ -88,7 +88,7 @@ def comparison_table(runs: Sequence[Run], is_wide: bool) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("", justify="right")
     table.add_column("run", overflow="fold")
-    for heading in (*metrics, *(("distinct", "diversity") if has_lists else ()), "up", "down", "CPU"):
+    for heading in (*metrics, *(("distinct", "diversity", "within") if has_lists else ()), "up", "down", "CPU"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("same model as")
     for place, (run, row, others) in enumerate(zip(runs, metric_rows(runs), same_as(runs), strict=True), 1):
@@ -110,10 +110,11 @@ def comparison_table(runs: Sequence[Run], is_wide: bool) -> Table:
 
 
 def _list_cells(run: Run) -> list[str]:
-    """Distinct items in all lists, and how different these are."""
+    """Distinct items in all lists, how different these are, and how different the items of one list are."""
     if not run.lists:
-        return [ABSENT, ABSENT]
-    return [format_count(run.lists["distinct items"]), format_metric(run.lists["diversity"])]
+        return [ABSENT, ABSENT, ABSENT]
+    differences = (format_metric(run.lists.get(name)) for name in ("diversity", "diversity within"))
+    return [format_count(run.lists["distinct items"]), *differences]
 
 
 def _shown_metrics(runs: Sequence[Run], is_wide: bool) -> list[str]:

@@ -166,8 +166,10 @@ def _write_all(out: Path, blocks: Iterator[pa.RecordBatch], train: Interactions,
 def _show(found: list[Recommendation], why: bool, as_json: bool) -> None:
     if as_json:
         print(msgspec.json.encode([entry.told(why) for entry in found]).decode())
-    else:
+    elif found:
         print_recommendations(found, why)
+    else:
+        note("no item that may be listed is left; --include-seen lists items already rated, too")
 
 
 def print_recommendations(found: list[Recommendation], why: bool = False) -> None:

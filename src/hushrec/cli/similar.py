@@ -34,6 +34,9 @@ def similar(
     if as_json:
         print(msgspec.json.encode([entry.told() for entry in found]).decode())
         return
+    if not found:
+        note("no other item may be listed; choose others with --only")
+        return
     table = Table(box=None, pad_edge=False)
     for name in ("", "item", "cosine"):
         table.add_column(name, justify="right")

@@ -74,11 +74,17 @@ def _ids_of(path: Path, flag: str) -> list[str]:
     if not lines:
         raise HushrecError(f"{flag} {path}: the file is empty; give one id per line")
     separator = "\t" if "\t" in lines[0] else ","
-    rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator)]
+    try:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator)]
+    except csv.Error:  # a cell of more than 131,072 characters, as in a file of something else
+        raise HushrecError(f"{flag} {path} is no list of ids; give a text file with one id per line") from None
     names = [cell.lower() for cell in rows[0]]
     column = next((names.index(name) for name in _HEADERS if name in names), None)
     if column is None and len(rows[0]) > 1:
         raise HushrecError(
             f"{flag} {path} has {len(rows[0])} columns, none named item; name it, or keep one column"
         )
-    return [row[column or 0] for row in rows[column is not None :] if len(row) > (column or 0)]
+    ids = [row[column or 0] for row in rows[column is not None :] if len(row) > (column or 0)]
+    if not ids:
+        raise HushrecError(f"{flag} {path} has a header and no ids; give one id per line")
+    return ids

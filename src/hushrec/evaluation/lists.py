@@ -3,18 +3,20 @@
 Lists are those of `hushrec recommend`: the best k candidates that a user has not in training. Of n lists, where
 c(i) is the number of lists that hold item i, and p(i) the share of users who have it in training:
 
-    users           = how many have a training row
-    lists           = n: one for each of them, or for some that were drawn
-    distinct items  = how many items are in some list
-    coverage        = that, as a share of all items of the data
-    popularity      = mean of p(i) over all places of all lists
-    novelty         = mean of -log2 p(i) over the same places, in bits: what half of the users have is 1 bit
-    diversity       = 1 - the expected number of items that two users' lists share, / the mean length of a list
-    most listed     = the largest c(i), / n
+    users            = how many have a training row
+    lists            = n: one for each of them, or for some that were drawn
+    distinct items   = how many items are in some list
+    coverage         = that, as a share of all items of the data
+    popularity       = mean of p(i) over all places of all lists
+    novelty          = mean of -log2 p(i) over the same places, in bits: what half of the users have is 1 bit
+    diversity        = 1 - the expected number of items that two users' lists share, / the mean length of a list
+    diversity within = mean over lists of 1 - the mean cosine of two items of the list, by who has them in training
+    most listed      = the largest c(i), / n
 
 Two lists out of n, drawn without putting back, share sum of c(i) (c(i) - 1) / (n (n - 1)) items on average, so no
 pair has to be looked at. Diversity is 0 where all lists are the same and 1 where no item is in two of them. What
-nobody has counts in novelty as one that one user has.
+nobody has counts in novelty as one that one user has. Diversity within lists is that of
+`hushrec.evaluation.within_lists`; it is left out where no list has two items.
 
 Lists are alike for most people if two of them share more than half of their items on average (a diversity below
 0.5), or if one item is in more than three quarters of them. Lists of popular items alone are mostly not: a user's
@@ -27,7 +29,8 @@ from numpy.typing import NDArray
 from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import HushrecError
 from hushrec.evaluation.ranking import Rows, ScoreUsers, scores_of, take_rows
-from hushrec.evaluation.top_k import top_k
+from hushrec.evaluation.top_k import NO_ITEM, top_k
+from hushrec.evaluation.within_lists import diversity_within
 
 LEAST_DIVERSITY = 0.5
 MOST_SHARED = 0.75
@@ -54,18 +57,19 @@ def list_measures(
     if not len(having):
         raise HushrecError("no user has a training row, so there is nobody to make a list for")
     users = _drawn(having, max(2, most_scores // num_items), draws)
-    counts, num_places = np.zeros(num_items, np.int64), 0
+    lists = np.empty((len(users), length), np.int32)
     block_size = max(1, block_scores // num_items)
     for first in range(0, len(users), block_size):
         block = users[first : first + block_size]
         items, best = top_k(scores_of(score_users, block, num_items), length, take_rows(train, block), candidates)
-        listed = items[~np.isneginf(best)]
-        counts += np.bincount(listed, minlength=num_items)
-        num_places += len(listed)
-    if not num_places:
+        lists[first : first + block_size] = np.where(np.isneginf(best), NO_ITEM, items)
+    counts = np.bincount(lists[lists != NO_ITEM], minlength=num_items)
+    if not counts.any():
         return {}
     shares = np.bincount(train.items, minlength=num_items) / len(having)
-    return {"users": float(len(having)), **_measures(counts, len(users), shares, 1 / len(having))}
+    measures = {"users": float(len(having)), **_measures(counts, len(users), shares, 1 / len(having))}
+    within = diversity_within(lists, train, num_items)
+    return measures if within is None else measures | {"diversity within": within}
 
 
 def are_alike(measures: dict[str, float]) -> bool:

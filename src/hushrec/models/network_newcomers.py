@@ -8,6 +8,7 @@ Symbols: E, A, W, b = as in `hushrec.models.networks`; d_n = a node's weighted d
 z = its outputs.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -16,7 +17,7 @@ from scipy import sparse
 
 from hushrec.models.networks import Shape, Views
 from hushrec.models.networks_graph import Graph, Vectors
-from hushrec.models.newcomers import FrozenNetwork, Outputs, Reals, Usual, newcomer_vector, usual_of, wishes_of
+from hushrec.models.newcomers import FrozenNetwork, Reals, Slopes, Usual, newcomer_vector, usual_of, wishes_of
 from hushrec.protocol import Numbers
 
 _LEAK, _SHORTEST = 0.2, 1e-12  # as in the layers of `hushrec.models.networks_layers`
@@ -35,21 +36,21 @@ class NetworkNewcomers:
 
     def outputs(self, items: Numbers) -> Vectors:
         """A newcomer's outputs, as the network has them for users: (1, layers * factors)."""
-        user_outputs = self._as_user(items)
+        wishes = wishes_of(items, self.shape.num_items, self.num_negatives)
+        if self.graph is None:
+            return newcomer_vector(self._network, wishes, self._usual, "logistic").astype(np.float32)[None]
+        user_outputs = self._as_node(items)
 
-        def logits(vector: Reals) -> tuple[Reals, Reals]:
+        def logits(vector: Reals) -> tuple[Reals, Slopes]:
             outputs, by_vector = user_outputs(vector)
             said, slopes = self._network(outputs)
-            return said, slopes @ by_vector
+            return said, lambda: slopes() @ by_vector
 
-        wishes = wishes_of(items, self.shape.num_items, self.num_negatives)
         vector = newcomer_vector(logits, wishes, self._usual, "logistic")
         return user_outputs(vector)[0].astype(np.float32)[None]
 
-    def _as_user(self, items: Numbers) -> Outputs:
+    def _as_node(self, items: Numbers) -> Callable[[Reals], tuple[Reals, Reals]]:
         """From x to z, with its slopes."""
-        if self.graph is None:
-            return lambda vector: (vector, np.eye(len(vector)))
         shares = self._shares(items)
         sides = [shares @ sent[items] for sent in self._sent]
         return partial(self._passed if self.shape.model == "ngcf" else self._propagated, sides)

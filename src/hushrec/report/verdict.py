@@ -99,9 +99,11 @@ def lists_line(measures: Mapping[str, float], length: int) -> str:
         if lists == users
         else (f"{format_count(lists)} users, drawn from {format_count(users)}")
     )
+    within = measures.get("diversity within")  # older runs have none, nor have lists of one item
     return (
         f"lists of {length} for {of_whom}: {format_count(measures['distinct items'])} distinct items "
-        f"({format_share(measures['coverage'])} of all), diversity {format_metric(measures['diversity'])}, "
+        f"({format_share(measures['coverage'])} of all), diversity {format_metric(measures['diversity'])}"
+        f"{'' if within is None else f' between lists and {format_metric(within)} within'}, "
         f"novelty {format_number(measures['novelty'])} bits; a listed item is had by "
         f"{format_share(measures['popularity'])} of users; the most listed is in "
         f"{format_share(measures['most listed'])} of lists"

@@ -107,6 +107,7 @@ def _lists(runs: Sequence[Run], names: Sequence[str]) -> str:
         "popularity": format_share,
         "novelty": format_number,
         "diversity": format_metric,
+        "diversity within": format_metric,
         "most listed": format_share,
     }
     rows = []
@@ -119,7 +120,8 @@ def _lists(runs: Sequence[Run], names: Sequence[str]) -> str:
     head: Cells = ["", *(number_cell(name) for name in ("length", "raters needed", *formats))]
     note = (
         "Popularity: the share of users who have a listed item in training. Novelty: in bits. Diversity: 0 where "
-        "all lists are the same, 1 where no item is in two. Most listed: the share of lists with the same item."
+        "all lists are the same, 1 where no item is in two. Diversity within: 1 - the mean cosine of two items of "
+        "a list, by who has them in training. Most listed: the share of lists with the same item."
     )
     return html_table(head, rows) + paragraph(note, "soft")
 

@@ -285,11 +285,9 @@ def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -
         raise HushrecError(
             f"the server of {system.name} has no client's vector; recommend on a node, from its private/runs"
         )
-    number = fold if fold is not None else (kept.folds[0].fold if kept.folds else None)
-    if number is None or number not in [result.fold for result in kept.folds]:
-        raise HushrecError(
-            f"{folder} has no finished fold {number or 1}; finish it with: hushrec run ... --resume"
-        )
+    number = fold if fold is not None else (kept.folds[0].fold if kept.folds else 1)
+    if number not in [result.fold for result in kept.folds]:
+        raise HushrecError(f"{folder} has no finished fold {number}; finish it with: hushrec run ... --resume")
     place = folder / f"fold-{number}"
     made = kept.provenance
     train = load_train(place / "train.npz", system, kept.data, made.data_sha256, made.is_synthetic)

@@ -121,11 +121,15 @@ _WRITERS = {".parquet": _parquet, ".csv": _csv, ".jsonl": _json_lines}
 
 def check_lists_file(path: Path, replaces: bool) -> None:
     """Refuse a file whose ending says nothing, or that is there already, before any list is made."""
+    try:
+        is_folder, is_there = path.is_dir(), path.exists()
+    except OSError as error:  # as if the name is too long
+        raise HushrecError(f"--out cannot be used ({error.strerror}); choose another file") from None
     if path.suffix not in _WRITERS:
         raise HushrecError(f"{path} must end in {', '.join(_WRITERS)}: the ending says what is written")
-    if path.is_dir():
+    if is_folder:
         raise HushrecError(f"{path} is a folder; name a file in it, as in {path / 'lists.parquet'}")
-    if path.exists() and not replaces:
+    if is_there and not replaces:
         raise HushrecError(f"{path} is there already; choose another, or replace it with --force")
 
 

@@ -142,8 +142,12 @@ class Ranker:
         if k < 1:
             raise HushrecError(f"a list of {k} items is too short; ask for at least 1")
         needed = self.min_raters if min_raters is None else min_raters
+        if needed < 0:
+            raise HushrecError(f"{needed} raters are fewer than none; use --min-raters 0 to list every item")
         is_candidate = candidates_by(self.num_raters, needed)
         if among is not None:
+            if not among.any():
+                raise HushrecError("what was chosen leaves no item to list; choose more, or leave out fewer")
             is_candidate = among if is_candidate is None else is_candidate & among
             if not is_candidate.any():
                 raise HushrecError(

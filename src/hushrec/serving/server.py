@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import uvicorn
 from starlette.types import ASGIApp
+from threadpoolctl import threadpool_limits
 
 from hushrec.errors import HushrecError
 from hushrec.serving.gate import now
@@ -82,7 +83,11 @@ def serve(
     trusted_proxy: str | None,
     log: Callable[[bytes], None],
 ) -> None:
-    """Answer until a signal comes; then finish what is under way."""
+    """Answer until a signal comes; then finish what is under way.
+
+    BLAS works without threads of its own: for products as small as those of one list they only wait for each
+    other, most of all where other processes are busy.
+    """
     _log_as_json(log)
     config = uvicorn.Config(
         app,
@@ -98,7 +103,8 @@ def serve(
         ssl_keyfile=tls.key if tls else None,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    with threadpool_limits(1, user_api="blas"):
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _log_as_json(log: Callable[[bytes], None]) -> None:

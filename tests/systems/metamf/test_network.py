@@ -169,7 +169,7 @@ def test_logits_by_a_users_vector_and_their_slopes() -> None:
         np.testing.assert_allclose(expit(found), scores[user], rtol=1e-4)
         for item in range(SIZES.num_items):
             numeric = approx_fprime(users[user], lambda moved, item=item: logits_of(moved)[0][item], 1e-7)
-            np.testing.assert_allclose(slopes[item], numeric, atol=1e-5)
+            np.testing.assert_allclose(slopes()[item], numeric, atol=1e-5)
 
 
 def test_a_newcomers_vector_has_less_loss_than_any_users() -> None:

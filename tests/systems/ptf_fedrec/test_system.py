@@ -17,7 +17,8 @@ from hushrec.registry import SYSTEMS
 from hushrec.systems.ptf_fedrec.client_slots import own_slots
 from hushrec.systems.ptf_fedrec.clients import LocalModel
 from hushrec.systems.ptf_fedrec.messages import Predictions, Told
-from hushrec.systems.ptf_fedrec.system import RELEASED, Config, ServerState
+from hushrec.systems.ptf_fedrec.server_state import ServerState
+from hushrec.systems.ptf_fedrec.system import RELEASED, Config
 from hushrec.testing.board import checkerboard
 from systems.runs import SMALL, Finished, Ratings, assert_same, losing, run, some_ratings
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from hushrec.errors import HushrecError
-from hushrec.models.newcomers import Reals, least
+from hushrec.models.newcomers import Bends, Reals, least
 from hushrec.protocol import Numbers
 
 _LEAST_REGULARIZATION = 1e-4  # of a newcomer's vector: without any it could grow without end
@@ -56,18 +56,22 @@ class RankingFactors:
         return (self.item_factors @ vector.astype(np.float32)).astype(np.float32)
 
 
-def _block_loss(vector: Reals, liked: Reals, disliked: Reals, regularization: float) -> tuple[float, Reals, Reals]:
+def _block_loss(vector: Reals, liked: Reals, disliked: Reals, regularization: float) -> tuple[float, Bends]:
     """The mean of log(1 + exp(-x (v - w))) over all pairs of liked v and disliked w, with gradient and curvature.
 
     Sums over pairs are made of sums over rows and columns, so that no pair has a vector of its own.
     """
     margins = (liked @ vector)[:, None] - disliked @ vector
-    misses = expit(-margins)
-    bends, num_pairs = misses * (1 - misses), margins.size
-    value = np.logaddexp(0, -margins).mean() + 0.5 * regularization * vector @ vector
-    pulls = misses.sum(axis=1) @ liked - misses.sum(axis=0) @ disliked
-    crossed = liked.T @ bends @ disliked
-    curvature = (liked.T * bends.sum(axis=1)) @ liked + (disliked.T * bends.sum(axis=0)) @ disliked
-    curvature -= crossed + crossed.T
-    gradient = regularization * vector - pulls / num_pairs
-    return float(value), gradient, curvature / num_pairs + regularization * np.eye(len(vector))
+    num_pairs = margins.size
+
+    def bends() -> tuple[Reals, Reals]:
+        misses = expit(-margins)
+        bent = misses * (1 - misses)
+        pulls = misses.sum(axis=1) @ liked - misses.sum(axis=0) @ disliked
+        crossed = liked.T @ bent @ disliked
+        curvature = (liked.T * bent.sum(axis=1)) @ liked + (disliked.T * bent.sum(axis=0)) @ disliked
+        curvature -= crossed + crossed.T
+        gradient = regularization * vector - pulls / num_pairs
+        return gradient, curvature / num_pairs + regularization * np.eye(len(vector))
+
+    return float(np.logaddexp(0, -margins).mean() + 0.5 * regularization * vector @ vector), bends

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError
 from hushrec.protocol import NO_ONE, Collect, Message, Numbers
+from hushrec.systems.drift.members import MOST
 from hushrec.systems.drift.messages import BlockGradients, Wanted
 
 
@@ -72,3 +73,18 @@ def in_order(batches: list[tuple[Numbers, Any]], kind: type[Message]) -> tuple[N
     order = np.argsort(owners)
     order = order[joined.lengths[order] > 0]
     return owners[order], joined.take(order)
+
+
+def owners_of_items(holdings: Collect, num_items: int) -> tuple[NDArray[np.int64], Numbers]:
+    """The owners of each item (Algorithm 1)."""
+    owners = np.concatenate(
+        [np.empty(0, np.int32), *(np.repeat(numbers, said.items.lengths) for numbers, said in holdings.batches)]
+    )
+    items = np.concatenate([np.empty(0, np.int32), *(said.items.values for _, said in holdings.batches)])
+    if not len(items):
+        raise HushrecError("no owner holds an item; bring owners with items")
+    order = np.lexsort((owners, items))
+    if items.max() >= MOST:
+        raise HushrecError(f"an owner holds an item numbered {items.max():,}; number items from 0, without gaps")
+    counts = np.bincount(items, minlength=num_items)
+    return np.concatenate([[0], np.cumsum(counts)]), owners[order].astype(np.int32)

@@ -86,7 +86,7 @@ from hushrec.systems.drift.messages import (
 from hushrec.systems.drift.owners import owner_learn, owner_register, owner_take_in
 from hushrec.systems.drift.plan import Plan, Planned
 from hushrec.systems.drift.ranking_factors import RankingFactors
-from hushrec.systems.drift.replies import Moves, Requests, ReturnedGradients, in_order
+from hushrec.systems.drift.replies import Moves, Requests, ReturnedGradients, in_order, owners_of_items
 from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 from hushrec.systems.drift.users import users_begin, users_send, users_show
 
@@ -194,7 +194,7 @@ def orchestrator_round(
     owners = answer.came(owners)
     counted_round = counted_round.copy()
     counted_round[owners] = round_number
-    starts, held_by = _table(holdings, len(state.item_factors))
+    starts, held_by = owners_of_items(holdings, len(state.item_factors))
     began = Collect()
     answer = yield Ask(users_side, Begin(starts, held_by), began)
     if len(answer.lost):
@@ -214,21 +214,6 @@ def orchestrator_round(
             yield Ask(users_side, _recommendation(state, sent.batches[0][1].users, config), Collect())
     with stopwatch("update"):
         return _moved(state, [part for _, part in late], plan.learning_rate)
-
-
-def _table(holdings: Collect, num_items: int) -> tuple[NDArray[np.int64], Numbers]:
-    """The owners of each item (Algorithm 1)."""
-    owners = np.concatenate(
-        [np.empty(0, np.int32), *(np.repeat(numbers, said.items.lengths) for numbers, said in holdings.batches)]
-    )
-    items = np.concatenate([np.empty(0, np.int32), *(said.items.values for _, said in holdings.batches)])
-    if not len(items):
-        raise HushrecError("no owner holds an item; bring owners with items")
-    order = np.lexsort((owners, items))
-    if items.max() >= MOST:
-        raise HushrecError(f"an owner holds an item numbered {items.max():,}; number items from 0, without gaps")
-    counts = np.bincount(items, minlength=num_items)
-    return np.concatenate([[0], np.cumsum(counts)]), owners[order].astype(np.int32)
 
 
 def _learn(state: OrchestratorState, owners: Numbers, window: int) -> Generator[Ask, Answer, "Moves | None"]:

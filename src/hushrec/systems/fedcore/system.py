@@ -34,10 +34,8 @@ Symbols: U = user_factors, V = item_factors, W = layers, gamma = learning_rate, 
 T = num_rounds, epsilon = epsilon, Delta h = 2 clip.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -56,7 +54,6 @@ from hushrec.protocol import (
     Cohort,
     Collect,
     Handler,
-    Message,
     Numbers,
     Paper,
     Ragged,
@@ -74,11 +71,12 @@ from hushrec.systems.fedcore.alignment import Align, Aligned, Identities, align_
 from hushrec.systems.fedcore.answer_privacy import UNCLIPPED, VectorNoise, answer_facts, answer_ledgers
 from hushrec.systems.fedcore.encrypted_scores import MOST_FACTORS
 from hushrec.systems.fedcore.facts import facts_of, ledger_of
+from hushrec.systems.fedcore.gradient_mail import gradient_mail, releases_to
 from hushrec.systems.fedcore.holds import holds_of
 from hushrec.systems.fedcore.inference import MAIL, Serve, Served, partner_serve, serve_visitors
 from hushrec.systems.fedcore.laplace import scale_of
 from hushrec.systems.fedcore.ledger import Ledger
-from hushrec.systems.fedcore.mail import Inbox, others, slices_to, still_here
+from hushrec.systems.fedcore.mail import Inbox, others, still_here
 from hushrec.systems.fedcore.messages import (
     ItemGradients,
     LayerGradients,
@@ -90,7 +88,7 @@ from hushrec.systems.fedcore.messages import (
 )
 from hushrec.systems.fedcore.model import own_model as own_partner_model
 from hushrec.systems.fedcore.model import partner_model
-from hushrec.systems.fedcore.partners import Agreement, Partner, Partnership, Privatizer, Release, Training
+from hushrec.systems.fedcore.partners import Agreement, Partnership, Privatizer, Training
 from hushrec.systems.fedcore.set_intersection import TOKEN_BYTES
 from hushrec.systems.fedcore.visitors import show_users
 
@@ -256,7 +254,7 @@ def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Config,
         if step == 0:
             partner.begin(cohort.round_number)
         else:
-            partner.count(step - 1, num_steps, _releases(cohort, partner), training, draws)
+            partner.count(step - 1, num_steps, releases_to(cohort, partner), training, draws)
         releases.append(partner.step(step, num_steps, training, draws).release)
     mail: list[Sealed] = []
     for shift in range(1, len(request.partners)):
@@ -265,40 +263,8 @@ def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Config,
             cohort.private.partners[row].told_to(int(other), release)
             for release, row, other in zip(releases, cohort.rows, to, strict=True)
         ]
-        mail += [Sealed(message, to) for message in _messages(held, config)]
+        mail += [Sealed(message, to) for message in gradient_mail(held, config.unaligned < 1, config.num_weights)]
     return Reply(Stepped(), tuple(mail))
-
-
-def _messages(releases: list[Release], config: Config) -> Iterator[Message]:
-    yield UserGradients(*_columns([(release.users, release.user_rows) for release in releases]))
-    if config.unaligned < 1:
-        yield ItemGradients(*_columns([(release.items, release.item_rows) for release in releases]))
-    if config.num_weights:
-        starts = np.arange(len(releases) + 1) * config.num_weights
-        yield LayerGradients(Ragged(starts, np.concatenate([release.layers for release in releases])))
-
-
-def _columns(slices: list[tuple[Numbers, NDArray[np.float32]]]) -> tuple[Ragged, Ragged]:
-    starts = np.array([0, *accumulate(len(numbers) for numbers, _ in slices)])
-    numbers = np.concatenate([numbers for numbers, _ in slices])
-    return Ragged(starts, numbers), Ragged(starts, np.concatenate([rows for _, rows in slices]))
-
-
-def _releases(cohort: Cohort[Partnership], partner: Partner) -> list[Release]:
-    """What the others sent in the step before."""
-    number, width = partner.number, partner.item_factors.shape[1]
-    users = list(slices_to(cohort, UserGradients, number))
-    no_items, no_layers = _nothing(width)
-    items = list(slices_to(cohort, ItemGradients, number)) if ItemGradients in cohort.inboxes else []
-    layers = list(slices_to(cohort, LayerGradients, number)) if LayerGradients in cohort.inboxes else []
-    together = zip(users, items or [no_items] * len(users), layers or [no_layers] * len(users), strict=True)
-    return [Release(*of_users, *of_items, *of_layers) for of_users, of_items, of_layers in together]
-
-
-@cache
-def _nothing(width: int) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-    """Gradients of no item, and of no layers."""
-    return [np.empty(0, np.int32), np.empty((0, width), np.float32)], [np.empty(0, np.float32)]
 
 
 def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Config, draws: Draws) -> Reply:
@@ -306,7 +272,7 @@ def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Config,
     num_steps, training = int(request.num_steps), config.training(cohort.round_number)
     for row in cohort.rows:
         partner = cohort.private.partners[row]
-        partner.count(num_steps - 1, num_steps, _releases(cohort, partner), training, draws)
+        partner.count(num_steps - 1, num_steps, releases_to(cohort, partner), training, draws)
         show_users(partner, config.vector_noise, draws)
     digests = [cohort.private.partners[row].digest() for row in cohort.rows]
     return Reply(Settled(Ragged(np.arange(len(digests) + 1) * 32, np.concatenate(digests))))

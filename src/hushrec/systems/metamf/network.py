@@ -13,6 +13,7 @@ Symbols: E_u = item vectors of user u = left (num_items, item_memory) times righ
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +25,7 @@ from scipy.special import expit
 from hushrec.draws import BLOCK_WORDS, Draws, Key, chacha_block
 from hushrec.errors import MissingExtraError
 from hushrec.kernels.bits import bit_of
-from hushrec.models.newcomers import newcomer_vector, usual_of, wishes_of
+from hushrec.models.newcomers import Usual, newcomer_vector, usual_of, wishes_of
 from hushrec.systems.metamf.newcomers import GeneratedLogits
 
 if TYPE_CHECKING:
@@ -363,15 +364,18 @@ class MetaModel:
 
     def fold_in(self, items: NDArray[np.int32], _ratings: Floats) -> Floats:
         """Probabilities of all items for a newcomer, whose vector has the least loss with all else as it is."""
-        parts = parts_of(self.parameters, self.sizes)
-        vector = newcomer_vector(
-            GeneratedLogits(parts, self.sizes.item_memory), wishes_of(items, self.sizes.num_items, _NUM_NEGATIVES),
-            usual_of(parts["users"]), "logistic",
-        )  # fmt: skip
-        parameters = self.parameters.copy()
-        parts_of(parameters, self.sizes)["users"][0] = vector
-        scores: Floats = generate(parameters, self.sizes, np.zeros(1, np.int32)).scores()[0]
+        wishes = wishes_of(items, self.sizes.num_items, _NUM_NEGATIVES)
+        vector = newcomer_vector(self._logits, wishes, self._usual, "logistic")
+        scores: Floats = expit(self._logits(vector)[0]).astype(np.float32)
         return scores
+
+    @cached_property
+    def _logits(self) -> GeneratedLogits:
+        return GeneratedLogits(parts_of(self.parameters, self.sizes), self.sizes.item_memory)
+
+    @cached_property
+    def _usual(self) -> Usual:
+        return usual_of(parts_of(self.parameters, self.sizes)["users"])
 
     def _blocks(self, users: NDArray[np.int32]) -> Iterator[tuple[int, Floats]]:
         size = max(1, _SCORED_BYTES // (4 * self.sizes.num_items * self.sizes.item_memory))

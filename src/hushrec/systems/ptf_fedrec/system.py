@@ -32,7 +32,7 @@ from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models import server_model
-from hushrec.models.server_model import Learned, ModelSettings
+from hushrec.models.server_model import ModelSettings
 from hushrec.protocol import (
     About,
     Ask,
@@ -48,7 +48,6 @@ from hushrec.protocol import (
     Scorer,
     System,
     draw_participants,
-    kept,
 )
 from hushrec.settings import check, check_bounds, setting
 from hushrec.systems.ptf_fedrec import clients as local
@@ -59,6 +58,7 @@ from hushrec.systems.ptf_fedrec.dispersal import Dispersal, Strategy, disperse
 from hushrec.systems.ptf_fedrec.ensemble import Ensemble
 from hushrec.systems.ptf_fedrec.holds import holds_of
 from hushrec.systems.ptf_fedrec.messages import Predictions, Told
+from hushrec.systems.ptf_fedrec.server_state import ServerState
 from hushrec.systems.ptf_fedrec.uploads import Shown, Uploads
 
 ModelName = Literal["neumf", "ngcf", "lightgcn"]
@@ -180,42 +180,6 @@ class Config:
             # not depend on it, but for its epsilon.
             loss="sum",
         )
-
-
-@dataclass(frozen=True)
-class ServerState:
-    """What the server knows: its model with Adam's state, and the last upload of each client."""
-
-    parameters: NDArray[np.float32] = kept(result=True)
-    means: NDArray[np.float32] = kept()
-    squares: NDArray[np.float32] = kept()
-    num_steps: NDArray[np.int64] = kept()
-    num_updates: NDArray[np.int64] = kept()  # of each item
-    shown_starts: NDArray[np.int64] = kept()  # per client: its last upload
-    shown_items: NDArray[np.int32] = kept()
-    shown_scores: NDArray[np.float32] = kept()
-
-    @property
-    def learned(self) -> Learned:
-        """The model with Adam's state, as training takes it."""
-        return Learned(self.parameters, self.means, self.squares, self.num_steps)
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Number of clients and of items."""
-        return len(self.shown_starts) - 1, len(self.num_updates)
-
-    @property
-    def last_uploads(self) -> Shown:
-        """The last upload of each client, one slice each."""
-        return Shown(Ragged(self.shown_starts, self.shown_items), Ragged(self.shown_starts, self.shown_scores))
-
-    @classmethod
-    def of(cls, learned: Learned, num_updates: NDArray[np.int64], shown: Shown) -> "ServerState":
-        """The whole state, as arrays."""
-        starts, items, scores = shown.items.starts, shown.items.values, shown.scores.values
-        model = (learned.parameters, learned.means, learned.squares, learned.num_steps)
-        return cls(*model, num_updates, starts, items, scores)
 
 
 def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
