@@ -16,7 +16,7 @@ Symbols: U_u = user_factors[u], V_i = item_factors[i], I_u = a client's items, c
 lambda = regularization.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numba
@@ -361,6 +361,10 @@ class RankingModel:
         """U_u V_i of all items."""
         scores: Factors = self.user_factors[users] @ self.item_factors.T
         return scores
+
+    def narrowed(self, items: NDArray[np.int32]) -> "RankingModel":
+        """The same with these items alone."""
+        return replace(self, item_factors=self.item_factors[items])
 
     def vectors_of_items(self) -> Factors:
         """Without the biases, which say how popular an item is and not what it is like."""
