@@ -12,8 +12,8 @@ anew with every V that it gets, by a fixed number of accelerated gradient steps 
 size is 1 / L, where L = lambda + the sum of |V_i - V_j|^2 / (4 negatives) over the pairs bounds the curvature, so
 they cannot diverge. Newcomers do the same. The gradients of V are those of x_ij with the biases.
 
-Who has much of the catalogue, say half of it, leaves little unrated, and much of that was only not met yet: a vector
-that ranks it last learns the wrong thing by heart. So lambda can grow with what a client has, to
+Who has much of the catalogue, say half of it, leaves little unrated, and much of that was only not met yet: a
+vector that ranks it last learns the wrong thing by heart. So lambda can grow with what a client has, to
 lambda (1 + crowding r^2), where r is the number of its items over that of all others.
 
 Symbols: U_u = user_factors[u], V_i = item_factors[i], I_u = a client's items, c_ij = sigma(-x_ij),
