@@ -78,3 +78,35 @@ def test_refuses(scores: np.ndarray, k: int, exclude: tuple[list[int], list[int]
     with pytest.raises(HushrecError, match=message) as refused:
         top_k(scores, k, rows)
     assert isinstance(refused.value, DivergedError) == ("not a number" in message)
+
+
+@given(seed=st.integers(0, 2**32), num_levels=st.sampled_from([2, 50, 10**6]), k=st.sampled_from([1, 10, 200]))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_long_rows_equal_sorting_with_columns_of_all_items_and_of_candidates(
+    seed: int, num_levels: int, k: int
+) -> None:
+    """Rows are longer than what is looked at together, with scores of minus infinity and with ties."""
+    draws = np.random.default_rng(seed)
+    scores = draws.integers(0, num_levels, (5, 700)).astype(np.float32)
+    scores[draws.random(scores.shape) < 0.05] = -np.inf
+    is_candidate = draws.random(700) < 0.7
+    is_excluded = draws.random(scores.shape) < 0.1
+    exclude = np.append(0, np.cumsum(is_excluded.sum(axis=1))), np.nonzero(is_excluded)[1].astype(np.int32)
+    wide = top_k(scores, k, exclude, is_candidate)
+    narrow = top_k(scores[:, is_candidate], k, exclude, is_candidate)
+    for found, same in zip(wide, narrow, strict=True):
+        np.testing.assert_array_equal(found, same)
+    for row in range(5):
+        left = np.flatnonzero(is_candidate & ~is_excluded[row])
+        expected = left[np.lexsort((left, -scores[row, left]))][:k]
+        assert wide[0][row, : len(expected)].tolist() == expected.tolist()
+        assert (wide[0][row, len(expected) :] == -1).all()
+
+
+@pytest.mark.parametrize("place", [0, 9, 10, 130, 255, 299])
+def test_what_is_not_a_number_is_found_wherever_it_is(place: int) -> None:
+    scores = np.zeros((2, 300), np.float32)
+    scores[:, :10] = 1.0
+    scores[1, place] = np.nan
+    with pytest.raises(DivergedError, match="row 1"):
+        top_k(scores, 10, (np.array([0, 0, 1]), np.array([place], np.int32)))

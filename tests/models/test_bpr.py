@@ -132,6 +132,24 @@ def test_the_vector_is_the_minimum_without_biases() -> None:
     np.testing.assert_allclose(clients.user_factors[0, :-1], best, atol=1e-4)
 
 
+def test_who_has_much_is_held_back_more() -> None:
+    """Six items of eight: r is 3, so lambda is 1 + 2 * 9 = 19 times as large; with one of eight, 1 + 2 / 49."""
+    item_factors = random_factors(8)
+    for own, times in (([0, 1, 2, 3, 4, 5], 19.0), ([3], 1 + 2 / 49)):
+        clients = clients_with([own], 8)
+        how = pairing(negatives=1, steps=300)._replace(crowding=np.float32(2.0))
+        got = trained(clients, item_factors, how)
+        others = [int(item) for item in got.items if item not in own]
+        pairs = [(item, others[place % len(others)]) for place, item in enumerate(own)]
+
+        def of_vector(free: np.ndarray, pairs: list[tuple[int, int]] = pairs, times: float = times) -> float:
+            vector = np.append(free, 0.0)
+            return loss(item_factors.astype(np.float64), vector, pairs, 1.0) + times * free @ free / 2
+
+        best = minimize(of_vector, np.zeros(4), tol=1e-10).x
+        np.testing.assert_allclose(clients.user_factors[0, :-1], best, atol=1e-4)
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3, 1e9])
 def test_steps_cannot_diverge(scale: float) -> None:
     """The loss at the vector is never above that at zero, however large V is."""

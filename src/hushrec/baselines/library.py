@@ -7,7 +7,7 @@ Both take rows without ratings. Their settings were chosen on the validation par
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -81,6 +81,10 @@ class ALS:
     def score(self, users: Numbers) -> NDArray[np.float32]:
         """Scores of all items."""
         return np.asarray(self.user_factors[users] @ self.item_factors.T, np.float32)
+
+    def narrowed(self, items: Numbers) -> "ALS":
+        """The same with these items alone."""
+        return replace(self, item_factors=self.item_factors[items])
 
 
 def _matrix(train: Interactions) -> Any:

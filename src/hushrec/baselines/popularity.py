@@ -28,3 +28,7 @@ class Popularity:
     def score(self, users: Numbers) -> NDArray[np.float32]:
         """The same row for each user."""
         return np.broadcast_to(self.num_users, (len(users), len(self.num_users)))
+
+    def narrowed(self, items: Numbers) -> "Popularity":
+        """The same with these items alone."""
+        return Popularity(self.num_users[items])

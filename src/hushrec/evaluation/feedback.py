@@ -4,7 +4,6 @@ Explicit: a rating. Implicit: the user took the item, and nothing more is known.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -16,9 +15,12 @@ from hushrec.evaluation.candidates import candidates
 from hushrec.evaluation.held_back import held_back_metrics, held_back_names
 from hushrec.evaluation.ranking import evaluated_users, ranking_metrics
 from hushrec.evaluation.rating import rating_metrics
-from hushrec.evaluation.scoring import Predictor
+from hushrec.evaluation.scoring import Predictor, scores_among
 
 Lengths = tuple[int, ...]  # of ranked lists
+
+# With more scores than these, a point of a learning curve is of every n-th user only: seconds, whatever the data.
+MOST_CURVE_SCORES = 2 * 10**9
 
 
 class Feedback(ABC):
@@ -144,7 +146,7 @@ class _Implicit(Feedback):
         self, scorer: Predictor, train: Interactions, test: Interactions, lengths: Lengths, min_raters: int = 0
     ) -> dict[str, float]:
         """Recall and NDCG of the longest list."""
-        return _ranked(scorer.score, train, test, (max(lengths),), self.curve_names(lengths), min_raters)
+        return _ranked(scorer, train, test, (max(lengths),), self.curve_names(lengths), min_raters)
 
 
 class _Signed(Feedback):
@@ -178,7 +180,7 @@ class _Signed(Feedback):
         """MAP and NDCG for each length, longest first: of all items, and of those that were held back."""
         held_back = held_back_metrics(scorer.predict, test.by_user(), lengths, relevance_limit(test))
         names = self.curve_names(lengths)
-        return _ranked(scorer.score, train, test, lengths, names[: -len(held_back)], min_raters) | held_back
+        return _ranked(scorer, train, test, lengths, names[: -len(held_back)], min_raters) | held_back
 
     def evaluate(
         self,
@@ -217,7 +219,8 @@ def ranking_quality(
     if not len(evaluated_users(rows, limit)):
         return {}
     is_candidate = candidates(train, min_raters)
-    return ranking_metrics(scorer.score, train.by_user(), rows, lengths, limit, candidates=is_candidate)
+    score = scores_among(scorer, is_candidate)
+    return ranking_metrics(score, train.by_user(), rows, lengths, limit, candidates=is_candidate)
 
 
 def rating_quality(scorer: Predictor, test: Interactions) -> dict[str, float]:
@@ -264,13 +267,25 @@ def relevance_limit(test: Interactions, relevant_from: float | None = None) -> f
 
 
 def _ranked(
-    score: Callable[[NDArray[np.int32]], NDArray[np.float32]],
+    scorer: Predictor,
     train: Interactions,
     test: Interactions,
     lengths: Lengths,
     names: tuple[str, ...],
     min_raters: int,
 ) -> dict[str, float]:
-    rows, is_candidate = (train.by_user(), test.by_user()), candidates(train, min_raters)
-    metrics = ranking_metrics(score, *rows, lengths, relevance_limit(test), candidates=is_candidate)
+    is_candidate, limit = candidates(train, min_raters), relevance_limit(test)
+    score, rows = scores_among(scorer, is_candidate), thinned(test, limit).by_user()
+    metrics = ranking_metrics(score, train.by_user(), rows, lengths, limit, candidates=is_candidate)
     return {name: metrics[name] for name in names}
+
+
+def thinned(test: Interactions, limit: float | None, most_scores: int | None = None) -> Interactions:
+    """All test rows or, where lists take more scores than these, the rows of every n-th user who is measured."""
+    users, most = evaluated_users(test.by_user(), limit), most_scores or MOST_CURVE_SCORES
+    step = -(-len(users) * test.num_items // most)
+    if step <= 1:
+        return test
+    is_in = np.zeros(test.num_users, np.bool_)
+    is_in[users[::step]] = True
+    return test.select(is_in[test.users])

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import HushrecError
-from hushrec.evaluation.ranking import Rows, ScoreUsers, scores_of, take_rows
+from hushrec.evaluation.ranking import Rows, scores_of, take_rows
+from hushrec.evaluation.scoring import ScoreUsers
 from hushrec.evaluation.top_k import NO_ITEM, top_k
 from hushrec.evaluation.within_lists import diversity_within
 
@@ -46,7 +47,7 @@ def list_measures(
     draws: Draws,
     candidates: NDArray[np.bool_] | None = None,
     most_scores: int = MOST_SCORES,
-    block_scores: int = 1 << 24,
+    block_scores: int = 1 << 22,
 ) -> dict[str, float]:
     """The measures of the module's docstring, by their names, of the lists of all users with a training row.
 
@@ -61,7 +62,8 @@ def list_measures(
     block_size = max(1, block_scores // num_items)
     for first in range(0, len(users), block_size):
         block = users[first : first + block_size]
-        items, best = top_k(scores_of(score_users, block, num_items), length, take_rows(train, block), candidates)
+        scores = scores_of(score_users, block, num_items, candidates)
+        items, best = top_k(scores, length, take_rows(train, block), candidates)
         lists[first : first + block_size] = np.where(np.isneginf(best), NO_ITEM, items)
     counts = np.bincount(lists[lists != NO_ITEM], minlength=num_items)
     if not counts.any():

@@ -18,16 +18,18 @@ a ranking for finding less). The first equals ours times min(|T|, K) / |T|. Some
 Recall@K by min(|T|, K) as well; ours is the plain recall, as TREC's.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError
+from hushrec.evaluation.scoring import ScoreUsers
 from hushrec.evaluation.top_k import NO_ITEM, top_k
 
-ScoreUsers = Callable[[NDArray[np.int32]], NDArray[np.floating]]
+_BLOCK_SCORES = 1 << 22  # of a block of users: with these a processor's cache is full
+_LEAST_BLOCK = 32  # users: fewer make a matrix product slow
 
 # (row, item) as one sortable int64: item numbers are int32.
 _ROW_STRIDE = np.int64(1) << 31
@@ -55,7 +57,7 @@ def ranking_metrics(
     test: Rows,
     cutoffs: Sequence[int] = (5, 10, 20),
     relevant_from: float | None = None,
-    block_size: int = 512,
+    block_size: int | None = None,
     candidates: NDArray[np.bool_] | None = None,
 ) -> dict[str, float]:
     """Means over the evaluated users, by names such as "NDCG@10"; the module's docstring defines each.
@@ -72,21 +74,22 @@ def ranking_per_user(
     test: Rows,
     cutoffs: Sequence[int] = (5, 10, 20),
     relevant_from: float | None = None,
-    block_size: int = 512,
+    block_size: int | None = None,
     candidates: NDArray[np.bool_] | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """One value per evaluated user and metric, in the order of `evaluated_users(test, relevant_from)`.
 
     `score_users(users)` returns (len(users), num_items), higher is better; it is called on at most
-    `block_size` users at a time, which bounds memory at block_size * num_items scores. The size of the
-    blocks changes no result as long as a user's scores do not depend on it. Of equal scores the lower
-    item number ranks first. Test items rated `relevant_from` or more are relevant (None: all of them);
-    the others compete as irrelevant. `candidates` tells of each item whether it can be listed (None: all can);
-    with it, items of score minus infinity are not listed either: lists are those of `hushrec recommend`.
+    `block_size` users at a time, which bounds memory at block_size * num_items scores (None: as many users as
+    are fast). The size of the blocks changes no result as long as a user's scores do not depend on it. Of equal
+    scores the lower item number ranks first. Test items rated `relevant_from` or more are relevant (None: all of
+    them); the others compete as irrelevant. `candidates` tells of each item whether it can be listed (None: all
+    can); with it, items of score minus infinity are not listed either: lists are those of `hushrec recommend`,
+    and `score_users` may return columns of candidates alone (see `scores_among`).
     """
     if len(cutoffs) == 0 or min(cutoffs) < 1:
         raise HushrecError(f"cutoffs are {tuple(cutoffs)}; give one or more positive numbers, such as (5, 10)")
-    if block_size < 1:
+    if block_size is not None and block_size < 1:
         raise HushrecError(f"block_size is {block_size}; score at least 1 user at a time")
     check_split(train, test)
     users = evaluated_users(test, relevant_from)
@@ -124,21 +127,38 @@ def _ranked_blocks(
     train: Rows,
     test: Rows,
     num_ranks: int,
-    block_size: int,
+    block_size: int | None,
     candidates: NDArray[np.bool_] | None,
 ) -> Iterator[tuple[int, NDArray[np.int32]]]:
     """Position of each block's first user, and the best items of its users."""
     num_needed = 1 + int(max(rows.items.max(initial=-1) for rows in (train, test)))
-    for first in range(0, len(users), block_size):
-        block = users[first : first + block_size]
-        scores = scores_of(score_users, block, num_needed)
+    first = 0
+    for block in blocks_of(users, num_needed, block_size):
+        scores = scores_of(score_users, block, num_needed, candidates)
         items, best = top_k(scores, num_ranks, take_rows(train, block), candidates)
         yield first, items if candidates is None else np.where(np.isneginf(best), np.int32(NO_ITEM), items)
+        first += len(block)
 
 
-def scores_of(score_users: ScoreUsers, users: NDArray[np.int32], num_needed: int) -> NDArray[np.floating]:
-    """Scores of a block of users, with a column for each of so many items or more."""
+def blocks_of(
+    users: NDArray[np.int32], num_items: int, block_size: int | None = None
+) -> Iterator[NDArray[np.int32]]:
+    """Users, so many at a time that their scores stay near the processor, unless told."""
+    size = block_size or max(_LEAST_BLOCK, _BLOCK_SCORES // max(num_items, 1))
+    for first in range(0, len(users), size):
+        yield users[first : first + size]
+
+
+def scores_of(
+    score_users: ScoreUsers,
+    users: NDArray[np.int32],
+    num_needed: int,
+    candidates: NDArray[np.bool_] | None = None,
+) -> NDArray[np.floating]:
+    """Scores of a block of users, with a column for each of so many items or more, or for each candidate."""
     scores = np.asarray(score_users(users))
+    if candidates is not None and scores.shape == (len(users), np.count_nonzero(candidates)):
+        return scores
     if scores.ndim != 2 or len(scores) != len(users) or scores.shape[1] < num_needed:
         raise HushrecError(
             f"score_users returned shape {scores.shape} for {len(users)} users; "

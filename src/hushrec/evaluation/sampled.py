@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import DivergedError, HushrecError
-from hushrec.evaluation.ranking import Rows, ScoreUsers, check_split, evaluated_users, scores_of, take_rows
+from hushrec.evaluation.ranking import Rows, check_split, evaluated_users, scores_of, take_rows
+from hushrec.evaluation.scoring import ScoreUsers
 from hushrec.evaluation.top_k import NO_ITEM, top_k
 
 

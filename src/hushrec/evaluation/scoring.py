@@ -1,11 +1,14 @@
 """What a learned model offers to those who measure it or recommend with it."""
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data.interactions import Numbers
+
+ScoreUsers = Callable[[NDArray[np.int32]], NDArray[np.floating]]
 
 
 class Predictor(Protocol):
@@ -40,3 +43,22 @@ class HasItemVectors(Protocol):
 def item_vectors_of(scorer: Scorer) -> NDArray[np.float32] | None:
     """The vectors of a scorer's items, where it has some."""
     return scorer.vectors_of_items() if isinstance(scorer, HasItemVectors) else None
+
+
+@runtime_checkable
+class Narrowable(Protocol):
+    """What a scorer may offer besides: to score some items only, in less time and with the same bits."""
+
+    def narrowed(self, items: Numbers) -> Predictor:
+        """The same model with these items alone, by their places."""
+        ...
+
+
+def scores_among(scorer: Predictor, candidates: NDArray[np.bool_] | None) -> ScoreUsers:
+    """How users are scored where only candidates can be listed: these alone, if the scorer can do that.
+
+    The scores have a column for each item or, of candidates alone, for each candidate.
+    """
+    if candidates is None or candidates.all() or not isinstance(scorer, Narrowable):
+        return scorer.score
+    return scorer.narrowed(np.flatnonzero(candidates).astype(np.int32)).score

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from hushrec.errors import DivergedError, HushrecError
 
 NO_ITEM = -1
+_LOOK = 128  # scores that are looked at together
 
 
 def top_k(
@@ -19,8 +20,9 @@ def top_k(
 
     Of equal scores the lower item number comes first. `exclude` is (starts, items): row r leaves out
     items[starts[r]:starts[r + 1]], in any order. `candidates` tells of each item whether any row may list it
-    (None: all of them). A row with fewer than k candidates ends in item -1
-    with score -inf. Time is O(num_items) per row plus O(log k) per candidate that enters the best k.
+    (None: all of them); with it, scores may have columns of candidates alone. A row with fewer than k candidates
+    ends in item -1 with score -inf. Time is O(num_items) per row plus O(log k) per candidate that enters the best
+    k.
 
     >>> items, _ = top_k(np.array([[0.1, 0.9, 0.9, 0.5]]), 3, (np.array([0, 1]), np.array([1])))
     >>> items.tolist()
@@ -32,47 +34,49 @@ def top_k(
         raise HushrecError(f"scores have {scores.ndim} dimensions; give an array (rows, num_items)")
     if scores.dtype not in (np.float32, np.float64):
         scores = scores.astype(np.float64)
-    rows, num_items = scores.shape
-    if exclude is None:
-        starts, excluded = np.zeros(rows + 1, np.int64), np.empty(0, np.int32)
-    else:
-        starts, excluded = exclude
-        _check_exclude(starts, excluded, rows, num_items)
-    if candidates is not None:
-        if candidates.shape != (num_items,):
-            raise HushrecError(f"candidates have shape {candidates.shape}; give one of each of {num_items} items")
-        return _top_k_of(np.flatnonzero(candidates), candidates, scores, k, starts, excluded)
-    items = np.full((rows, k), NO_ITEM, np.int32)
-    best = np.full((rows, k), -np.inf, scores.dtype)
+    rows, num_columns = scores.shape
+    starts, excluded = exclude or (np.zeros(rows + 1, np.int64), np.empty(0, np.int32))
+    _check_exclude(starts, excluded, rows, num_columns if candidates is None else len(candidates))
+    if candidates is None:
+        return _best(scores, np.empty(0, np.int64), k, starts, excluded)
+    kept = np.flatnonzero(candidates)
+    if num_columns not in (len(candidates), len(kept)):
+        raise HushrecError(f"candidates have shape {candidates.shape}; give one of each of {num_columns} items")
+    # As if the kept items, which ascend, were all there are: a fraction of the work where they are few.
+    is_kept = candidates[excluded]
+    num_before = np.concatenate(([0], np.cumsum(is_kept, dtype=np.int64)))
+    own = np.searchsorted(kept, excluded[is_kept]).astype(np.int32)
+    if len(kept) == 0:
+        scores = scores[:, :0]
+    columns = kept if num_columns > len(kept) else np.empty(0, np.int64)
+    places, best = _best(scores, columns, k, num_before[starts], own)
+    items = kept.astype(np.int32)[places] if len(kept) else places
+    return np.where(places == NO_ITEM, np.int32(NO_ITEM), items), best
+
+
+def _best(
+    scores: NDArray[np.floating],
+    columns: NDArray[np.int64],
+    k: int,
+    starts: NDArray[np.int64],
+    excluded: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
+    """The best places among these columns; none of them: among all."""
+    places = np.full((len(scores), k), NO_ITEM, np.int32)
+    best = np.full((len(scores), k), -np.inf, scores.dtype)
     nan_row: int = _fill_top_k(
         np.ascontiguousarray(scores),
+        columns,
         np.ascontiguousarray(starts, np.int64),
         np.ascontiguousarray(excluded, np.int32),
-        items,
+        places,
         best,
     )
     if nan_row >= 0:
         raise DivergedError(
             f"row {nan_row} has a score that is not a number; check the model (did training diverge?)"
         )
-    return items, best
-
-
-def _top_k_of(
-    kept: NDArray[np.int64],
-    candidates: NDArray[np.bool_],
-    scores: NDArray[np.floating],
-    k: int,
-    starts: NDArray[np.int64],
-    excluded: NDArray[np.int32],
-) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
-    """As if the kept items, which ascend, were all there are: a fraction of the work where they are few."""
-    is_kept = candidates[excluded]
-    num_before = np.concatenate(([0], np.cumsum(is_kept, dtype=np.int64)))
-    own = np.searchsorted(kept, excluded[is_kept]).astype(np.int32)
-    places, best = top_k(scores[:, kept], k, (num_before[starts], own))
-    items = kept.astype(np.int32)[places] if len(kept) else places
-    return np.where(places == NO_ITEM, np.int32(NO_ITEM), items), best
+    return places, best
 
 
 def _check_exclude(starts: NDArray[np.integer], excluded: NDArray[np.integer], rows: int, num_items: int) -> None:
@@ -94,25 +98,27 @@ def _check_exclude(starts: NDArray[np.integer], excluded: NDArray[np.integer], r
 @njit(nogil=True, cache=True)
 def _fill_top_k(
     scores: NDArray[np.floating],
+    columns: NDArray[np.int64],
     starts: NDArray[np.int64],
     excluded: NDArray[np.int32],
-    top_items: NDArray[np.int32],
+    top_places: NDArray[np.int32],
     top_scores: NDArray[np.floating],
 ) -> int:
     """Fill both outputs; the number of the first row with a NaN, or -1."""
-    num_rows, num_items = scores.shape
-    k = min(top_items.shape[1], num_items)
-    is_excluded = np.zeros(num_items, np.bool_)
-    for row in range(num_rows):
+    num_places = len(columns) if len(columns) else scores.shape[1]
+    k = min(top_places.shape[1], num_places)
+    is_excluded = np.zeros(num_places, np.bool_)
+    gathered = np.empty(len(columns), scores.dtype)
+    for row in range(len(scores)):
         row_scores = scores[row]
-        has_nan = False
-        for item in range(num_items):
-            has_nan |= row_scores[item] != row_scores[item]
-        if has_nan:
-            return row
+        if len(columns):
+            for place in range(num_places):
+                gathered[place] = row_scores[columns[place]]
+            row_scores = gathered
         for position in range(starts[row], starts[row + 1]):
             is_excluded[excluded[position]] = True
-        _fill_row(row_scores, is_excluded, top_items[row, :k], top_scores[row, :k])
+        if _fill_row(row_scores, is_excluded, top_places[row, :k], top_scores[row, :k]):
+            return row
         for position in range(starts[row], starts[row + 1]):
             is_excluded[excluded[position]] = False
     return -1
@@ -122,46 +128,65 @@ def _fill_top_k(
 def _fill_row(
     row_scores: NDArray[np.floating],
     is_excluded: NDArray[np.bool_],
-    heap_items: NDArray[np.int32],
+    heap_places: NDArray[np.int32],
     heap_scores: NDArray[np.floating],
-) -> None:
-    """The outputs serve as a heap with the worst kept item at the root, then are sorted in place."""
-    num_items, k = len(row_scores), len(heap_items)
-    size, item = 0, 0
-    while size < k and item < num_items:
-        if not is_excluded[item]:
-            heap_items[size], heap_scores[size] = item, row_scores[item]
+) -> bool:
+    """The outputs serve as a heap with the worst kept place at the root, then are sorted in place.
+
+    Returns whether a score is not a number.
+    """
+    num_places, k = len(row_scores), len(heap_places)
+    size, place, has_nan = 0, 0, False
+    while size < k and place < num_places:
+        has_nan |= row_scores[place] != row_scores[place]
+        if not is_excluded[place]:
+            heap_places[size], heap_scores[size] = place, row_scores[place]
             size += 1
-        item += 1
+        place += 1
     for parent in range(size // 2 - 1, -1, -1):
-        _sift_down(heap_items, heap_scores, parent, size)
-    for later in range(item, num_items):
-        # Items come in ascending order, so one that only equals the worst kept item loses the tie.
-        if row_scores[later] > heap_scores[0] and not is_excluded[later]:
-            heap_items[0], heap_scores[0] = later, row_scores[later]
-            _sift_down(heap_items, heap_scores, 0, size)
+        _sift_down(heap_places, heap_scores, parent, size)
+    while place < num_places:
+        stop = min(place + _LOOK, num_places)
+        if stop - place < _LOOK or _is_any_above(row_scores[place:stop], heap_scores[0]):
+            for later in range(place, stop):
+                has_nan |= row_scores[later] != row_scores[later]
+                # Places come in ascending order, so one that only equals the worst kept place loses the tie.
+                if row_scores[later] > heap_scores[0] and not is_excluded[later]:
+                    heap_places[0], heap_scores[0] = later, row_scores[later]
+                    _sift_down(heap_places, heap_scores, 0, size)
+        place = stop
     for last in range(size - 1, 0, -1):
-        heap_items[0], heap_items[last] = heap_items[last], heap_items[0]
+        heap_places[0], heap_places[last] = heap_places[last], heap_places[0]
         heap_scores[0], heap_scores[last] = heap_scores[last], heap_scores[0]
-        _sift_down(heap_items, heap_scores, 0, last)
+        _sift_down(heap_places, heap_scores, 0, last)
+    return has_nan
 
 
 @njit(nogil=True, cache=True)
-def _sift_down(items: NDArray[np.int32], scores: NDArray[np.floating], start: int, size: int) -> None:
+def _is_any_above(part: NDArray[np.floating], limit: float) -> bool:
+    """Whether some of so many scores is above the limit, or not a number: without a branch, in SIMD registers."""
+    num_above = np.int32(0)
+    for place in range(_LOOK):
+        num_above += np.int32(not (part[place] <= limit))
+    return num_above > 0
+
+
+@njit(nogil=True, cache=True)
+def _sift_down(places: NDArray[np.int32], scores: NDArray[np.floating], start: int, size: int) -> None:
     parent = start
     while 2 * parent + 1 < size:
         child = 2 * parent + 1
-        if child + 1 < size and _is_worse(items, scores, child + 1, child):
+        if child + 1 < size and _is_worse(places, scores, child + 1, child):
             child += 1
-        if not _is_worse(items, scores, child, parent):
+        if not _is_worse(places, scores, child, parent):
             return
-        items[parent], items[child] = items[child], items[parent]
+        places[parent], places[child] = places[child], places[parent]
         scores[parent], scores[child] = scores[child], scores[parent]
         parent = child
 
 
 @njit(nogil=True, cache=True)
-def _is_worse(items: NDArray[np.int32], scores: NDArray[np.floating], one: int, other: int) -> bool:
+def _is_worse(places: NDArray[np.int32], scores: NDArray[np.floating], one: int, other: int) -> bool:
     if scores[one] != scores[other]:
         return bool(scores[one] < scores[other])
-    return bool(items[one] > items[other])
+    return bool(places[one] > places[other])

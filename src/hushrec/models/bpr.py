@@ -12,11 +12,15 @@ anew with every V that it gets, by a fixed number of accelerated gradient steps 
 size is 1 / L, where L = lambda + the sum of |V_i - V_j|^2 / (4 negatives) over the pairs bounds the curvature, so
 they cannot diverge. Newcomers do the same. The gradients of V are those of x_ij with the biases.
 
+Who has much of the catalogue, say half of it, leaves little unrated, and much of that was only not met yet: a
+vector that ranks it last learns the wrong thing by heart. So lambda can grow with what a client has, to
+lambda (1 + crowding r^2), where r is the number of its items over that of all others.
+
 Symbols: U_u = user_factors[u], V_i = item_factors[i], I_u = a client's items, c_ij = sigma(-x_ij),
 lambda = regularization.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numba
@@ -42,6 +46,7 @@ class Pairing(NamedTuple):
     num_looks: int  # unrated items that a client looks at for one that scores like an item of its own
     num_steps: int
     regularization: np.float32
+    crowding: np.float32 = np.float32(0.0)  # how much more of it, the more of all items a client has
 
 
 class Sizes(NamedTuple):
@@ -190,14 +195,14 @@ def _slope(margin):
 
 
 @numba.njit(nogil=True, cache=True)
-def _solve(width, differences, num_pairs, pairing):
-    """U_u without its last number, by accelerated gradient steps from zero."""
+def _solve(width, differences, num_pairs, pairing, strength):
+    """U_u without its last number, by accelerated gradient steps from zero; `strength` is the client's lambda."""
     share = np.float32(1.0) / np.float32(pairing.negatives)
     squares = np.float32(0.0)
     for place in range(num_pairs):
         difference = load(differences, place, width)
         squares += dot(difference, difference)
-    step = np.float32(1.0) / (pairing.regularization + np.float32(0.25) * share * squares)
+    step = np.float32(1.0) / (strength + np.float32(0.25) * share * squares)
     vector, ahead = zeros(width), zeros(width)
     momentum = 1.0
     for _ in range(pairing.num_steps):
@@ -205,7 +210,7 @@ def _solve(width, differences, num_pairs, pairing):
         for place in range(num_pairs):
             difference = load(differences, place, width)
             total = total + _slope(dot(ahead, difference)) * difference
-        moved = ahead - step * (pairing.regularization * ahead - share * total)
+        moved = ahead - step * (strength * ahead - share * total)
         following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
         ahead = moved + np.float32((momentum - 1.0) / following) * (moved - vector)
         vector, momentum = moved, following
@@ -232,7 +237,9 @@ def _solve_client(width, own, negatives, item_factors, fixed, differences, pairi
         item, other = np.int64(own[place // pairing.negatives]), np.int64(negatives[place % negatives.size])
         difference = load(item_factors, item, width) - load(item_factors, other, width)
         store(differences, place, multiply(others, difference))
-    return last + _solve(width, differences, own.size * pairing.negatives, pairing)
+    share = np.float32(own.size) / np.float32(len(item_factors) - own.size)
+    strength = pairing.regularization * (np.float32(1.0) + pairing.crowding * share * share)
+    return last + _solve(width, differences, own.size * pairing.negatives, pairing, strength)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -361,6 +368,10 @@ class RankingModel:
         """U_u V_i of all items."""
         scores: Factors = self.user_factors[users] @ self.item_factors.T
         return scores
+
+    def narrowed(self, items: NDArray[np.int32]) -> "RankingModel":
+        """The same with these items alone."""
+        return replace(self, item_factors=self.item_factors[items])
 
     def vectors_of_items(self) -> Factors:
         """Without the biases, which say how popular an item is and not what it is like."""

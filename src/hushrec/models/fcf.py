@@ -8,7 +8,7 @@ Symbols: x_u = user_factors[u], v_i = item_factors[i], alpha = confidence, lambd
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numba
@@ -192,6 +192,10 @@ class PositiveModel:
         """x_u v_i of all items."""
         scores: Factors = self.user_factors[users] @ self.item_factors.T
         return scores
+
+    def narrowed(self, items: NDArray[np.int32]) -> "PositiveModel":
+        """The same with these items alone."""
+        return replace(self, item_factors=self.item_factors[items])
 
     def vectors_of_items(self) -> Factors:
         """A vector per item."""

@@ -6,7 +6,7 @@ e_ui = U_u V_i - r_ui (the papers' e with the sign of the gradient). With biases
 and b_u and b_i are the last columns of U and V (see `biases`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -288,6 +288,10 @@ class FactorModel:
         """U_u V_i of all items, not clipped, so that ties are rare; with biases, eased onto the ratings' scale."""
         scores = self._vectors[users] @ self.item_factors.T
         return self._as_ratings(scores + self.user_factors[users, -1:]) if self.has_biases else scores
+
+    def narrowed(self, items: NDArray[np.int32]) -> "FactorModel":
+        """The same with these items alone."""
+        return replace(self, item_factors=self.item_factors[items])
 
     def vectors_of_items(self) -> NDArray[np.float32]:
         """V, without b_i."""

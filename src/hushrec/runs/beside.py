@@ -18,7 +18,7 @@ from hushrec.evaluation import evaluated_users, ranking_per_user
 from hushrec.evaluation.candidates import candidates
 from hushrec.evaluation.feedback import ranking_quality, rating_quality, relevance_limit
 from hushrec.evaluation.lists import MOST_SCORES, list_measures
-from hushrec.evaluation.scoring import Predictor
+from hushrec.evaluation.scoring import Predictor, scores_among
 from hushrec.protocol import Scorer
 from hushrec.runs.record import FoldResult, Run
 from hushrec.runtime.training import Job
@@ -96,7 +96,9 @@ def third_metrics(
         is_candidate = candidates(train, plan.provenance.min_raters or 0)
         rows_of = train.by_user(), test.by_user()
         users = evaluated_users(rows_of[1], limit)
-        values = ranking_per_user(model.score, *rows_of, (length,), limit, candidates=is_candidate)
+        values = ranking_per_user(
+            scores_among(model, is_candidate), *rows_of, (length,), limit, candidates=is_candidate
+        )
         third = _thirds(num_rows, users)[users]
         for place, word in enumerate(THIRDS):
             if (third == place).any():
@@ -122,7 +124,8 @@ def _lists(job: Job, scorer: Scorer, plan: Run) -> dict[str, float]:
     train, min_raters = job.train, plan.provenance.min_raters or 0
     length, draws = main_length(plan.at), Draws(job.seed)
     rows, is_candidate = train.by_user(), candidates(train, min_raters)
-    return list_measures(scorer.score, rows, train.num_items, length, draws, is_candidate)
+    score = scores_among(scorer, is_candidate)
+    return list_measures(score, rows, train.num_items, length, draws, is_candidate)
 
 
 def _chosen(job: Job, test: Interactions, plan: Run, seconds: float, wished: Beside) -> list[Baseline]:

@@ -91,6 +91,9 @@ class Config:
     bias_pace: float = setting(10.0, "how much faster the items' biases go: they have a longer way", "(0, inf)")
     user_steps: int = setting(10, "steps by which a client solves for its vector", "[1, inf)")
     regularization: float = setting(1.0, "weight of the vectors' squared norms; biases are free", "(0, inf)")
+    crowding: float = setting(
+        0.0, "how much more a client's vector is held back, the more of all items it has", "[0, inf)"
+    )
     initial_scale: float = setting(0.1, "items' vectors start uniformly within plus and minus this", "(0, inf)")
 
     def __post_init__(self) -> None:
@@ -101,7 +104,8 @@ class Config:
     def pairing(self, rho: int) -> Pairing:
         """How clients make up their pairs, with so many virtual ones."""
         strength = np.float32(self.regularization)
-        return Pairing(self.negatives, rho, self.looks, self.user_steps, strength)
+        crowding = np.float32(self.crowding)
+        return Pairing(self.negatives, rho, self.looks, self.user_steps, strength, crowding)
 
 
 @dataclass(frozen=True)
@@ -216,6 +220,8 @@ SYSTEM: System[Config, UserRows, ServerState, RankingClients] = System(
         title="FedRec++ with a pairwise ranking loss: virtual pairs, and denoisers who take their noise out again",
         paper=plus_plus.PAPER,
         class_name="FedRecBPR",
+        presets={"usual": {}, "general": {"crowding": 100.0}},
+        published_on=("ml-100k",),
         small={"rho": 2, "denoisers": 3, "looks": 3},
         learns_with={"denoisers": 3, "rho": 1, "learning_rate": 0.05},
         builds_on=("hushrec.systems.fedrec_plus_plus", "hushrec.privacy.denoising"),

@@ -46,6 +46,9 @@ class Config:
     positive_from: float = setting(
         0.0, "rating from which on an event is good; 0: the middle of the range", "[0, inf)"
     )
+    unseen: int = setting(
+        0, "items that a user never met, drawn before each good event and taken for bad ones", "[0, 100]"
+    )
     min_blocks: int = setting(0, "completed blocks that a user must have to be learned from", "[0, inf)")
     max_blocks: int = setting(
         0, "completed blocks that a user may have to be learned from; 0: any number", "[0, inf)"
@@ -70,7 +73,7 @@ class Config:
             self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
             self.open_blocks == "end", theta=1, threshold="blocks", max_delay=0, form=Form(is_encrypted=False),
             blocks=self.blocks, block_loss=self.block_loss, has_owners=False,
-            min_blocks=self.min_blocks, max_blocks=self.max_blocks,
+            min_blocks=self.min_blocks, max_blocks=self.max_blocks, unseen=self.unseen,
         )  # fmt: skip
 
 
@@ -96,7 +99,11 @@ SYSTEM = replace(
         is_online=True,
         small={"window": 100, "recommended": 2, "learning_rate": 0.5, "epochs": 4, "parts": 1},
         learns_with={"window": 50, "learning_rate": 0.3, "epochs": 60, "parts": 1},
-        presets={"usual": {}, "original": {"num_factors": 4, "positive_from": 4.0}},
+        presets={
+            "usual": {},
+            "original": {"num_factors": 4, "positive_from": 4.0},
+            "general": {"unseen": 1, "epochs": 15},
+        },
         builds_on=("hushrec.systems.drift", "hushrec.evaluation.held_back"),
     ),
     config=Config,

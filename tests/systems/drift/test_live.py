@@ -317,6 +317,11 @@ def test_what_was_given_at_the_start_is_told_apart_whatever_its_order() -> None:
     assert given(same[0], {"1": ""}) != given(same[0]) != given(same[0], {"1": "One"}) != given(same[0], {"1": ""})
 
 
+def test_drawn_events_are_refused() -> None:
+    with pytest.raises(HushrecError, match=r"\Alive learning takes events as they come and draws none"):
+        new(unseen=1)
+
+
 def test_limits_on_blocks_are_refused() -> None:
     with pytest.raises(HushrecError, match=r"\Alive learning cannot know how many blocks a user will have"):
         new("saros", max_blocks=5)

@@ -26,6 +26,7 @@ class Plan(NamedTuple):
     has_owners: bool = True  # several, that may come and go; else one that holds everything
     min_blocks: int = 0  # of a user that is learned from: SAROS alone has these two
     max_blocks: int = 0
+    unseen: int = 0  # drawn before each good event
 
 
 class Planned(Protocol):

@@ -1,6 +1,6 @@
 """Vectors of users and items whose products rank: what an orchestrator learns, ready to recommend."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,10 @@ class RankingFactors:
         """Scores of all items for each user: (users, items)."""
         scores: NDArray[np.float32] = self.user_factors[users] @ self.item_factors.T
         return scores
+
+    def narrowed(self, items: Numbers) -> "RankingFactors":
+        """The same with these items alone."""
+        return replace(self, item_factors=self.item_factors[items])
 
     def vectors_of_items(self) -> NDArray[np.float32]:
         """A vector per item."""

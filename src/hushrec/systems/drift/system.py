@@ -66,7 +66,7 @@ from hushrec.settings import check_bounds, setting
 from hushrec.systems.drift.blocks import Reading, Threshold
 from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import BlockLoss, block_loss
-from hushrec.systems.drift.members import COUNTS, MOST, Members, within_limits
+from hushrec.systems.drift.members import COUNTS, MOST, Members, with_unseen, within_limits
 from hushrec.systems.drift.messages import (
     Began,
     Begin,
@@ -121,6 +121,9 @@ class Config:
     positive_from: float = setting(
         0.0, "rating from which on an event is good; 0: the middle of the range", "[0, inf)"
     )
+    unseen: int = setting(
+        0, "items that a user never met, drawn before each good event and taken for bad ones", "[0, 100]"
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -137,6 +140,7 @@ class Config:
             self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
             self.open_blocks == "end", self.theta, self.threshold, self.max_delay,
             Form(self.batch, self.flag == "inside", self.encryption == "aes-gcm"), self.blocks, self.block_loss,
+            unseen=self.unseen,
         )  # fmt: skip
 
 
@@ -284,10 +288,10 @@ def _recommendation(state: OrchestratorState, users: Ragged, config: Planned) ->
 # --- The other parties, and results ------------------------------------------------------------------------
 
 
-def enrol(numbers: Numbers, rows: OwnerRows, _num_items: int, config: Planned, draws: Draws) -> Members:
+def enrol(numbers: Numbers, rows: OwnerRows, num_items: int, config: Planned, draws: Draws) -> Members:
     """Owners with their items, the users' side with its events."""
     plan = config.plan
-    rows = within_limits(rows, plan.min_blocks, plan.max_blocks)
+    rows = within_limits(with_unseen(rows, plan.unseen, num_items, draws), plan.min_blocks, plan.max_blocks)
     return Members.enrol(numbers, rows, plan.parts if plan.ends_blocks else 0, draws, plan.blocks)
 
 
@@ -352,6 +356,7 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
         title="DRIFT: data owners learn from encrypted interactions, online",
         paper=PAPER,
         class_name="DRIFT",
+        presets={"usual": {}, "general": {"unseen": 1, "epochs": 15}},
         published_on=("ml-100k", "ml-1m", "gowalla-20", "steam-200k-hours"),
         is_online=True,
         builds_on=("hushrec.evaluation.held_back",),
