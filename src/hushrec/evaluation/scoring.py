@@ -40,3 +40,17 @@ class HasItemVectors(Protocol):
 def item_vectors_of(scorer: Scorer) -> NDArray[np.float32] | None:
     """The vectors of a scorer's items, where it has some."""
     return scorer.vectors_of_items() if isinstance(scorer, HasItemVectors) else None
+
+
+@runtime_checkable
+class RanksByLogits(Protocol):
+    """What a scorer may offer besides: its scores are logits, which tell items apart where probabilities are all 1."""
+
+    def probabilities(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What people are shown instead of the scores, in the same order."""
+        ...
+
+
+def shown_scores_of(scorer: Scorer, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scores as people are shown them: probabilities where a network ranks by logits."""
+    return scorer.probabilities(scores) if isinstance(scorer, RanksByLogits) else scores

@@ -130,6 +130,14 @@ def test_lossless(variant: str, participation: float) -> None:
         assert not hidden.sent(fedncf.ItemSteps)
 
 
+def test_lossless_with_shrinkage() -> None:
+    """Whose means go over all who really listed an item, and so many more, noise or not."""
+    data = some_positives(24, 60)
+    clean, hidden = fit(data, shrinkage=3.0), fit(data, shrinkage=3.0, rho=3, denoisers=5)
+    assert_equal(hidden, clean)
+    assert (clean.state.item_factors != fit(data).state.item_factors).any()
+
+
 def test_noise_that_stays_in_would_be_seen() -> None:
     """What is uploaded is not what comes out: without denoisers, items would go elsewhere."""
     finished = fit(some_positives(24, 60), rho=3, denoisers=1, num_rounds=1)

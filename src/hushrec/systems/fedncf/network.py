@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import numba
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from hushrec.draws import BLOCK_WORDS, Draws, Key, shuffle, uniform_rows
 from hushrec.errors import HushrecError
@@ -366,7 +367,7 @@ def _score(users, item_factors, layers, starts, items, shape, out):
 
 @dataclass(frozen=True)
 class NcfModel:
-    """The network and every user's vector, ready to predict and to rank; scores are before the sigmoid."""
+    """The network and every user's vector, ready to predict and to rank: by logits, which do not end at 1."""
 
     user_factors: Floats
     item_factors: Floats
@@ -374,11 +375,16 @@ class NcfModel:
     shape: Shape
 
     def predict(self, users: Numbers, items: Numbers) -> Floats:
-        """Scores of (user, item) pairs."""
-        return self.score_listed(users, np.arange(len(users) + 1), items)
+        """Probabilities of (user, item) pairs."""
+        return self.probabilities(self.score_listed(users, np.arange(len(users) + 1), items))
+
+    def probabilities(self, scores: Floats) -> Floats:
+        """What people are shown instead of logits: in single precision the best ones of many are 1."""
+        shown: Floats = expit(scores)
+        return shown
 
     def score(self, users: Numbers) -> Floats:
-        """Scores of all items, a row per user."""
+        """Logits of all items, a row per user."""
         num_items = len(self.item_factors)
         every = np.tile(np.arange(num_items, dtype=np.int32), len(users))
         return self.score_listed(users, np.arange(len(users) + 1) * num_items, every).reshape(
@@ -390,14 +396,14 @@ class NcfModel:
         return self.item_factors
 
     def fold_in(self, items: Numbers, _ratings: Floats) -> Floats:
-        """Scores of all items for a newcomer, whose vector has the least loss with all else as it is."""
+        """Logits of all items for a newcomer, whose vector has the least loss with all else as it is."""
         dense = self.shape.dense if self.shape.has_dense else ()
         own = newcomer_factors(items, self.item_factors, self.layers, self.shape.num_products, dense)
         scores: Floats = replace(self, user_factors=own).score(np.zeros(1, np.int32))[0]
         return scores
 
     def score_listed(self, users: Numbers, starts: Places, items: Numbers) -> Floats:
-        """Scores of the items listed for each user, one list after the other."""
+        """Logits of the items listed for each user, one list after the other."""
         out = np.empty(len(items), np.float32)
         user_factors, shape = self.user_factors[users], self.shape.for_kernels
         _score(user_factors, self.item_factors, self.layers, starts, items, shape, out)

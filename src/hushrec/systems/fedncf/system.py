@@ -9,6 +9,8 @@ The round:
    on them: binary cross-entropy, `epochs` passes with Adam. It keeps u_u.
 3. It uploads how far the vectors of the listed items have come. The server moves each vector by the mean over the
    clients that have listed it, not over all: a client that has not trained a vector has nothing to say about it.
+   With `shrinkage`, so many clients are counted beside them who would leave it where it is. Else one client that
+   has an item moves it as far as hundreds who agree: with few clients per item, the rare ones come out on top.
 4. It uploads how far the layers have come. The server moves them by the mean, weighted by the number of samples.
 After the last round all clients get the final model, so that they can recommend.
 
@@ -111,6 +113,9 @@ class Config:
     batch_size: int = setting(8, "samples per step of Adam", "[1, inf)")
     num_negatives: int = setting(4, "negatives per positive, drawn anew every round", "[1, inf)")
     learning_rate: float = setting(0.001, "of Adam, which starts anew in each round", "(0, inf)")
+    shrinkage: float = setting(
+        0.0, "so many clients who would not move an item count in its mean, beside those who listed it", "[0, inf)"
+    )
     rho: int = setting(0, "virtual samples per sample of a client, among which denoisers hide it", "[0, 100]")
     denoisers: int = setting(0, "clients of a round that collect the noise of others; 0 hides nothing", "[0, inf)")
 
@@ -222,7 +227,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     weight, *steps = layers
     state = replace(
         state,
-        item_factors=(state.item_factors + items.mean()).astype(np.float32),
+        item_factors=(state.item_factors + items.mean(config.shrinkage)).astype(np.float32),
         layers=(state.layers + np.array(steps) / (weight or 1.0)).astype(np.float32),
     )
     if round_number == config.num_rounds:
