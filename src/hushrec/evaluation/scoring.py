@@ -44,7 +44,7 @@ def item_vectors_of(scorer: Scorer) -> NDArray[np.float32] | None:
 
 @runtime_checkable
 class RanksByLogits(Protocol):
-    """What a scorer may offer besides: its scores are logits, which tell items apart where probabilities are all 1."""
+    """What a scorer may offer besides: its scores are logits, which differ where probabilities are all 1."""
 
     def probabilities(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         """What people are shown instead of the scores, in the same order."""

@@ -65,6 +65,7 @@ class Config:
 
     num_factors: int = setting(32, "length of the vectors", "[1, inf)")
     layers: tuple[int, ...] = setting((32, 16), "units of the dense layers behind a pair's vectors", "[1, inf)")
+    start_scale: float = setting(1.0, "standard deviation of the vectors before training", "(0, inf)")
     num_rounds: int = setting(50, "epochs; chosen on held-out training items of ML-100K", "[1, inf)")
     learning_rate: float = setting(0.001, "of Adam", "(0, inf)")
     batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)")
@@ -79,6 +80,7 @@ class Config:
         return ModelSettings(
             model="neumf",
             num_factors=self.num_factors,
+            start_scale=self.start_scale,
             layers=self.layers,
             epochs=1,
             batch_size=self.batch_size,

@@ -113,6 +113,7 @@ class Config:
     batch_size: int = setting(8, "samples per step of Adam", "[1, inf)")
     num_negatives: int = setting(4, "negatives per positive, drawn anew every round", "[1, inf)")
     learning_rate: float = setting(0.001, "of Adam, which starts anew in each round", "(0, inf)")
+    biases: bool = setting(False, "learn a bias of each item, a number more of its vector")
     shrinkage: float = setting(
         0.0, "so many clients who would not move an item count in its mean, beside those who listed it", "[0, inf)"
     )
@@ -129,7 +130,7 @@ class Config:
     @property
     def shape(self) -> Shape:
         """Which layers the network has, and how wide they are."""
-        return Shape(self.variant, self.num_factors, self.layers)
+        return Shape(self.variant, self.num_factors, self.layers, self.biases)
 
     @property
     def training(self) -> Training:
