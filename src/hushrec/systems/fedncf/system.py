@@ -27,8 +27,8 @@ model has the same bits:
 
 Threat model: the server is honest but curious, and without denoisers hardly anything is protected against it. An
 upload lists the items that a client has trained, and its own move the other way than those that it has drawn: with
-products the first principal direction of the steps tells all of them apart, with dense layers alone most. Other
-clients see means.
+products the first principal direction of the steps tells all of them apart, with dense layers alone most, and with
+biases their sign. Other clients see means, and with biases which items are popular.
 With denoisers, who are honest but curious too and do not collude with the server, layers are hidden, but for their
 sum over a denoiser and its clients. One upload leaves 1 + rho times as many items as the client has, where the
 catalogue has room for so many. They are not all equally likely: on ML-100K with rho 3, a server that weighs all it
@@ -96,7 +96,8 @@ from hushrec.systems.fedncf.network import (
 class Config:
     """Settings of FedNCF with the paper's values, as far as they are known; the size of a batch is chosen.
 
-    The preset `tuned` has a learning rate that suits all three variants on held-out training items of ML-100K.
+    The preset `tuned` has a learning rate that suits all three variants on held-out training items of ML-100K;
+    `general` is for files of no paper.
     """
 
     # DEVIATION: the paper hides single uploads behind secure aggregation (MF-SecAvg); the means are the same.
@@ -292,6 +293,11 @@ PAPER = Paper(
     year=2022,
 )
 
+# For files of no paper, chosen on validation parts of some of them; the rounds are the most that are tried.
+GENERAL = {
+    "biases": True, "shrinkage": 30.0, "learning_rate": 0.003, "participation": 0.1, "num_rounds": 100,
+}  # fmt: skip
+
 SYSTEM = System(
     about=About(
         name="fedncf",
@@ -299,9 +305,9 @@ SYSTEM = System(
         paper=PAPER,
         class_name="FedNCF",
         published_on=("ml-100k", "ml-1m"),
-        presets={"paper": {}, "tuned": {"learning_rate": 0.003}},
+        presets={"paper": {}, "tuned": {"learning_rate": 0.003}, "general": GENERAL},
         small={"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16, "rho": 1, "denoisers": 3},
-        variants=({"rho": 0, "denoisers": 0},),
+        variants=({"rho": 0, "denoisers": 0}, {"biases": True, "shrinkage": 2.0}),
         builds_on=("hushrec.privacy.denoising", "hushrec.privacy.filling"),
         learns_with={
             "num_factors": 8, "layers": (16, 8, 8), "participation": 1.0, "num_negatives": 1, "batch_size": 16,
