@@ -122,4 +122,5 @@ class ExactSum:
 
     def mean(self, num_zeros: float = 0.0) -> NDArray[np.float64]:
         """Total over count per item, with so many rows of zeros in each; zero where nothing was added."""
-        return self.to_float() / np.maximum(self.counts + num_zeros, 1)[:, None]
+        means: NDArray[np.float64] = self.to_float() / np.maximum(self.counts + num_zeros, 1)[:, None]
+        return means
