@@ -137,7 +137,7 @@ def test_networks_show_probabilities(fitted: dict[str, Recommender], name: str) 
     """Also where a model ranks by logits, and to newcomers; what `predict` says is what lists show."""
     model = fitted[name]
     for user in (1, 2):
-        found = model.recommend(user, 50, min_raters=0)
+        found = model.recommend(user, 50, min_raters=0)[0]
         scores = np.array([entry.score for entry in found])
         assert ((scores > 0) & (scores < 1)).all()
         assert (np.diff(scores) <= 0).all()
