@@ -77,9 +77,10 @@ class Pairs:
 
 
 def initial(settings: ModelSettings, num_users: int, num_items: int, draws: Draws) -> Learned:
-    """Before training. Vectors: NeuMF's N(0, scale^2), LightGCN's N(0, .1^2), NGCF's uniform after Glorot and Bengio.
+    """Before training. Vectors: NeuMF's N(0, s^2), LightGCN's N(0, .1^2), NGCF's uniform as by Glorot and Bengio.
 
-    Weights of NGCF's messages are drawn like its vectors, those of dense layers within 1 / sqrt(inputs).
+    s is `start_scale`. Weights of NGCF's messages are drawn like its vectors, those of dense layers within
+    1 / sqrt(inputs).
     """
     shape = settings.shape((num_users, num_items))
     parameters = np.zeros(shape.num_weights(), np.float32)
