@@ -2,8 +2,9 @@
 
 `python -m benchmarks.strangers [--data anime-5k,jester-1] [--systems fedrec++,fedrec-bpr]` runs what a newcomer
 would type, `hushrec run SYSTEM --data FILE --baselines`, and prints one table: the metric of the system, that of
-the baseline that it must beat (biases for ratings, popularity for lists), and what was chosen. Options of `run`
-may follow.
+the baseline that it must beat (biases for ratings, popularity for lists), and what was chosen. With `--people N`
+as many are drawn of those with three rows or more, and the rest of the file is left out: some systems take hours
+on all of them. Options of `run` may follow.
 """
 
 import argparse
@@ -11,11 +12,23 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import hushrec
+
 DATASETS = ("jester-1", "book-crossing", "movietweetings-100k", "anime-5k", "netflix-1200")
-SYSTEMS = ("fedrec++", "fedrec-bpr", "fcf", "fedncf")
+SYSTEMS = (
+    "fedrec++", "fedrec-bpr", "fcf", "fedmf", "fedncf", "ptf-fedrec", "metamf", "drift", "saros",
+    "neumf", "ngcf", "lightgcn",
+)  # fmt: skip
 _EXPLICIT = ("fedrec", "fedrec++", "sdcf", "pmf")
+_LEAST_ROWS = 3  # of those who are drawn
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,21 @@ class Outcome:
     def ratio(self) -> float:
         """Ours over theirs; of errors, less is better."""
         return self.ours / self.theirs
+
+
+def file_of(data: str, num_people: int, folder: Path) -> str:
+    """The rows of so many people, drawn at random, as a file; with 0 the data as it is."""
+    if not num_people:
+        return data
+    whole = hushrec.load(data)
+    num_rows = np.bincount(whole.users, minlength=whole.num_users)
+    able = np.flatnonzero(num_rows >= _LEAST_ROWS)
+    drawn = np.random.default_rng(0).choice(able, min(num_people, len(able)), replace=False)
+    rows = whole.select(np.isin(whole.users, drawn))
+    columns = {"user": rows.users, "item": rows.items, "rating": rows.ratings, "timestamp": rows.timestamps}
+    path = folder / f"{data}.parquet"
+    pq.write_table(pa.table({name: column for name, column in columns.items() if column is not None}), path)
+    return str(path)
 
 
 def run(system: str, data: str, more: list[str]) -> dict[str, Any]:
@@ -58,9 +86,9 @@ def run(system: str, data: str, more: list[str]) -> dict[str, Any]:
     return found
 
 
-def outcome(system: str, data: str, more: list[str]) -> Outcome:
+def outcome(system: str, data: str, file: str, more: list[str]) -> Outcome:
     """A run, and the baseline that it is held against."""
-    found = run(system, data, more)
+    found = run(system, file, more)
     metric, beside = ("RMSE", "biases") if system in _EXPLICIT else ("NDCG@10", "popularity")
     chosen = ", ".join(f"{one['setting']} {one['value']}" for one in found.get("chosen", []))
     seconds = sum(fold["cpu_seconds"] for fold in found["folds"])
@@ -74,17 +102,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=",".join(DATASETS))
     parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--people", type=int, default=0, help="so many of each file; 0: all")
     known, more = parser.parse_known_args()
     numbers = f"{'ours':>7} {'baseline':>10} {'':7} {'ratio':>6} {'CPU':>7}"
     print(f"{'data':20} {'system':11} {'metric':8} {numbers}  chosen")
-    for data in known.data.split(","):
-        for system in known.systems.split(","):
-            one = outcome(system, data, [*more, *([] if system in _EXPLICIT else ["--at", "10"])])
-            print(
-                f"{one.data:20} {one.system:11} {one.metric:8} {one.ours:7.4f} {one.beside:>10} {one.theirs:7.4f} "
-                f"{one.ratio:6.3f} {one.seconds:5.0f} s  {one.chosen}",
-                flush=True,
-            )
+    with TemporaryDirectory() as folder:
+        for data in known.data.split(","):
+            file = file_of(data, known.people, Path(folder))
+            for system in known.systems.split(","):
+                _print(outcome(system, data, file, [*more, *([] if system in _EXPLICIT else ["--at", "10"])]))
+
+
+def _print(one: Outcome) -> None:
+    print(
+        f"{one.data:20} {one.system:11} {one.metric:8} {one.ours:7.4f} {one.beside:>10} {one.theirs:7.4f} "
+        f"{one.ratio:6.3f} {one.seconds:5.0f} s  {one.chosen}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -138,6 +138,17 @@ def test_start_is_drawn_as_stated() -> None:
     assert uniform_within(vectors("neumf")[1]["dense-0-weight"], 1 / 8)
 
 
+def test_neumfs_vectors_start_at_the_scale_that_was_chosen() -> None:
+    """The same draws, smaller; the layers stay as they are."""
+    chosen = settings("neumf", "mlp")
+    small = replace(chosen, start_scale=0.25)
+    parameters = [initial(one, *SIZES, Draws(0)).parameters for one in (chosen, small)]
+    usual, found = (chosen.shape(SIZES).views(one) for one in parameters)
+    np.testing.assert_array_equal(found["vectors"], usual["vectors"] / 4)
+    for name in usual.keys() - {"vectors"}:
+        np.testing.assert_array_equal(found[name], usual[name])
+
+
 def test_a_users_start_does_not_depend_on_those_after_it() -> None:
     chosen = settings("lightgcn", "product")
     more, fewer = initial(chosen, 9, 5, Draws(0)).parameters, initial(chosen, 8, 5, Draws(0)).parameters

@@ -90,6 +90,7 @@ def test_mean_and_to_float_by_hand() -> None:
     total.add(numbers(message), message)
     assert total.to_float().tolist() == [[3.0], [-0.25], [0.0]]
     assert total.mean().tolist() == [[1.5], [-0.25], [0.0]]
+    assert total.mean(num_zeros=2).tolist() == [[0.75], [-0.25 / 3], [0.0]]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2048.0, -2048.0, 2049.0, 3e38])

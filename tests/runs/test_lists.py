@@ -134,6 +134,33 @@ def test_the_rule_of_raters_holds_for_chosen_items(model: Recommender) -> None:
         model.recommend(7, min_raters=-1)
 
 
+@pytest.mark.parametrize("name", ["fedncf", "neumf", "ngcf", "lightgcn", "ptf-fedrec", "metamf"])
+def test_networks_show_probabilities(fitted: dict[str, Recommender], name: str) -> None:
+    """Also where a model ranks by logits, and to newcomers; what `predict` says is what lists show."""
+    model = fitted[name]
+    for user in (1, 2):
+        found = model.recommend(user, 50, min_raters=0)[0]
+        scores = np.array([entry.score for entry in found])
+        assert ((scores > 0) & (scores < 1)).all()
+        assert (np.diff(scores) <= 0).all()
+        items = [entry.item for entry in found]
+        np.testing.assert_allclose(model.predict([user] * len(items), items), scores, rtol=1e-5)
+    newcomer = np.array([entry.score for entry in model.recommend_newcomer([3, 4], k=50, min_raters=0)])
+    assert ((newcomer > 0) & (newcomer < 1)).all()
+
+
+def test_lists_are_ranked_by_logits_where_probabilities_are_all_one(fitted: dict[str, Recommender]) -> None:
+    """Logits of 30 and more are 1 in single precision; the better item still comes first."""
+    fit = fitted["fedncf"].ranker()
+    layers = fit.scorer.layers.copy()
+    layers[-1] += 40
+    network = replace(fit.scorer, layers=layers)
+    users = np.arange(5, dtype=np.int32)
+    found = replace(fit, scorer=network).lists(users, 8, False, 0, None, False)
+    assert (found.scores == 1).all()
+    np.testing.assert_array_equal(found.items, np.argsort(-network.score(users), axis=1, kind="stable")[:, :8])
+
+
 # --- Similar items -----------------------------------------------------------------------------------------
 
 

@@ -62,3 +62,17 @@ def scores_among(scorer: Predictor, candidates: NDArray[np.bool_] | None) -> Sco
     if candidates is None or candidates.all() or not isinstance(scorer, Narrowable):
         return scorer.score
     return scorer.narrowed(np.flatnonzero(candidates).astype(np.int32)).score
+
+
+@runtime_checkable
+class RanksByLogits(Protocol):
+    """What a scorer may offer besides: its scores are logits, which differ where probabilities are all 1."""
+
+    def probabilities(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What people are shown instead of the scores, in the same order."""
+        ...
+
+
+def shown_scores_of(scorer: Scorer, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scores as people are shown them: probabilities where a network ranks by logits."""
+    return scorer.probabilities(scores) if isinstance(scorer, RanksByLogits) else scores

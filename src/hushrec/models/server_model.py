@@ -27,6 +27,7 @@ class ModelSettings:
 
     model: ModelName
     num_factors: int = 32
+    start_scale: float = 1.0  # of NeuMF's vectors before training: their standard deviation
     layers: tuple[int, ...] = (32, 16)  # dense layers behind the user's and the item's vector
     num_graph_layers: int = 3
     message_dropout: float = 0.1  # of NGCF
@@ -76,9 +77,10 @@ class Pairs:
 
 
 def initial(settings: ModelSettings, num_users: int, num_items: int, draws: Draws) -> Learned:
-    """Before training. Vectors: NeuMF's N(0, 1), LightGCN's N(0, .1^2), NGCF's uniform after Glorot and Bengio.
+    """Before training. Vectors: NeuMF's N(0, s^2), LightGCN's N(0, .1^2), NGCF's uniform as by Glorot and Bengio.
 
-    Weights of NGCF's messages are drawn like its vectors, those of dense layers within 1 / sqrt(inputs).
+    s is `start_scale`. Weights of NGCF's messages are drawn like its vectors, those of dense layers within
+    1 / sqrt(inputs).
     """
     shape = settings.shape((num_users, num_items))
     parameters = np.zeros(shape.num_weights(), np.float32)
@@ -89,7 +91,7 @@ def initial(settings: ModelSettings, num_users: int, num_items: int, draws: Draw
             _fill_uniform(vectors, np.sqrt(6 / sum(vectors.shape)), generator)
         else:
             generator.standard_normal(out=vectors, dtype=np.float32)
-            vectors *= 1.0 if settings.model == "neumf" else 0.1
+            vectors *= settings.start_scale if settings.model == "neumf" else 0.1
     for name, block in views.items():
         kind, generator = name.split("-"), draws.generator(f"server-model-{name}")
         if kind[0] == "message":

@@ -120,6 +120,7 @@ class ExactSum:
         """The totals as floating point numbers."""
         return np.multiply(self.totals, 2.0**-FRACTION_BITS, dtype=np.float64)
 
-    def mean(self) -> NDArray[np.float64]:
-        """Total over count per item; zero where nothing was added."""
-        return self.to_float() / np.maximum(self.counts, 1)[:, None]
+    def mean(self, num_zeros: float = 0.0) -> NDArray[np.float64]:
+        """Total over count per item, with so many rows of zeros in each; zero where nothing was added."""
+        means: NDArray[np.float64] = self.to_float() / np.maximum(self.counts + num_zeros, 1)[:, None]
+        return means

@@ -15,7 +15,7 @@ from hushrec.errors import HushrecError
 from hushrec.evaluation import top_k
 from hushrec.evaluation.candidates import candidates_by, num_raters, usable_min_raters
 from hushrec.evaluation.neighbours import directions, liking, reasons
-from hushrec.evaluation.scoring import item_vectors_of
+from hushrec.evaluation.scoring import item_vectors_of, shown_scores_of
 from hushrec.evaluation.top_k import NO_ITEM
 from hushrec.protocol import Numbers, Ragged, Scorer
 from hushrec.runs.lists import Lists, Recommendation
@@ -68,7 +68,8 @@ class Ranker:
         # BLAS multiplies a row alone in another way, with other last bits: nobody is scored alone.
         scores = self.scorer.score(users if len(users) > 1 else np.repeat(users, 2))[: len(users)]
         liked = Ragged(self.seen.starts, self._liking).take(own).values if why else None
-        return self._best(scores, k, seen, exclude_seen, min_raters, among, liked)
+        found = self._best(scores, k, seen, exclude_seen, min_raters, among, liked)
+        return found._replace(scores=shown_scores_of(self.scorer, found.scores))
 
     def for_newcomer(
         self,
@@ -85,7 +86,8 @@ class Ranker:
         scores = newcomer_scores(self.scorer, items, ratings, self.scale)
         liked = liking(ratings, self.train.rating_range, len(items)) if why else None
         found = self._best(scores[None], k, seen, exclude_seen, min_raters, among, liked).entries(self.train)[0]
-        shown = shown_scores(np.array([entry.score for entry in found], np.float32), self.scale)
+        best = shown_scores_of(self.scorer, np.array([entry.score for entry in found], np.float32))
+        shown = shown_scores(best, self.scale)
         return [replace(entry, score=score) for entry, score in zip(found, shown.tolist(), strict=True)]
 
     def blocks(

@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 
 from hushrec.audit.attacks.step_direction import at_smaller_end, guess_positives, has_steps
 from hushrec.audit.driver import audit
@@ -45,16 +46,16 @@ def test_by_hand() -> None:
     assert at_smaller_end(np.zeros((0, 2))).tolist() == []
 
 
-def test_it_reads_fedncf_and_virtual_samples_hide_from_it() -> None:
+@pytest.mark.parametrize("biases", [False, True])
+def test_it_reads_fedncf_and_virtual_samples_hide_from_it(biases: bool) -> None:
     """Without noise an upload tells all; with rho 3 one of four that it takes for the client's is. There is room
     for all virtual items, with 6 of 400 per user: F1 is 2 (1/4) / (1/4 + 1) = 0.4, if they look alike. In the
     third round most of what is virtual was not there before.
     """
     system, found = system_named("fedncf"), {}
+    values = {"num_rounds": 3, "participation": 1.0, "learning_rate": 0.003, "biases": biases}
     for rho in (0, 3):
-        config = system.configure(
-            {"num_rounds": 3, "participation": 1.0, "rho": rho, "denoisers": min(rho, 1), "learning_rate": 0.003}
-        )
+        config = system.configure({**values, "rho": rho, "denoisers": min(rho, 1)})
         job = job_for(system, config, 0, synthetic(40, 400, 240))
         findings = audit(job, RuntimeOptions(threads=1), lambda *_: None).findings
         found[rho] = next(one.rounds for one in findings if one.attack.name == "step direction")

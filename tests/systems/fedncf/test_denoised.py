@@ -130,6 +130,16 @@ def test_lossless(variant: str, participation: float) -> None:
         assert not hidden.sent(fedncf.ItemSteps)
 
 
+@pytest.mark.parametrize("variant", ["gmf", "mlp", "neumf"])
+def test_lossless_with_biases_and_shrinkage(variant: str) -> None:
+    """Means go over all who really listed an item, and so many more, noise or not; a bias is one more column."""
+    data, values = some_positives(24, 60), {"variant": variant, "biases": True, "shrinkage": 3.0}
+    clean, hidden = fit(data, **values), fit(data, **values, rho=3, denoisers=5)
+    assert_equal(hidden, clean)
+    without = fit(data, **{**values, "shrinkage": 0.0})
+    assert (clean.state.item_factors != without.state.item_factors).any()
+
+
 def test_noise_that_stays_in_would_be_seen() -> None:
     """What is uploaded is not what comes out: without denoisers, items would go elsewhere."""
     finished = fit(some_positives(24, 60), rho=3, denoisers=1, num_rounds=1)

@@ -14,14 +14,20 @@ from hushrec.systems.fedncf.newcomers import frozen_network
 torch = pytest.importorskip("torch")
 
 DENSE = (8, 5, 3), (4, 7), (24, 12, 12, 6)
-SHAPES = [ncf.Shape(variant, 4, dense) for variant in ("gmf", "mlp", "neumf") for dense in DENSE]
+SHAPES = [
+    *(ncf.Shape(variant, 4, dense) for variant in ("gmf", "mlp", "neumf") for dense in DENSE),
+    *(ncf.Shape(variant, 4, DENSE[0], has_biases=True) for variant in ("gmf", "mlp", "neumf")),
+]
 NUM_ITEMS = 90
 
 
 def score_by_torch(shape, user, vectors, layers):
     parts = torch.split(layers, [size for size, _ in shape.parts()])
     half = shape.num_products
-    score = parts[-1] + (parts[0] * user[:half] * vectors[:, :half]).sum(1)
+    free = half - shape.has_biases
+    score = parts[-1] + (parts[0][:free] * user[:free] * vectors[:, :free]).sum(1)
+    if shape.has_biases:
+        score = score + vectors[:, free]
     if shape.has_dense:
         values = torch.cat([user[half:].expand(len(vectors), -1), vectors[:, half:]], 1)
         for layer, sizes in enumerate(pairwise(shape.dense)):
@@ -40,7 +46,10 @@ def network(shape, seed=0):
     generator = np.random.default_rng(seed)
     user = generator.normal(size=shape.num_columns).astype(np.float32)
     vectors = generator.normal(size=(NUM_ITEMS, shape.num_columns)).astype(np.float32)
-    return user, vectors, (0.5 * generator.normal(size=shape.num_weights)).astype(np.float32)
+    layers = (0.5 * generator.normal(size=shape.num_weights)).astype(np.float32)
+    if shape.has_biases:
+        user[shape.num_products - 1] = layers[shape.num_products - 1] = 1
+    return user, vectors, layers
 
 
 def composed(shape, user, layers):
@@ -52,13 +61,17 @@ def composed(shape, user, layers):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_scores_equal_those_of_torch(shape) -> None:
     user, vectors, layers = network(shape)
-    model = ncf.NcfModel(np.stack([user, -user]), vectors, layers, shape)
+    other = -user
+    if shape.has_biases:
+        other[shape.num_products - 1] = 1
+    model = ncf.NcfModel(np.stack([user, other]), vectors, layers, shape)
     scores = model.score(np.array([1, 0], np.int32))
-    for row, sign in zip(scores, (-1, 1), strict=True):
-        expected = score_by_torch(shape, *(torch.tensor(one) for one in (sign * user, vectors, layers)))
+    for row, own in zip(scores, (other, user), strict=True):
+        expected = score_by_torch(shape, *(torch.tensor(one) for one in (own, vectors, layers)))
         np.testing.assert_allclose(row, expected.numpy(), atol=1e-4)
     users, items = np.tile(np.array([1, 0], np.int32), 3), np.array([3, 3, 70, 89, 0, 0], np.int32)
-    np.testing.assert_array_equal(model.predict(users, items), scores[1 - users, items])
+    logits = torch.tensor(scores[1 - users, items])
+    np.testing.assert_allclose(model.predict(users, items), torch.sigmoid(logits).numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -166,4 +179,38 @@ def test_a_network_by_the_users_vector(shape) -> None:
     given = torch.tensor(user, dtype=torch.float64, requires_grad=True)
     others = (torch.tensor(one, dtype=torch.float64) for one in (vectors, layers))
     score_by_torch(shape, given, *others)[7].backward()
+    if shape.has_biases:  # its factor is 1, whatever the slope
+        slopes[7, shape.num_products - 1] = 0
     np.testing.assert_allclose(slopes[7], given.grad.numpy(), atol=1e-6)
+
+
+def test_biases_start_at_zero_and_their_factors_stay_one() -> None:
+    """A client moves the biases of the items that it lists, upwards those that it has; nobody moves the ones."""
+    shape, draws, place = ncf.Shape("neumf", 3, (6, 5), has_biases=True), Draws(0), 3
+    numbers, items = np.arange(2, dtype=np.int32), np.arange(8, dtype=np.int32)
+    users = ncf.initial_factors("user-factors", numbers, 8, shape, draws)
+    vectors = ncf.initial_factors("item-factors", items, 8, shape, draws)
+    layers = ncf.initial_layers(shape, draws)
+    assert (users[:, place] == 1).all()
+    assert (vectors[:, place] == 0).all()
+    assert layers[place] == 1
+    listing = Listing(np.array([0, 4, 8]), items, np.tile(np.array([0, 0, -1, -1], np.int32), 2))
+    training = ncf.Training(shape, 3, 4, 0.01)
+    item_steps, layer_steps = ncf.train_clients(
+        users, vectors, layers, listing, numbers, 1, training, draws.key("o")
+    )
+    assert np.sign(item_steps[:, place]).tolist() == [1, 1, -1, -1] * 2
+    assert (users[:, place] == 1).all()
+    assert (layer_steps[:, place] == 0).all()
+
+
+@pytest.mark.parametrize("variant", ["gmf", "mlp", "neumf"])
+def test_a_newcomers_vector_leaves_the_factor_of_biases_alone(variant: str) -> None:
+    """Of items that differ in nothing but their biases, those with larger ones come first."""
+    shape = ncf.Shape(variant, 4, DENSE[0], has_biases=True)
+    user, vectors, layers = network(shape)
+    bias = shape.num_products - 1
+    vectors[50:] = vectors[50]
+    vectors[50:, bias] = np.linspace(-3, 3, NUM_ITEMS - 50)
+    scores = ncf.NcfModel(user[None], vectors, layers, shape).fold_in(np.array([1, 2, 3], np.int32), None)
+    np.testing.assert_allclose(np.diff(scores[50:]), 6 / (NUM_ITEMS - 51), rtol=1e-2)

@@ -64,6 +64,21 @@ def test_hand_worked_round() -> None:
     np.testing.assert_allclose(scores, 0.05 - 0.75 * 0.75 * np.array([1.25, 1.75, 1.75]), rtol=1e-5)
 
 
+def test_hand_worked_shrinkage() -> None:
+    """As above, with two clients who would not move an item counted beside those who listed it.
+
+    All who list an item move it by 1/4, upwards or downwards. Item 0 is listed by both users: 1 + (1/4 + 1/4) / 4.
+    Of items 1 and 2 user 0 has drawn one, so 2 - (1/4 + 1/4) / 4; the other is user 1's alone: 2 - 1/4 / 3. Layers
+    move as without.
+    """
+    finished = hand_worked(shrinkage=2.0)
+    drawn = int(finished.sent(fedncf.ItemSteps)[0].message.items.values[1])
+    expected = np.full(3, 2 - 1 / 12)
+    expected[[0, drawn]] = 1 + 1 / 8, 2 - 1 / 8
+    np.testing.assert_allclose(finished.state.item_factors.ravel(), expected, rtol=1e-6)
+    np.testing.assert_allclose(finished.state.layers, [0.75, 0.05], rtol=1e-6)
+
+
 def test_a_client_lost_between_its_two_uploads_counts_for_the_items_only() -> None:
     """User 0 is lost before it sends its layers: they are moved by user 1 alone, g by -1/4 and b by 1/4."""
     finished = hand_worked(losses=lambda _round, request, to: (to == 0) & (request is fedncf.SendLayers))

@@ -7,6 +7,8 @@ GMF has the product branch only, MLP the dense one, NeuMF both.
 He, Liao, Zhang, Nie, Hu, Chua: Neural Collaborative Filtering (WWW 2017). A client is computed alone, so its
 numbers do not depend on its cohort nor on threads.
 
+With biases, v_g ends with the item's own bias; there u_g and g end with a 1 that is not trained.
+
 Symbols: u, v = a row of `user_factors` and of `item_factors`. `layers` is one flat array: g; for each dense layer
 its matrix (inputs x outputs; of the first layer the user's half, then the item's) and its biases; h; b.
 """
@@ -18,6 +20,7 @@ from typing import Literal, NamedTuple
 import numba
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from hushrec.draws import BLOCK_WORDS, Draws, Key, shuffle, uniform_rows
 from hushrec.errors import HushrecError
@@ -49,11 +52,12 @@ class Shape:
     variant: Variant
     num_factors: int  # of the product branch
     dense: tuple[int, ...]  # what goes into the first layer, half of it the user's; then the outputs of each layer
+    has_biases: bool = False  # of items
 
     @property
     def num_products(self) -> int:
         """Length of u_g and v_g."""
-        return 0 if self.variant == "mlp" else self.num_factors
+        return (0 if self.variant == "mlp" else self.num_factors) + self.has_biases
 
     @property
     def has_dense(self) -> bool:
@@ -61,9 +65,12 @@ class Shape:
         return self.variant != "gmf"
 
     @property
-    def for_kernels(self) -> tuple[int, bool, Places]:
-        """Length of u_g and v_g; whether there is a dense branch; length of u_h and v_h, and outputs of layers."""
-        return self.num_products, self.has_dense, np.array([self.dense[0] // 2, *self.dense[1:]], np.int64)
+    def for_kernels(self) -> tuple[int, bool, Places, int]:
+        """Length of u_g and v_g; whether there is a dense branch, length of u_h and v_h and outputs of layers; how
+        much of u_g and g is trained.
+        """
+        sizes = np.array([self.dense[0] // 2, *self.dense[1:]], np.int64)
+        return self.num_products, self.has_dense, sizes, self.num_products - self.has_biases
 
     @property
     def num_columns(self) -> int:
@@ -140,13 +147,20 @@ def initial_layers(shape: Shape, draws: Draws) -> Floats:
     unit = uniform_rows(draws.key("layers"), np.zeros(1, np.int32), shape.num_weights, -1.0, 1.0)[0]
     sizes, bounds = zip(*shape.parts(), strict=True)
     layers: Floats = unit * np.repeat(np.array(bounds, np.float32), sizes)
+    if shape.has_biases:
+        layers[shape.num_products - 1] = 1
     return layers
 
 
-def initial_factors(purpose: str, numbers: Numbers, num_rows: int, shape: Shape, draws: Draws) -> Floats:
-    """The rows `numbers` of a table of `num_rows` vectors, uniform after Glorot and Bengio."""
+def initial_factors(
+    purpose: Literal["user-factors", "item-factors"], numbers: Numbers, num_rows: int, shape: Shape, draws: Draws
+) -> Floats:
+    """The rows `numbers` of a table of `num_rows` vectors, uniform after Glorot and Bengio; biases are zero."""
     bound = (6 / (num_rows + shape.num_columns)) ** 0.5
-    return uniform_rows(draws.key(purpose), numbers, shape.num_columns, -bound, bound)
+    rows: Floats = uniform_rows(draws.key(purpose), numbers, shape.num_columns, -bound, bound)
+    if shape.has_biases:
+        rows[:, shape.num_products - 1] = purpose == "user-factors"
+    return rows
 
 
 # --- Training ----------------------------------------------------------------------------------------------
@@ -163,21 +177,22 @@ def _add_products(own, size, rows, slots, logits):
 
 
 @numba.njit(nogil=True, cache=True)
-def _backward_products(own, size, rows, slots, errors, gradients, row_gradients):
-    """From the errors to u_g, g and v_g."""
+def _backward_products(own, size, num_trained, rows, slots, errors, gradients, row_gradients):
+    """From the errors to v_g, and to u_g and g as far as they are trained."""
     for sample in range(slots.size):
         first, error = slots[sample] * size, errors[sample]
         for factor in range(size):
             user, output, item = own[factor], own[size + factor], rows[first + factor]
-            gradients[factor] += error * output * item
-            gradients[size + factor] += error * user * item
+            if factor < num_trained:
+                gradients[factor] += error * output * item
+                gradients[size + factor] += error * user * item
             row_gradients[first + factor] += error * output * user
 
 
 @numba.njit(nogil=True, cache=True)
 def _logits(own, shape, tables, slots, room):
     """Scores of a block of items, into the last array of the room; where h and the last outputs begin."""
-    num_products, has_dense, sizes = shape
+    num_products, has_dense, sizes, _ = shape
     vectors, inputs, outputs, base, logits = room[0], room[1], room[2], room[4], room[7]
     weights, begin = own[2 * num_products :], (0, 0)
     if has_dense:
@@ -192,7 +207,7 @@ def _logits(own, shape, tables, slots, room):
 @numba.njit(nogil=True, cache=True)
 def _prepare(own, shape, room):
     """What all samples of a client share: the user's half of layer 1."""
-    num_products, has_dense, sizes = shape
+    num_products, has_dense, sizes, _ = shape
     if has_dense:
         weights = own[2 * num_products :]
         room[0][0, :] = weights[: sizes[0]]
@@ -205,7 +220,7 @@ def ncf_gradients(own, shape, tables, batch, room, out):
 
     `own` is u_g, g, u_h and the rest of `layers`; `tables` are v_g and v_h of the client's items, flat.
     """
-    num_products, has_dense, sizes = shape
+    num_products, has_dense, sizes, num_trained = shape
     slots, labels = batch
     gradients, product_gradients, dense_gradients = out
     vectors, inputs, outputs, deltas, base_gradient, turned, errors = (
@@ -221,7 +236,7 @@ def ncf_gradients(own, shape, tables, batch, room, out):
         place, start = _logits(own, shape, tables, part, room)
         for sample in range(part.size):
             errors[sample] = share * (sigmoid(errors[sample]) - labels[begin + sample])
-        _backward_products(own, num_products, tables[0], part, errors, gradients, product_gradients)
+        _backward_products(own, num_products, num_trained, tables[0], part, errors, gradients, product_gradients)
         if has_dense:
             rest = (deltas, base_gradient, turned)
             backward(weights, sizes, place, start, inputs, part.size, outputs, errors, rest, by_weights)
@@ -277,7 +292,7 @@ def _train(users, item_factors, layers, listing, numbers, order_of, shape, pace,
     starts, items, rated_place = listing
     key, round_number = order_of
     epochs, batch_size, learning_rate = pace
-    num_products, _, sizes = shape
+    num_products, _, sizes, _ = shape
     num_columns = item_factors.shape[1]
     num_dense = num_columns - num_products
     words, most = np.empty(BLOCK_WORDS, np.uint32), 0
@@ -346,7 +361,7 @@ def train_clients(
 @numba.njit(nogil=True, cache=True)
 def _score(users, item_factors, layers, starts, items, shape, out):
     """Scores of the items listed for each user."""
-    num_products, _, sizes = shape
+    num_products, _, sizes, _ = shape
     num_items, num_columns = item_factors.shape
     num_dense = num_columns - num_products
     room, own = mlp_room(sizes), np.empty(num_columns + layers.size, np.float32)
@@ -366,7 +381,7 @@ def _score(users, item_factors, layers, starts, items, shape, out):
 
 @dataclass(frozen=True)
 class NcfModel:
-    """The network and every user's vector, ready to predict and to rank; scores are before the sigmoid."""
+    """The network and every user's vector, ready to predict and to rank: by logits, which do not end at 1."""
 
     user_factors: Floats
     item_factors: Floats
@@ -374,11 +389,16 @@ class NcfModel:
     shape: Shape
 
     def predict(self, users: Numbers, items: Numbers) -> Floats:
-        """Scores of (user, item) pairs."""
-        return self.score_listed(users, np.arange(len(users) + 1), items)
+        """Probabilities of (user, item) pairs."""
+        return self.probabilities(self.score_listed(users, np.arange(len(users) + 1), items))
+
+    def probabilities(self, scores: Floats) -> Floats:
+        """What people are shown instead of logits: in single precision the best ones of many are 1."""
+        shown: Floats = expit(scores)
+        return shown
 
     def score(self, users: Numbers) -> Floats:
-        """Scores of all items, a row per user."""
+        """Logits of all items, a row per user."""
         num_items = len(self.item_factors)
         every = np.tile(np.arange(num_items, dtype=np.int32), len(users))
         return self.score_listed(users, np.arange(len(users) + 1) * num_items, every).reshape(
@@ -390,14 +410,15 @@ class NcfModel:
         return self.item_factors
 
     def fold_in(self, items: Numbers, _ratings: Floats) -> Floats:
-        """Scores of all items for a newcomer, whose vector has the least loss with all else as it is."""
-        dense = self.shape.dense if self.shape.has_dense else ()
-        own = newcomer_factors(items, self.item_factors, self.layers, self.shape.num_products, dense)
+        """Logits of all items for a newcomer, whose vector has the least loss with all else as it is."""
+        shape = self.shape
+        dense = shape.dense if shape.has_dense else ()
+        own = newcomer_factors(items, self.item_factors, self.layers, shape.num_products, dense, shape.has_biases)
         scores: Floats = replace(self, user_factors=own).score(np.zeros(1, np.int32))[0]
         return scores
 
     def score_listed(self, users: Numbers, starts: Places, items: Numbers) -> Floats:
-        """Scores of the items listed for each user, one list after the other."""
+        """Logits of the items listed for each user, one list after the other."""
         out = np.empty(len(items), np.float32)
         user_factors, shape = self.user_factors[users], self.shape.for_kernels
         _score(user_factors, self.item_factors, self.layers, starts, items, shape, out)

@@ -14,13 +14,23 @@ from hushrec.protocol import Numbers
 Floats = NDArray[np.float32]
 
 _NUM_NEGATIVES = 4  # so many of all other items count against one that a newcomer has
+_KNOWN = 1e12  # how sure it is that a number is what it is
 
 
 def newcomer_factors(
-    items: Numbers, item_factors: Floats, layers: Floats, num_products: int, dense: tuple[int, ...]
+    items: Numbers,
+    item_factors: Floats,
+    layers: Floats,
+    num_products: int,
+    dense: tuple[int, ...],
+    has_biases: bool,
 ) -> Floats:
     """The vector of least loss over the newcomer's items and all others, as a row; `dense` is empty for GMF."""
-    usual = usual_around_zero(item_factors.shape[1], float(np.mean(np.square(item_factors))))
+    is_free = np.ones(item_factors.shape[1], np.bool_)
+    if has_biases:
+        is_free[num_products - 1] = False  # a 1 for everybody
+    usual = usual_around_zero(len(is_free), float(np.mean(np.square(item_factors[:, is_free]))))
+    usual.mean[~is_free], usual.precision[~is_free, ~is_free] = 1.0, _KNOWN
     wishes = wishes_of(items, len(item_factors), _NUM_NEGATIVES)
     network = frozen_network(item_factors, layers, num_products, dense)
     return newcomer_vector(network, wishes, usual, "logistic").astype(np.float32)[None]

@@ -9,6 +9,8 @@ The round:
    on them: binary cross-entropy, `epochs` passes with Adam. It keeps u_u.
 3. It uploads how far the vectors of the listed items have come. The server moves each vector by the mean over the
    clients that have listed it, not over all: a client that has not trained a vector has nothing to say about it.
+   With `shrinkage`, so many clients are counted beside them who would leave it where it is. Else one client that
+   has an item moves it as far as hundreds who agree: with few clients per item, the rare ones come out on top.
 4. It uploads how far the layers have come. The server moves them by the mean, weighted by the number of samples.
 After the last round all clients get the final model, so that they can recommend.
 
@@ -25,8 +27,8 @@ model has the same bits:
 
 Threat model: the server is honest but curious, and without denoisers hardly anything is protected against it. An
 upload lists the items that a client has trained, and its own move the other way than those that it has drawn: with
-products the first principal direction of the steps tells all of them apart, with dense layers alone most. Other
-clients see means.
+products the first principal direction of the steps tells all of them apart, with dense layers alone most, and with
+biases their sign. Other clients see means, and with biases which items are popular.
 With denoisers, who are honest but curious too and do not collude with the server, layers are hidden, but for their
 sum over a denoiser and its clients. One upload leaves 1 + rho times as many items as the client has, where the
 catalogue has room for so many. They are not all equally likely: on ML-100K with rho 3, a server that weighs all it
@@ -94,7 +96,8 @@ from hushrec.systems.fedncf.network import (
 class Config:
     """Settings of FedNCF with the paper's values, as far as they are known; the size of a batch is chosen.
 
-    The preset `tuned` has a learning rate that suits all three variants on held-out training items of ML-100K.
+    The preset `tuned` has a learning rate that suits all three variants on held-out training items of ML-100K;
+    `general` is for files of no paper.
     """
 
     # DEVIATION: the paper hides single uploads behind secure aggregation (MF-SecAvg); the means are the same.
@@ -111,6 +114,10 @@ class Config:
     batch_size: int = setting(8, "samples per step of Adam", "[1, inf)")
     num_negatives: int = setting(4, "negatives per positive, drawn anew every round", "[1, inf)")
     learning_rate: float = setting(0.001, "of Adam, which starts anew in each round", "(0, inf)")
+    biases: bool = setting(False, "learn a bias of each item, a number more of its vector")
+    shrinkage: float = setting(
+        0.0, "so many clients who would not move an item count in its mean, beside those who listed it", "[0, inf)"
+    )
     rho: int = setting(0, "virtual samples per sample of a client, among which denoisers hide it", "[0, 100]")
     denoisers: int = setting(0, "clients of a round that collect the noise of others; 0 hides nothing", "[0, inf)")
 
@@ -124,7 +131,7 @@ class Config:
     @property
     def shape(self) -> Shape:
         """Which layers the network has, and how wide they are."""
-        return Shape(self.variant, self.num_factors, self.layers)
+        return Shape(self.variant, self.num_factors, self.layers, self.biases)
 
     @property
     def training(self) -> Training:
@@ -222,7 +229,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     weight, *steps = layers
     state = replace(
         state,
-        item_factors=(state.item_factors + items.mean()).astype(np.float32),
+        item_factors=(state.item_factors + items.mean(config.shrinkage)).astype(np.float32),
         layers=(state.layers + np.array(steps) / (weight or 1.0)).astype(np.float32),
     )
     if round_number == config.num_rounds:
@@ -286,6 +293,11 @@ PAPER = Paper(
     year=2022,
 )
 
+# For files of no paper, chosen on validation parts of some of them; the rounds are the most that are tried.
+GENERAL = {
+    "biases": True, "shrinkage": 30.0, "learning_rate": 0.003, "participation": 0.1, "num_rounds": 100,
+}  # fmt: skip
+
 SYSTEM = System(
     about=About(
         name="fedncf",
@@ -293,9 +305,9 @@ SYSTEM = System(
         paper=PAPER,
         class_name="FedNCF",
         published_on=("ml-100k", "ml-1m"),
-        presets={"paper": {}, "tuned": {"learning_rate": 0.003}},
+        presets={"paper": {}, "tuned": {"learning_rate": 0.003}, "general": GENERAL},
         small={"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16, "rho": 1, "denoisers": 3},
-        variants=({"rho": 0, "denoisers": 0},),
+        variants=({"rho": 0, "denoisers": 0}, {"biases": True, "shrinkage": 2.0}),
         builds_on=("hushrec.privacy.denoising", "hushrec.privacy.filling"),
         learns_with={
             "num_factors": 8, "layers": (16, 8, 8), "participation": 1.0, "num_negatives": 1, "batch_size": 16,

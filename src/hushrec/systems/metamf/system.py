@@ -226,6 +226,7 @@ SYSTEM = System(
         paper=PAPER,
         class_name="MetaMF",
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
+        presets={"paper": {}, "general": {"num_rounds": 30}},  # the most that are tried
         small={"item_memory": 3, "memory_size": 4, "hidden_size": 6, "batch_size": 10},
         learns_with={
             "item_memory": 4,
