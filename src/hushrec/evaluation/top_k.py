@@ -168,7 +168,7 @@ def _is_any_above(part: NDArray[np.floating], limit: float) -> bool:
     num_above = np.int32(0)
     for place in range(_LOOK):
         num_above += np.int32(not (part[place] <= limit))
-    return num_above > 0
+    return bool(num_above > 0)
 
 
 @njit(nogil=True, cache=True)
