@@ -14,9 +14,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.special import expit
 
+from hushrec.kernels.sigmoids import sigmoids
 from hushrec.protocol import Numbers
 
 Reals = NDArray[np.float64]
@@ -76,9 +75,9 @@ def newcomer_vector(outputs: Outputs, wishes: Wishes, usual: Usual, loss: Litera
         if loss == "square":
             value, errors, bends = 0.5 * (said - targets) ** 2, said - targets, np.ones_like(said)
         else:
-            chances = expit(said)
-            value, errors = np.logaddexp(0, said) - targets * said, chances - targets
-            bends = chances * (1 - chances)
+            likely = sigmoids(said)
+            value, errors = np.logaddexp(0, said) - targets * said, likely - targets
+            bends = likely * (1 - likely)
         pull = usual.precision @ (vector - usual.mean)
         gradient = slopes.T @ (weights * errors) + pull
         curvature = (slopes.T * (weights * bends)) @ slopes + usual.precision
@@ -97,8 +96,9 @@ def least(state: Callable[[Reals], tuple[float, Reals, Reals]], start: Reals) ->
     for _ in range(_MOST_STEPS):
         scale = np.diag(np.maximum(np.diag(curvature), 1e-12))
         try:
-            step = cho_solve(cho_factor(curvature + damping * scale), gradient)
-        except (LinAlgError, ValueError):  # not finite, or flat
+            lower = np.linalg.cholesky(curvature + damping * scale)
+            step = np.linalg.solve(lower.T, np.linalg.solve(lower, gradient))
+        except np.linalg.LinAlgError:  # not finite, or flat
             damping *= 10
             continue
         tried = state(vector - step)

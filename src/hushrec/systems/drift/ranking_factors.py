@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from hushrec.errors import HushrecError
+from hushrec.kernels.sigmoids import sigmoids
 from hushrec.models.newcomers import Reals, least
 from hushrec.protocol import Numbers
 
@@ -62,7 +62,7 @@ def _block_loss(vector: Reals, liked: Reals, disliked: Reals, regularization: fl
     Sums over pairs are made of sums over rows and columns, so that no pair has a vector of its own.
     """
     margins = (liked @ vector)[:, None] - disliked @ vector
-    misses = expit(-margins)
+    misses = sigmoids(-margins)
     bends, num_pairs = misses * (1 - misses), margins.size
     value = np.logaddexp(0, -margins).mean() + 0.5 * regularization * vector @ vector
     pulls = misses.sum(axis=1) @ liked - misses.sum(axis=0) @ disliked
