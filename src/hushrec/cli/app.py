@@ -5,24 +5,69 @@ from collections.abc import Callable
 from importlib import import_module
 
 import typer
+from typer.core import TyperGroup
 
-from hushrec.cli import audit, data, deploy, run
-from hushrec.cli.commands import joined
-from hushrec.cli.compare import compare
-from hushrec.cli.console import INTERRUPTED, notes
-from hushrec.cli.recommend import recommend
-from hushrec.cli.report import report
-from hushrec.cli.reproduce import reproduce
-from hushrec.cli.serve import serve
-from hushrec.cli.similar import similar
-from hushrec.cli.systems import systems
+from hushrec.cli.groups import SystemOrFolder, made_when_needed, per_system
 from hushrec.errors import HushrecError
 
+INTERRUPTED = 130  # the exit code that Typer makes of Ctrl-C
 # Flower pins an old Typer, whose errors are those of click; a newer one brings its own.
 _TYPER_ERROR: type[Exception] = getattr(typer, "TyperException", None) or import_module("click").ClickException
 
+# A line on each verb, so that they can be listed without being loaded.
+VERBS = {
+    "data": "Data sets: list the known ones, fetch one, describe one or a file.",
+    "systems": "List the systems, or show one: paper, roles, messages and what each reveals, settings.",
+    "run": "Run a system in this process and measure it.",
+    "reproduce": "Run published tables' experiments and print ours beside the paper's, with spread and verdict.",
+    "audit": "Attack what the server, a partner or an observer saw: of a system on data, or of a run in a folder.",
+    "compare": "Compare runs: accuracy, bytes, CPU time, and which of them end with the same model, bit for bit.",
+    "recommend": "Recommend items to a user of a run, to all of them, or to a newcomer.",
+    "similar": "List the items that a run's model finds most like one of them.",
+    "deploy": "Run systems over a real network: a server, nodes that keep their ratings, mutual TLS.",
+    "serve": "Serve recommendations over HTTP: lists for users and newcomers, behind a token and limits.",
+    "report": "Write one HTML page about runs: a verdict, accuracy, learning curves, bytes, what is revealed, "
+    "provenance.",
+}
+_EXAMPLES = {
+    "systems": "systems fedrec++",
+    "reproduce": "reproduce fedrec++ table2 --data ml-100k",
+    "compare": "compare runs/one runs/two",
+    "recommend": "recommend runs/one --user 1",
+    "similar": "similar runs/one --item 50",
+    "serve": "serve runs/one --rate 100/second",
+    "report": "report runs/one runs/two --out report.html",
+}
+
+
+def verb_named(name: str) -> typer.Typer:
+    """The command or the group of a verb; its module is loaded here."""
+    if name == "run":
+        return _group(
+            name,
+            per_system("hushrec.cli.run:command_of"),
+            "run fedrec++ --data ml-100k --rho 3 --folds 5 --out runs/one",
+        )
+    if name == "audit":
+        return _group(
+            name, SystemOrFolder, "audit ptf-fedrec --data ml-100k --rounds 5, or: hushrec audit runs/one"
+        )
+    module = import_module(f"hushrec.cli.{name}")
+    if name not in _EXAMPLES:
+        group: typer.Typer = module.app
+        return group
+    from hushrec.cli.commands import alone, joined
+
+    return alone(joined(getattr(module, name)), name, _EXAMPLES[name])
+
+
+def _group(name: str, commands: type[TyperGroup], example: str) -> typer.Typer:
+    return typer.Typer(cls=commands, help=VERBS[name], no_args_is_help=True, epilog=f"Example: hushrec {example}")
+
+
 app = typer.Typer(
     name="hushrec",
+    cls=made_when_needed(VERBS, lambda: VERBS, verb_named),
     help="Federated recommender systems: run them, reproduce their papers, compare them, use them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -31,17 +76,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: hushrec run fedrec++ --data ml-100k --rho 3",
 )
-app.add_typer(data.app, name="data")
-app.command("systems", epilog="Example: hushrec systems fedrec++")(systems)
-app.add_typer(run.app, name="run")
-app.command("reproduce", epilog="Example: hushrec reproduce fedrec++ table2 --data ml-100k")(reproduce)
-app.add_typer(audit.app, name="audit")
-app.command("compare", epilog="Example: hushrec compare runs/one runs/two")(compare)
-app.command("recommend", epilog="Example: hushrec recommend runs/one --user 1")(joined(recommend))
-app.command("similar", epilog="Example: hushrec similar runs/one --item 50")(joined(similar))
-app.add_typer(deploy.app, name="deploy")
-app.command("serve", epilog="Example: hushrec serve runs/one --rate 100/second")(serve)
-app.command("report", epilog="Example: hushrec report runs/one runs/two --out report.html")(report)
+app.callback()(lambda: None)  # else Typer looks for a command that is registered
 
 
 def main() -> None:
@@ -76,6 +111,8 @@ def _in_one_line(error: Exception) -> str:
 def _fail_with(text: str) -> int:
     """Print the error, unless it is empty, and return the exit code of bad input."""
     if text:
+        from hushrec.cli.console import notes
+
         notes().print(f"hushrec: {text}", style="red", soft_wrap=True)
     return 2
 

@@ -17,8 +17,9 @@ from rich.table import Table
 from hushrec.audit.attacks import attacks_on
 from hushrec.audit.driver import AuditInterruptedError, OnLook, audit
 from hushrec.audit.scoreboard import Finding
-from hushrec.cli.commands import length_of, per_system
-from hushrec.cli.console import INTERRUPTED, announce_compilation, note, results, warn, watching
+from hushrec.cli.app import INTERRUPTED
+from hushrec.cli.commands import alone, length_of, of_system
+from hushrec.cli.console import announce_compilation, note, results, warn, watching
 from hushrec.cli.options import (
     AsJson,
     Fold,
@@ -50,8 +51,6 @@ from hushrec.runtime.checkpoint import Progress, model_digest
 from hushrec.runtime.training import Job
 from hushrec.systems.drift import system as drift
 from hushrec.systems.drift.live_folder import is_live
-
-_FOLDER = "RUN"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,27 +85,10 @@ def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOption
         _audit(job, options.threads, options.as_json)
 
 
-_PerSystem = per_system(
-    lambda system: partial(audit_system, system),
-    lambda system: f"audit {system.name} --data ml-100k {length_of(system, 5)}",
-)
-
-
-class _SystemOrFolder(_PerSystem):  # type: ignore[misc, valid-type]
-    """A group whose unknown commands are folders of runs."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        is_system = not args or args[0].startswith("-") or self.get_command(ctx, args[0]) is not None
-        return super().resolve_command(ctx, args if is_system else [_FOLDER, *args])
-
-
-app = typer.Typer(
-    cls=_SystemOrFolder,
-    help="Attack what the server, a partner or an observer saw: of a system on data, or of a run in a folder.",
-    no_args_is_help=True,
-    epilog="Example: hushrec audit ptf-fedrec --data ml-100k --rounds 5, or: hushrec audit runs/one",
-)
-app.callback()(lambda: None)  # else Typer takes its one registered command for the whole
+def command_of(system: AnySystem) -> typer.Typer:
+    """`hushrec audit SYSTEM`."""
+    example = f"audit {system.name} --data ml-100k {length_of(system, 5)}"
+    return of_system(system, partial(audit_system, system), example)
 
 
 def parse_thetas(text: str | None, system: AnySystem) -> tuple[int, ...]:
@@ -121,7 +103,11 @@ def parse_thetas(text: str | None, system: AnySystem) -> tuple[int, ...]:
     return thetas
 
 
-@app.command(_FOLDER, hidden=True, epilog="Example: hushrec audit runs/one")
+def command_of_folder() -> typer.Typer:
+    """`hushrec audit RUN`."""
+    return alone(of_folder, "RUN", "audit runs/one")
+
+
 def of_folder(run: RunFolder, fold: Fold = None, threads: Threads = None, as_json: AsJson = False) -> None:
     """Make a run again from its settings and its training data, and attack it."""
     if not run.exists():

@@ -11,12 +11,9 @@ from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
 import typer
-import typer.main
-from typer.core import TyperGroup
 
 from hushrec.cli.options import parse_numbers
 from hushrec.protocol import AnySystem
-from hushrec.registry import SYSTEMS
 from hushrec.runs.suiting import usual_preset
 
 Verb = Callable[..., Any]
@@ -121,32 +118,6 @@ def _is_typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
-def made_when_needed(things: Mapping[str, Any], make: Callable[[str], typer.Typer]) -> type[TyperGroup]:
-    """A group with a command for each of these, made when it is asked for, and with those that are registered.
-
-    So no system is loaded for another's sake, and a package that brings a broken one does no other harm.
-    """
-
-    class Group(TyperGroup):
-        """A group whose commands need not be made to be listed."""
-
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            if cmd_name in things and self.commands.get(cmd_name) is None:
-                self.commands[cmd_name] = typer.main.get_command(make(cmd_name))
-            return super().get_command(ctx, cmd_name)
-
-        def list_commands(self, ctx: Any) -> list[str]:
-            usable = [name for name, _ in things.items()]  # a registry's items are those that can be loaded
-            return usable + [name for name in self.commands if name not in things]
-
-        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-            names: dict[str, Any] = dict.fromkeys(things)  # so that Typer can suggest what may have been meant
-            self.commands = {**names, **self.commands}
-            return super().resolve_command(ctx, args)
-
-    return Group
-
-
 def alone(verb: Verb, name: str, example: str) -> typer.Typer:
     """An app of one command, with an example of it."""
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
@@ -154,16 +125,11 @@ def alone(verb: Verb, name: str, example: str) -> typer.Typer:
     return app
 
 
-def per_system(verb: Callable[[AnySystem], Verb], example: Callable[[AnySystem], str]) -> type[TyperGroup]:
-    """A group with a command per system, made of `verb(system)`; the parameter `values` is its settings."""
-
-    def make(name: str) -> typer.Typer:
-        system = SYSTEMS[name]
-        command = joined(verb(system), values=settings_of(system))
-        command.__doc__ = f"{system.about.title}."
-        return alone(command, name, example(system))
-
-    return made_when_needed(SYSTEMS, make)
+def of_system(system: AnySystem, verb: Verb, example: str) -> typer.Typer:
+    """A command that does this with a system; the verb's parameter `values` is its settings."""
+    command = joined(verb, values=settings_of(system))
+    command.__doc__ = f"{system.about.title}."
+    return alone(command, system.name, example)
 
 
 def length_of(system: AnySystem, num_rounds: int = 20) -> str:

@@ -13,7 +13,6 @@ from hushrec.draws import chacha_block
 from hushrec.report.numbers import format_bytes, format_metric
 from hushrec.runs.folds import FoldProgress, Watch
 
-INTERRUPTED = 130  # the exit code that Typer makes of Ctrl-C
 # The time left follows the pace of the last ten minutes: a round may take one of them.
 PACE_SECONDS = 600.0
 # Without a terminal there is no line to overwrite; now and then a new one is written.

@@ -12,8 +12,9 @@ import typer
 from rich.table import Table
 
 from hushrec.cli import deploy_run
-from hushrec.cli.commands import joined, made_when_needed
+from hushrec.cli.commands import joined
 from hushrec.cli.console import note, results
+from hushrec.cli.groups import made_when_needed
 from hushrec.cli.options import AsJson, ColumnNames, WhatOfDuplicates, parse_columns
 from hushrec.data.holdings import described
 from hushrec.data.holdings.node_files import NodeFiles
@@ -31,7 +32,9 @@ from hushrec.registry import SYSTEMS
 from hushrec.report.numbers import format_bytes
 
 app = typer.Typer(
-    cls=made_when_needed({"local": deploy_run.local}, lambda _: deploy_run.local()),
+    cls=made_when_needed(
+        ["local"], lambda: {"local": deploy_run.deploy_here.__doc__ or ""}, lambda _: deploy_run.local()
+    ),
     help="Run systems over a real network: a server, nodes that keep their ratings, mutual TLS.",
     no_args_is_help=True,
     epilog="Start with: hushrec deploy local --nodes 5 --system fedrec++ --data ml-100k",

@@ -13,8 +13,9 @@ import msgspec
 import typer
 from rich.table import Table
 
-from hushrec.cli.commands import alone, joined, length_of, per_system, settings_of_all
+from hushrec.cli.commands import alone, joined, length_of, of_system, settings_of_all
 from hushrec.cli.console import note, results, warn, watching
+from hushrec.cli.groups import per_system
 from hushrec.cli.options import (
     AsJson,
     Lengths,
@@ -105,13 +106,15 @@ def order_run(
     note(f"kept in {run}")
 
 
-def _example(system: AnySystem) -> str:
+def command_of(system: AnySystem) -> typer.Typer:
+    """`hushrec deploy run SYSTEM`."""
     items = " --items items.tsv" if system.holders.knows_all_items else ""
-    return f"deploy run {system.name} fed{items} {length_of(system)}"
+    example = f"deploy run {system.name} fed{items} {length_of(system)}"
+    return of_system(system, partial(order_run, system), example)
 
 
 app = typer.Typer(
-    cls=per_system(lambda system: partial(order_run, system), _example),
+    cls=per_system(f"{__name__}:command_of"),
     help="Order a run of a system on a federation, and watch over it.",
     no_args_is_help=True,
     epilog="Example: hushrec deploy run fedrec++ fed --items items.tsv --rounds 50",

@@ -1,6 +1,5 @@
 """`hushrec run SYSTEM`: one command per system, its options made from the system's config."""
 
-from collections.abc import Callable
 from functools import partial
 from statistics import fmean, pstdev
 from typing import Any
@@ -9,7 +8,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from hushrec.cli.commands import length_of, per_system
+from hushrec.cli.commands import length_of, of_system
 from hushrec.cli.console import announce_compilation, note, results, warn, watching
 from hushrec.cli.live import LiveOptions, run_live
 from hushrec.cli.options import RunOptions, runtime_options
@@ -58,16 +57,10 @@ def run_online(system: AnySystem, values: dict[str, Any], options: LiveOptions) 
     (run_live if options.live else run_system)(system, values, options)
 
 
-def _verb(system: AnySystem) -> Callable[..., None]:
-    return partial(run_online if has_drift_rounds(system) else run_system, system)
-
-
-app = typer.Typer(
-    cls=per_system(_verb, lambda system: f"run {system.name} --data ml-100k {length_of(system)}"),
-    help="Run a system in this process and measure it.",
-    no_args_is_help=True,
-    epilog="Example: hushrec run fedrec++ --data ml-100k --rho 3 --folds 5 --out runs/one",
-)
+def command_of(system: AnySystem) -> typer.Typer:
+    """`hushrec run SYSTEM`."""
+    verb = partial(run_online if has_drift_rounds(system) else run_system, system)
+    return of_system(system, verb, f"run {system.name} --data ml-100k {length_of(system)}")
 
 
 def print_run(done: Run) -> None:
