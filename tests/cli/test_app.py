@@ -14,7 +14,8 @@ import typer.main
 from typer.testing import CliRunner
 
 import hushrec
-from hushrec.cli.app import app, exits_cleanly
+from hushrec.cli.endings import exits_cleanly
+from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run

@@ -33,9 +33,9 @@ def test_notes_are_one_line_and_no_markup(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_tables_keep_their_width_when_piped(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert results().width == 140
+    assert results().width == console.PIPED_WIDTH
     monkeypatch.setenv("COLUMNS", "60")
-    assert results().width == 140
+    assert results().width == console.PIPED_WIDTH
 
 
 def progress_of(fold: int, round_number: int) -> FoldProgress:

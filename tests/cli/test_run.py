@@ -11,9 +11,9 @@ from typer.testing import CliRunner, Result
 
 import hushrec
 import hushrec.cli.run
-from hushrec.cli.app import app
 from hushrec.cli.commands import joined, settings_of
 from hushrec.cli.run import print_run
+from hushrec.cli.verbs import app
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Published

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any, NoReturn
 
-import msgspec
 import typer
 from rich.table import Table
 
@@ -18,7 +17,8 @@ from hushrec.audit.attacks import attacks_on
 from hushrec.audit.driver import AuditInterruptedError, OnLook, audit
 from hushrec.audit.scoreboard import Finding
 from hushrec.cli.commands import length_of, per_system
-from hushrec.cli.console import INTERRUPTED, announce_compilation, note, results, warn, watching
+from hushrec.cli.console import announce_compilation, note, print_json, results, show, watching
+from hushrec.cli.endings import Interrupted
 from hushrec.cli.options import (
     AsJson,
     Fold,
@@ -33,6 +33,7 @@ from hushrec.cli.options import (
     parse_numbers,
     runtime_options,
 )
+from hushrec.cli.said import Said
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_thresholds import (
     ThresholdRow,
@@ -59,6 +60,7 @@ class AuditOptions:
     """Options of `hushrec audit SYSTEM`, whatever the system."""
 
     source: Source
+    said: Said
     seed: Seed = 0
     split: Split = None
     test_share: TestShare = 0.2
@@ -172,13 +174,14 @@ def _show(job: Job, findings: list[Finding], as_json: bool, interrupted_after: i
     told: dict[str, Any] = {"attacks": [_described(finding) for finding in findings]}
     if interrupted_after is not None:
         told["interrupted_after"] = interrupted_after
-    print(msgspec.json.encode(told).decode())
+    print_json(told)
 
 
 def _end_interrupted(after: str, has_found: bool) -> NoReturn:
     """Say how far an audit came, and end as an interrupted command does."""
-    warn(f"interrupted after {after}; {'above is what was found' if has_found else 'nothing was found yet'}")
-    raise SystemExit(INTERRUPTED)
+    raise Interrupted(
+        f"interrupted after {after}; {'above is what was found' if has_found else 'nothing was found yet'}"
+    )
 
 
 def _telling(watch: Watch, run: int, num_runs: int, num_rounds: int) -> OnLook:
@@ -223,7 +226,7 @@ def _print_findings(job: Job, findings: list[Finding], num_rounds: int) -> None:
         table.add_row(
             attack.name, attack.role, attack.guesses, attack.measure, score, interval, chance, first, last
         )
-    out.print(table)
+    show(table)
     for finding in findings:
         out.print(f"{finding.attack.name}: {finding.said()}", soft_wrap=True)
 
@@ -246,7 +249,7 @@ def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bo
             on_look = _telling(watch, number, len(ways), num_rounds)
             rows.append(audit_threshold(job, theta, threshold, runtime_options(threads), on_look, blocks))
     if as_json:
-        print(msgspec.json.encode({"thresholds": [asdict(row) for row in rows]}).decode())
+        print_json({"thresholds": [asdict(row) for row in rows]})
     elif rows:
         _print_thresholds(job, rows)
     if len(rows) < len(ways):
@@ -268,7 +271,7 @@ def _print_thresholds(job: Job, rows: list[ThresholdRow]) -> None:
         groups = (str(row.num_groups), format_number(row.users_per_group), *of_groups)
         shown = (format_metric(number) for number in numbers)
         table.add_row(row.blocks, str(row.theta), row.threshold, *groups, *shown)
-    out.print(table)
+    show(table)
     out.print(
         "precision of guesses about a user; of interactions read, recall; chance: a blind guess among "
         "the owner's items",

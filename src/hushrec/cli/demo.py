@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from hushrec.cli.app import exits_cleanly
-from hushrec.cli.console import announce_compilation, note, results, watching
+from hushrec.cli.console import announce_compilation, note, results, show, watching
+from hushrec.cli.endings import exits_cleanly
 from hushrec.cli.recommend import print_recommendations
 from hushrec.data import Interactions, load
 from hushrec.errors import HushrecError
@@ -37,7 +37,7 @@ def main(folder: Path) -> None:
     out = results()
     label = " (SYNTHETIC, made by a generator)" if data.is_synthetic else ""
     out.print(f"{data.num_users:,} clients, {data.num_items:,} items, {len(data):,} ratings: {data.name}{label}\n")
-    out.print(_table(done))
+    show(_table(done))
     plain, denoised = done["fedrec-rho-0"].folds[0], done["fedrec++-rho-3"].folds[0]
     is_equal = (plain.model_sha256, plain.clients_sha256) == (denoised.model_sha256, denoised.clients_sha256)
     out.print(f"\nFedRec++ rho 3 and FedRec rho 0: identical to the last bit: {'yes' if is_equal else 'no'}\n")
