@@ -1,121 +1,36 @@
-"""The `hushrec` command."""
+"""The `hushrec` command, from its first moment: nothing that takes long is imported before Ctrl-C is heeded."""
 
+import os
+import signal
 import sys
-from collections.abc import Callable
-from importlib import import_module
-
-import typer
-from typer.core import TyperGroup
-
-from hushrec.cli.groups import SystemOrFolder, made_when_needed, per_system
-from hushrec.errors import HushrecError
-
-INTERRUPTED = 130  # the exit code that Typer makes of Ctrl-C
-# Flower pins an old Typer, whose errors are those of click; a newer one brings its own.
-_TYPER_ERROR: type[Exception] = getattr(typer, "TyperException", None) or import_module("click").ClickException
-
-# A line on each verb, so that they can be listed without being loaded.
-VERBS = {
-    "data": "Data sets: list the known ones, fetch one, describe one or a file.",
-    "systems": "List the systems, or show one: paper, roles, messages and what each reveals, settings.",
-    "run": "Run a system in this process and measure it.",
-    "reproduce": "Run published tables' experiments and print ours beside the paper's, with spread and verdict.",
-    "audit": "Attack what the server, a partner or an observer saw: of a system on data, or of a run in a folder.",
-    "compare": "Compare runs: accuracy, bytes, CPU time, and which of them end with the same model, bit for bit.",
-    "recommend": "Recommend items to a user of a run, to all of them, or to a newcomer.",
-    "similar": "List the items that a run's model finds most like one of them.",
-    "deploy": "Run systems over a real network: a server, nodes that keep their ratings, mutual TLS.",
-    "serve": "Serve recommendations over HTTP: lists for users and newcomers, behind a token and limits.",
-    "report": "Write one HTML page about runs: a verdict, accuracy, learning curves, bytes, what is revealed, "
-    "provenance.",
-}
-_EXAMPLES = {
-    "systems": "systems fedrec++",
-    "reproduce": "reproduce fedrec++ table2 --data ml-100k",
-    "compare": "compare runs/one runs/two",
-    "recommend": "recommend runs/one --user 1",
-    "similar": "similar runs/one --item 50",
-    "serve": "serve runs/one --rate 100/second",
-    "report": "report runs/one runs/two --out report.html",
-}
+from contextlib import suppress
+from types import FrameType
 
 
-def verb_named(name: str) -> typer.Typer:
-    """The command or the group of a verb; its module is loaded here."""
-    if name == "run":
-        return _group(
-            name,
-            per_system("hushrec.cli.run:command_of"),
-            "run fedrec++ --data ml-100k --rho 3 --folds 5 --out runs/one",
-        )
-    if name == "audit":
-        return _group(
-            name, SystemOrFolder, "audit ptf-fedrec --data ml-100k --rounds 5, or: hushrec audit runs/one"
-        )
-    module = import_module(f"hushrec.cli.{name}")
-    if name not in _EXAMPLES:
-        group: typer.Typer = module.app
-        return group
-    from hushrec.cli.commands import alone, joined
-
-    return alone(joined(getattr(module, name)), name, _EXAMPLES[name])
-
-
-def _group(name: str, commands: type[TyperGroup], example: str) -> typer.Typer:
-    return typer.Typer(cls=commands, help=VERBS[name], no_args_is_help=True, epilog=f"Example: hushrec {example}")
-
-
-app = typer.Typer(
-    name="hushrec",
-    cls=made_when_needed(VERBS, lambda: VERBS, verb_named),
-    help="Federated recommender systems: run them, reproduce their papers, compare them, use them.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with: hushrec run fedrec++ --data ml-100k --rho 3",
-)
-app.callback()(lambda: None)  # else Typer looks for a command that is registered
+def _end_at_once(number: int, _frame: FrameType | None) -> None:
+    """End without a word of Python's: while modules are loaded, nothing is open that could be lost."""
+    with suppress(OSError):
+        os.write(2, b"\nhushrec: interrupted\n")
+    os._exit(128 + number)
 
 
 def main() -> None:
     """Run `hushrec` with the words of the command line."""
-    exits_cleanly(lambda: app(standalone_mode=False))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background of a shell, or under nohup
+            signal.signal(number, _end_at_once)
+    from hushrec.cli.endings import exits_cleanly, heeding_signals
 
+    def command() -> int | None:
+        from hushrec.cli.verbs import app
 
-def exits_cleanly(command: Callable[[], int | None]) -> None:
-    """Run a command; bad input ends in one line and exit code 2."""
-    try:
-        exit_code = command() or 0
-    except HushrecError as error:
-        exit_code = _fail_with(str(error))
-    except _TYPER_ERROR as error:
-        exit_code = _fail_with(_in_one_line(error))
-    except KeyboardInterrupt:
-        exit_code = INTERRUPTED
-    except BrokenPipeError:
-        exit_code = 141
-    if exit_code == INTERRUPTED:
-        _fail_with("interrupted; a run with --out goes on with --resume")
-    sys.exit(exit_code)
+        with heeding_signals(_end_at_once):
+            told: int | None = app(standalone_mode=False)
+        return told
 
-
-def _in_one_line(error: Exception) -> str:
-    """The message that Typer would print in a box of several lines."""
-    text = " ".join(error.format_message().split()) if hasattr(error, "format_message") else str(error)
-    context = getattr(error, "ctx", None)
-    return f"{text.rstrip('.')}; see {context.command_path if context else 'hushrec'} --help" if text else ""
-
-
-def _fail_with(text: str) -> int:
-    """Print the error, unless it is empty, and return the exit code of bad input."""
-    if text:
-        from hushrec.cli.console import notes
-
-        notes().print(f"hushrec: {text}", style="red", soft_wrap=True)
-    return 2
+    exits_cleanly(command)
 
 
 if __name__ == "__main__":
+    sys.argv[0] = "hushrec"
     main()

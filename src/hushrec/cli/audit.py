@@ -10,16 +10,15 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any, NoReturn
 
-import msgspec
 import typer
 from rich.table import Table
 
 from hushrec.audit.attacks import attacks_on
 from hushrec.audit.driver import AuditInterruptedError, OnLook, audit
 from hushrec.audit.scoreboard import Finding
-from hushrec.cli.app import INTERRUPTED
 from hushrec.cli.commands import alone, length_of, of_system
-from hushrec.cli.console import announce_compilation, note, results, warn, watching
+from hushrec.cli.console import note, print_json, results, show, watching
+from hushrec.cli.endings import Interrupted
 from hushrec.cli.options import (
     AsJson,
     Fold,
@@ -34,6 +33,7 @@ from hushrec.cli.options import (
     parse_numbers,
     runtime_options,
 )
+from hushrec.cli.said import Said
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_thresholds import (
     ThresholdRow,
@@ -58,6 +58,7 @@ class AuditOptions:
     """Options of `hushrec audit SYSTEM`, whatever the system."""
 
     source: Source
+    said: Said
     seed: Seed = 0
     split: Split = None
     test_share: TestShare = 0.2
@@ -133,7 +134,6 @@ def _audit(job: Job, threads: int | None, as_json: bool, check: Callable[[Progre
     if not attacks_on(job.system):
         _show(job, [], as_json)
         return
-    announce_compilation()
     num_rounds = job.config.num_rounds
     try:
         with watching(f"audit {job.system.name}", num_rounds, 1) as watch:
@@ -158,13 +158,14 @@ def _show(job: Job, findings: list[Finding], as_json: bool, interrupted_after: i
     told: dict[str, Any] = {"attacks": [_described(finding) for finding in findings]}
     if interrupted_after is not None:
         told["interrupted_after"] = interrupted_after
-    print(msgspec.json.encode(told).decode())
+    print_json(told)
 
 
 def _end_interrupted(after: str, has_found: bool) -> NoReturn:
     """Say how far an audit came, and end as an interrupted command does."""
-    warn(f"interrupted after {after}; {'above is what was found' if has_found else 'nothing was found yet'}")
-    raise SystemExit(INTERRUPTED)
+    raise Interrupted(
+        f"interrupted after {after}; {'above is what was found' if has_found else 'nothing was found yet'}"
+    )
 
 
 def _telling(watch: Watch, run: int, num_runs: int, num_rounds: int) -> OnLook:
@@ -209,14 +210,13 @@ def _print_findings(job: Job, findings: list[Finding], num_rounds: int) -> None:
         table.add_row(
             attack.name, attack.role, attack.guesses, attack.measure, score, interval, chance, first, last
         )
-    out.print(table)
+    show(table)
     for finding in findings:
         out.print(f"{finding.attack.name}: {finding.said()}", soft_wrap=True)
 
 
 def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bool) -> None:
     """Audit each threshold, counted in blocks and in users, for both readings of a block, for one epoch."""
-    announce_compilation()
     ways = [
         (theta, threshold, blocks)
         for blocks in ("pairs", "literal")
@@ -232,7 +232,7 @@ def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bo
             on_look = _telling(watch, number, len(ways), num_rounds)
             rows.append(audit_threshold(job, theta, threshold, runtime_options(threads), on_look, blocks))
     if as_json:
-        print(msgspec.json.encode({"thresholds": [asdict(row) for row in rows]}).decode())
+        print_json({"thresholds": [asdict(row) for row in rows]})
     elif rows:
         _print_thresholds(job, rows)
     if len(rows) < len(ways):
@@ -254,7 +254,7 @@ def _print_thresholds(job: Job, rows: list[ThresholdRow]) -> None:
         groups = (str(row.num_groups), format_number(row.users_per_group), *of_groups)
         shown = (format_metric(number) for number in numbers)
         table.add_row(row.blocks, str(row.theta), row.threshold, *groups, *shown)
-    out.print(table)
+    show(table)
     out.print(
         "precision of guesses about a user; of interactions read, recall; chance: a blind guess among "
         "the owner's items",

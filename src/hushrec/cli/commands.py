@@ -12,7 +12,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from hushrec.cli.options import parse_numbers
+from hushrec.cli.options import beginning, parse_numbers
+from hushrec.cli.said import is_given
 from hushrec.protocol import AnySystem
 from hushrec.runs.suiting import usual_preset
 
@@ -31,11 +32,11 @@ def joined(verb: Verb, **groups: Verb) -> Verb:
     options = {name: inspect.signature(maker).parameters for name, maker in makers.items()}
 
     def command(**values: Any) -> Any:
-        made = {name: maker(**{one: values.pop(one) for one in options[name]}) for name, maker in makers.items()}
-        return verb(**values, **made)
+        made = {name: maker(**{one: values[one] for one in options[name]}) for name, maker in makers.items()}
+        return verb(**{name: values[name] for name in own if name not in made}, **made)
 
     parameters = [one for name, entry in own.items() for one in options.get(name, {name: entry}).values()]
-    _set_parameters(command, parameters)
+    _set_parameters(command, {one.name: one for one in parameters}.values())  # two groups may ask for the context
     command.__doc__ = verb.__doc__
     return command
 
@@ -50,13 +51,15 @@ def _set_parameters(function: Verb, parameters: Iterable[inspect.Parameter]) -> 
 _LIST = tuple[int, ...]  # typed as 48,24,12
 
 
-def _option(name: str, kind: Any, default: object, help: str) -> inspect.Parameter:
+def _option(
+    name: str, kind: Any, default: object, help: str, complete: Callable[[str], list[str]] | None = None
+) -> inspect.Parameter:
     """A setting as a parameter for Typer: its flags, its type as it is typed, its default, its help."""
     if kind in (_LIST, _LIST | None):
         kind = str if kind == _LIST else str | None
         default = ",".join(str(number) for number in default) if isinstance(default, tuple) else default
     flags = (f"{flag}/--no-{flag[2:]}" if kind in (bool, bool | None) else flag for flag in _flags(name))
-    told = Annotated[kind, typer.Option(*flags, help=help, rich_help_panel="Settings")]
+    told = Annotated[kind, typer.Option(*flags, help=help, rich_help_panel="Settings", autocompletion=complete)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=told)
 
 
@@ -75,10 +78,12 @@ def settings_of(system: AnySystem) -> Verb:
     ]
     if presets:
         usual, told = usual_preset(system)
-        options.insert(0, _option("preset", str | None, usual, f"Named settings: {told}."))
+        options.insert(
+            0, _option("preset", str | None, usual, f"Named settings: {told}.", beginning(lambda: presets))
+        )
 
     def typed(context: typer.Context, **values: Any) -> dict[str, Any]:
-        found = {name: value for name, value in values.items() if _is_typed(context, name)}
+        found = {name: value for name, value in values.items() if is_given(context, name)}
         return _with_lists(found, hints)
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -111,11 +116,6 @@ def _with_lists(values: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, A
         name: parse_numbers(value, _flags(name)[0]) if hints.get(name) == _LIST else value
         for name, value in values.items()
     }
-
-
-def _is_typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
 
 
 def alone(verb: Verb, name: str, example: str) -> typer.Typer:

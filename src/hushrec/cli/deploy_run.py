@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import msgspec
 import typer
 from rich.table import Table
 
 from hushrec.cli.commands import alone, joined, length_of, of_system, settings_of_all
-from hushrec.cli.console import note, results, warn, watching
+from hushrec.cli.console import note, print_json, show, warn, watching
 from hushrec.cli.groups import per_system
 from hushrec.cli.options import (
     AsJson,
@@ -23,11 +22,13 @@ from hushrec.cli.options import (
     RelevantFrom,
     Seed,
     Source,
+    complete_system,
     configured,
     parse_lengths,
     parse_rating_range,
 )
 from hushrec.cli.run import print_run
+from hushrec.cli.said import Said
 from hushrec.data.holdings.node_files import Catalogue, read_catalogue
 from hushrec.deploy.driver import Report, read_report
 from hushrec.deploy.engine_choice import engine_named
@@ -70,6 +71,7 @@ def order_run(
     values: dict[str, Any],
     folder: Annotated[Path, typer.Argument(help="The folder that deploy init made.")],
     waiting: Waiting,
+    said: Said,
     items: Annotated[
         Path | None,
         typer.Option(
@@ -179,23 +181,24 @@ def _print(folder: Path, num_nodes: int, as_json: bool) -> None:
     per_round = {what: seconds / rounds for what, seconds in report.seconds.items() if what != "enrol"}
     if as_json:
         deployment = {"nodes": num_nodes, "attempts": report.attempt, "seconds": report.seconds}
-        print(msgspec.json.encode(done.summary() | {"deployment": deployment}).decode())
+        print_json(done.summary() | {"deployment": deployment})
         return
     print_run(done)
     table = Table(box=None, pad_edge=False)
     for what in ("seconds per round", *per_round):
         table.add_column(what, justify="right")
     table.add_row(*(format_number(seconds) for seconds in (sum(per_round.values()), *per_round.values())))
-    results().print(table)
+    show(table)
 
 
 # --- A federation on this machine ------------------------------------------------------------------------
 
 
 def deploy_here(
-    system: Annotated[str, typer.Option(help="Which system (hushrec systems).")],
+    system: Annotated[str, typer.Option(help="Which system (hushrec systems).", autocompletion=complete_system)],
     source: Source,
     waiting: Waiting,
+    said: Said,
     values: dict[str, Any],
     nodes: Annotated[int, typer.Option(help="How many nodes: users, partners or owners are dealt to them.")] = 3,
     owners: Owners = "",

@@ -4,12 +4,12 @@ from functools import partial
 from statistics import fmean, pstdev
 from typing import Any
 
-import msgspec
 import typer
 from rich.table import Table
 
 from hushrec.cli.commands import length_of, of_system
-from hushrec.cli.console import announce_compilation, note, results, warn, watching
+from hushrec.cli.console import note, print_json, results, show, warn, watching
+from hushrec.cli.endings import if_interrupted
 from hushrec.cli.live import LiveOptions, run_live
 from hushrec.cli.options import RunOptions, runtime_options
 from hushrec.experiments.published import published_for
@@ -35,13 +35,24 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
         note(choice.why)
     for line in system.result.warnings(plan.config):
         warn(line)
-    announce_compilation()
     beside = Beside(options.baselines, note)
-    done = run_suited(plan, data, settings, runtime, options.out, options.resume, watching, note, beside)
+    with if_interrupted(_left_of(options)):
+        done = run_suited(
+            plan,
+            data,
+            settings,
+            runtime,
+            options.out,
+            options.resume,
+            watching,
+            note,
+            beside,
+            options.said.command,
+        )
     for line in _cautions(done, options):
         warn(line)
     if options.as_json:
-        print(msgspec.json.encode(done.summary()).decode())
+        print_json(done.summary())
         return
     print_run(done)
     if done.chosen:
@@ -50,6 +61,13 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
         note(f"kept in {options.out}")
     else:
         note("not kept; add --out DIR to keep it for recommend, compare and report")
+
+
+def _left_of(options: RunOptions) -> str:
+    """What an interrupted run leaves."""
+    if options.out is None:
+        return "interrupted; nothing is kept, as there was no --out"
+    return "interrupted; the same command goes on with --resume"
 
 
 def run_online(system: AnySystem, values: dict[str, Any], options: LiveOptions) -> None:
@@ -73,7 +91,7 @@ def print_run(done: Run) -> None:
     for line in _holding_lines(done):
         out.print(line, soft_wrap=True)
     if fold.metrics or fold.curve:
-        out.print(_metric_table(done))
+        show(_metric_table(done))
         _print_beside(done)
     elif done.party == "server":
         out.print("accuracy was not measured: no node has both a model and test ratings")
@@ -84,14 +102,14 @@ def print_run(done: Run) -> None:
     for way, num_bytes in fold.sent_bytes.items():
         per_round = num_bytes / fold.num_rounds / num_parties
         ways.add_row(f"  {way}", format_bytes(num_bytes), f"{format_bytes(per_round)} per {party} and round")
-    out.print(ways)
+    show(ways)
     if fold.facts:
         facts = Table(box=None, pad_edge=False, show_header=False)
         facts.add_column()
         facts.add_column(justify="right")
         for name, value in fold.facts.items():
             facts.add_row(f"{name}:", format_given(float(value)))
-        out.print(facts)
+        show(facts)
     out.print(f"model {fold.model_sha256[:16]}  clients {(fold.clients_sha256 or 'none')[:16]}")
     cpu = sum(result.cpu_seconds for result in done.folds)
     cold = [result.num_cold for result in done.folds if result.num_cold is not None]
@@ -124,7 +142,7 @@ def _print_beside(done: Run) -> None:
         table.add_column(name, justify="right")
     for name, values in {done.system: done.mean, **done.baselines}.items():
         table.add_row(f"  {name}", *(format_metric(values.get(metric)) for metric in metrics))
-    out.print(table)
+    show(table)
     for line in unbeaten_lines(done):
         out.print(line, soft_wrap=True)
 

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from itertools import pairwise
 
 import numpy as np
@@ -8,7 +6,6 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
 from hushrec.systems.metamf.network import (
     MetaModel,
     Positives,
