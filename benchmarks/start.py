@@ -17,7 +17,8 @@ VERBS = (
     "", "run", "run fedrec++", "audit", "data", "data describe", "systems", "reproduce", "compare", "recommend",
     "similar", "deploy", "deploy run", "deploy local", "serve", "report",
 )  # fmt: skip
-RUN = "run fedrec++ --data synthetic:users=200,items=100,ratings=4000 --rounds 2 --threads 1".split()
+DATA = "synthetic:users=200,items=100,ratings=4000"
+RUN = ["run", "fedrec++", "--data", DATA, "--rounds", "2", "--threads", "1"]
 
 
 def cpu_seconds(source: Path, code: str, words: list[str], **variables: str) -> float:

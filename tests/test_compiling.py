@@ -1,4 +1,4 @@
-"""A word about compiling kernels: said when it happens, and only then; a place for them, whatever can be written."""
+"""A word about compiling kernels: said when it happens, and only then; and a place for them."""
 
 import logging
 import os

@@ -241,7 +241,7 @@ def _fold_result(
 
 
 def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
-    versions = {name: version(name) for name in ("hushrec", "numpy", "numba", "scipy", "pyarrow")}
+    versions = {name: version(name) for name in ("hushrec", "numpy", "numba", "pyarrow")}
     return Provenance(
         data_sha256=data.sha256,
         is_synthetic=data.is_synthetic,

@@ -255,7 +255,7 @@ def _client_gradients(held, rows, numbers, generated, shape, num_negatives, key,
             owned[items[entry] >> 6] |= bit_of(items[entry])
         drawn = 0 if end - begin == num_items else num_negatives
         share = np.float32(1.0 / max((end - begin) * (1 + drawn), 1))
-        counter, used = 0, BLOCK_WORDS
+        counter, used = np.int64(0), BLOCK_WORDS
         for entry in range(begin, end):
             for sample in range(1 + drawn):
                 item, label = np.int64(items[entry]), np.float32(1)
@@ -268,7 +268,8 @@ def _client_gradients(held, rows, numbers, generated, shape, num_negatives, key,
                         item = np.int64((np.uint64(words[used]) * np.uint64(num_items)) >> np.uint64(32))
                         used += 1
                 total = layers[2 * width]
-                raw[:] = layers[:width]
+                for unit in range(width):
+                    raw[unit] = layers[unit]
                 for factor in range(num_factors):
                     for unit in range(width):
                         raw[unit] += vectors[item, factor] * first[factor, unit]
