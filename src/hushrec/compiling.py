@@ -1,3 +1,4 @@
+# mypy: allow-untyped-calls
 """Kernels are compiled when they are first called, and kept for every later run: where, and a word about it.
 
 Numba keeps them beside the source, or in the user's cache where that cannot be written, or in $NUMBA_CACHE_DIR.
@@ -18,7 +19,7 @@ _log = logging.getLogger("hushrec")
 _SHORT_SECONDS = 1.0  # what takes no longer is not worth a word
 
 
-class Word(event.Listener):  # type: ignore[misc]
+class Word(event.Listener):
     """Says once that kernels are being compiled, as soon as that has taken a while. What is kept is no event."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,7 +54,7 @@ def _find_room() -> None:
     except RuntimeError:
         folder = tempfile.mkdtemp(prefix="hushrec-kernels-")  # nobody else can write there
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        numba.config.CACHE_DIR = folder
+        numba.config.CACHE_DIR = folder  # type: ignore[attr-defined]
         _log.warning("compiled kernels cannot be kept; set NUMBA_CACHE_DIR to a folder that can be written")
 
 

@@ -187,5 +187,3 @@ def test_scores_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     whole = scorer.score(users)
     monkeypatch.setattr("hushrec.systems.metamf.network._SCORED_BYTES", 1)
     np.testing.assert_allclose(scorer.score(users), whole, rtol=1e-5)
-
-
