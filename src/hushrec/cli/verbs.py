@@ -1,12 +1,12 @@
 """The verbs of `hushrec`."""
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
 
-from hushrec import __version__
 from hushrec.cli.groups import SystemOrFolder, made_when_needed, per_system
 
 # A line on each verb, so that they can be listed without being loaded.
@@ -75,7 +75,7 @@ app = typer.Typer(
 
 def _tell_version(is_asked: bool) -> None:
     if is_asked:
-        print(f"hushrec {__version__}")
+        print(f"hushrec {version('hushrec')}")
         raise typer.Exit
 
 
