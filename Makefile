@@ -4,7 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-flower lint types bench clean
+.PHONY: help install dev demo test test-slow test-flower lint types bench clean
+
+# PyTorch is an oracle of tests, nothing else. Its CPU build, where that can be had: PyPI's for Linux has 5 GB of CUDA.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -13,7 +17,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "hushrec needs Python 3.11 or newer; say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP_INSTALL) -e '.[report,baselines]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(PIP_INSTALL) --retries 0 --extra-index-url $(TORCH_INDEX) --no-deps torch
+	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
 # Numba's cache does not notice a change in a module that a kernel calls; so all of it goes when one changes.
@@ -23,20 +32,22 @@ $(VENV)/.kernels: $(VENV)/.installed $(shell find src/hushrec/kernels src/hushre
 
 install: $(VENV)/.installed $(VENV)/.kernels  ## make the virtual environment and install hushrec in it
 
+dev: install $(VENV)/.dev  ## the same with all extras but Flower, and what tests need
+
 demo: install  ## the main job on ML-100K: accuracy, bytes, recommendations, a report
 	$(BIN)/python -m hushrec.cli.demo demo
 
-lint: install
+lint: dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: install
+types: dev
 	$(BIN)/mypy
 
 test: lint types  ## lint, types, tests
 	$(BIN)/pytest -n 2
 
-test-slow: install  ## all tests, the slow ones too
+test-slow: dev  ## all tests, the slow ones too
 	$(BIN)/pytest -n 2 -m ''
 
 .venv-flower/.installed: pyproject.toml constraints-flower.txt
@@ -47,7 +58,7 @@ test-slow: install  ## all tests, the slow ones too
 test-flower: .venv-flower/.installed  ## the Flower engine, in an environment of its own
 	.venv-flower/bin/pytest -m '' tests/deploy/test_flower_engine.py tests/deploy/test_certificates.py
 
-bench: install  ## speed and memory, as ratios measured in one run
+bench: dev  ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove the virtual environment and the demo's output

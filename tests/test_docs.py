@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import typer.main
 
-from hushrec.cli.app import app
+from hushrec.cli.verbs import app
 from hushrec.registry import SYSTEMS
 
 BASE = Path(__file__).parents[1]

@@ -7,14 +7,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 import hushrec.testing as hushrec_testing
 from hushrec.errors import HushrecError
 from hushrec.plugins import Registry
-from hushrec.protocol import System
 
 PLUGIN = Path(__file__).parents[1] / "examples" / "plugin"
 
@@ -177,7 +176,7 @@ def test_a_name_that_is_taken_is_told_of_once_in_one_line(
         package(tmp_path, name, entry)
     package(tmp_path, "c-package", "fcf = nowhere:SYSTEM")
     monkeypatch.syspath_prepend(tmp_path)
-    registry = Registry("system", "hushrec.systems", "SYSTEM", {"fcf": "hushrec.systems.fcf"}, kind=System)
+    registry = fcf_and_others()
     for _ in range(2):
         assert registry["fcf"].name == "fcf"
         with pytest.raises(HushrecError, match="the system twice of a-package cannot be loaded"):
@@ -188,13 +187,19 @@ def test_a_name_that_is_taken_is_told_of_once_in_one_line(
     ]
 
 
+def fcf_and_others() -> Registry[Any]:
+    """A registry of one system of ours, and those of other packages."""
+    ours = {"fcf": "hushrec.systems.fcf"}
+    return Registry("system", "hushrec.systems", "SYSTEM", ours, kind="hushrec.protocol:System")
+
+
 @pytest.mark.parametrize("place", BROKEN)
 def test_what_cannot_be_used_is_named_in_one_line_and_left_out(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.syspath_prepend(broken(tmp_path, place))
     monkeypatch.delitem(sys.modules, "bad_module", raising=False)
-    registry = Registry("system", "hushrec.systems", "SYSTEM", {"fcf": "hushrec.systems.fcf"}, kind=System)
+    registry = fcf_and_others()
     with pytest.raises(
         HushrecError, match=r"\Athe system bad of bad-package cannot be loaded \(.*\); .*\Z"
     ) as told:

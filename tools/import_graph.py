@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "hushrec"
 
 # From the ground up. A module may import from its own part, and from the parts of the lines above its own.
 LAYERS = (
-    ("errors",),
+    ("errors", "compiling"),
     ("draws", "settings", "files", "plugins"),
     ("kernels",),
     ("data",),

@@ -8,20 +8,25 @@
 ['HR@10', 'MAE']
 """
 
-from hushrec.data import (
-    Interactions,
-    k_folds,
-    latest_share,
-    leave_one_out,
-    load,
-    random_share,
-    read,
-    synthetic,
-)
-from hushrec.errors import HushrecError
-from hushrec.recommender import ESTIMATORS, Recommender, load_run
-from hushrec.registry import SYSTEMS
-from hushrec.runtime.in_process import RuntimeOptions
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hushrec.data import (
+        Interactions,
+        k_folds,
+        latest_share,
+        leave_one_out,
+        load,
+        random_share,
+        read,
+        synthetic,
+    )
+    from hushrec.errors import HushrecError
+    from hushrec.recommender import Recommender, load_run
+    from hushrec.registry import SYSTEMS
+    from hushrec.runtime.in_process import RuntimeOptions
 
 __version__ = "0.1.0"
 
@@ -42,12 +47,31 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> type[Recommender]:
-    """Every system's class: `hushrec.FedRec`, and those of systems that other packages bring."""
-    if name[:1].isupper() and name in ESTIMATORS:  # to look for a module loads no system
-        return ESTIMATORS[name]
+# Where each name is: nothing is loaded before it is asked for, so that a command starts, and ends, at once.
+_PLACES = {
+    "SYSTEMS": "hushrec.registry",
+    "HushrecError": "hushrec.errors",
+    "Recommender": "hushrec.recommender",
+    "RuntimeOptions": "hushrec.runtime.in_process",
+    "load_run": "hushrec.recommender",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names of the list above, parts of the library, and every system's class: `hushrec.FedRec`."""
+    if name in __all__:
+        return getattr(import_module(_PLACES.get(name, "hushrec.data")), name)
+    if name[:1].isupper():  # to look for a module loads no system
+        from hushrec.recommender import ESTIMATORS
+
+        if name in ESTIMATORS:
+            return ESTIMATORS[name]
+    elif find_spec(f"hushrec.{name}"):
+        return import_module(f"hushrec.{name}")
     raise AttributeError(f"module 'hushrec' has no attribute {name!r}; see `hushrec systems`")
 
 
 def __dir__() -> list[str]:
+    from hushrec.recommender import ESTIMATORS
+
     return sorted([*__all__, *ESTIMATORS])

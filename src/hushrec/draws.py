@@ -15,6 +15,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+import hushrec.compiling  # noqa: F401 - before the first kernel
+
 Key = NDArray[np.uint32]
 
 _ROUNDS = 8

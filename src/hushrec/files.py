@@ -1,12 +1,15 @@
 """Files that only their owner can read, written as a whole or not at all; locks that keep other processes out."""
 
 import os
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from hushrec.errors import HushrecError
+
+_TRIED_BYTES = 4096  # written and taken away again, to see whether a disk has room for anything
 
 try:
     import fcntl
@@ -26,6 +29,22 @@ def make_private_file(path: Path) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
+def refuse_unwritable(path: Path, flag: str) -> None:
+    """Refuse a file or folder that cannot be made, before work is done for it; nothing is left behind."""
+    there = next(one for one in (path, *path.absolute().parents) if os.path.lexists(one))
+    if there != path and not there.is_dir():
+        raise HushrecError(f"{flag} {path}: {there} is a file, so nothing can be below it; choose another {flag}")
+    folder = there if there.is_dir() else there.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_TRIED_BYTES))
+            file.flush()
+    except OSError as error:
+        raise HushrecError(
+            f"{flag} {path}: nothing can be written there ({error.strerror}); choose another {flag}"
+        ) from None
+
+
 @contextmanager
 def private_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write that is there as a whole or not at all, also after a power cut."""
@@ -37,8 +56,12 @@ def private_file(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        error.filename = error.filename or path  # a full disk does not say which file it was
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_private_file(path: Path, data: bytes) -> None:

@@ -5,7 +5,7 @@ for. A part of another package that cannot be loaded, or whose name is taken, is
 """
 
 import logging
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
@@ -32,11 +32,11 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         built_in: Mapping[str, str] | None = None,
         *,
         loaded: Mapping[str, Entry] | None = None,
-        kind: type[Any] = object,
+        kind: str = "builtins:object",
     ) -> None:
         """`built_in`: modules by name, in each of which the thing is called `attribute`; `loaded`: what is here.
 
-        What other packages bring is of this `kind`, and has the name of its entry point.
+        What other packages bring is of this `kind`, a class as `module:name`, and has the name of its entry point.
         """
         self.what, self.group, self._kind = what, group, kind
         self._places = {name: f"{module}:{attribute}" for name, module in (built_in or {}).items()}
@@ -70,8 +70,9 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         """What another package brings."""
         try:
             found: Entry = entry.load()
-            if not isinstance(found, self._kind):
-                raise TypeError(f"{entry.value} is no {self._kind.__name__}")
+            kind: type[Any] = EntryPoint(name, self._kind, self.group).load()
+            if not isinstance(found, kind):
+                raise TypeError(f"{entry.value} is no {kind.__name__}")
             if getattr(found, "name", name) != name:
                 raise ValueError(f"{entry.value} calls itself {getattr(found, 'name', '')}")
         except (Exception, SystemExit) as error:
@@ -93,15 +94,19 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     def items(self) -> ItemsView[str, Entry]:
         """All that can be used; what cannot is left out, and told of once."""
-        return self._usable().items()
+        return self._usable(self).items()
 
     def values(self) -> ValuesView[Entry]:
         """All that can be used; what cannot is left out, and told of once."""
-        return self._usable().values()
+        return self._usable(self).values()
 
-    def _usable(self) -> dict[str, Entry]:
+    def others(self) -> dict[str, Entry]:
+        """What other packages bring and can be used."""
+        return self._usable(name for name in self if not self.is_built_in(name))
+
+    def _usable(self, names: Iterable[str]) -> dict[str, Entry]:
         usable = {}
-        for name in self:
+        for name in names:
             try:
                 usable[name] = self[name]
             except HushrecError as error:

@@ -1,6 +1,7 @@
 """Configs: frozen dataclasses whose fields carry a help text. Files, command line and Python build them alike."""
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, field, fields
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ import msgspec
 from hushrec.errors import HushrecError
 
 Config = TypeVar("Config")
+LARGEST = 2**31 - 1  # of whole numbers
 
 
 def setting(default: Any, help: str, within: str = "", is_secret: bool = False) -> Any:
@@ -54,10 +56,22 @@ def build(config_type: type[Config], values: Mapping[str, object]) -> Config:
             near = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
             raise HushrecError(f"unknown setting {name}; {hint}")
+    for name, value in values.items():
+        for one in value if isinstance(value, list | tuple) else (value,):
+            _refuse_absurd(name, one)
     try:
         return msgspec.convert(dict(values), config_type)
     except msgspec.ValidationError as error:
         raise HushrecError(f"bad setting: {error}") from None
+
+
+def _refuse_absurd(name: str, value: object) -> None:
+    """No setting is a number beyond what counts, lengths and rounds can have."""
+    flag = f"--{name.replace('_', '-')}"
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise HushrecError(f"{flag} {value} is too large; use at most {LARGEST}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise HushrecError(f"{flag} {value} is no finite number; choose one")
 
 
 def to_dict(config: object) -> dict[str, Any]:

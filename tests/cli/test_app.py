@@ -14,7 +14,8 @@ import typer.main
 from typer.testing import CliRunner
 
 import hushrec
-from hushrec.cli.app import app, exits_cleanly
+from hushrec.cli.endings import exits_cleanly
+from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run
@@ -47,7 +48,7 @@ def commands(group: Any = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
             yield from commands(group.get_command(None, name), (*path, name))
 
 
-ALL = dict(commands())
+ALL = dict(commands()) | {("audit", "RUN"): ROOT.get_command(None, "audit").get_command(None, "RUN")}
 LEAVES = {path: command for path, command in ALL.items() if not hasattr(command, "commands")}
 
 
@@ -67,9 +68,37 @@ def _alternatives(epilog: str | None) -> str:
 
 def test_verbs_are_those_of_the_contract() -> None:
     verbs = {"data", "systems", "run", "reproduce", "compare", "recommend", "report"}
-    assert verbs <= set(ROOT.commands)
-    assert set(ROOT.commands["data"].commands) == {"list", "fetch", "describe"}
-    assert ROOT.commands["run"].list_commands(None) == list(SYSTEMS)
+    assert verbs <= set(ROOT.list_commands(None))
+    assert set(ROOT.get_command(None, "data").commands) == {"list", "fetch", "describe"}
+    assert ROOT.get_command(None, "run").list_commands(None) == list(SYSTEMS)
+
+
+@pytest.mark.parametrize("group", [path for path, command in ALL.items() if hasattr(command, "commands")])
+def test_what_is_listed_of_a_command_is_its_first_line(group: tuple[str, ...]) -> None:
+    """Lists have lines of their own, so that nothing is loaded for them."""
+    shown = RUNNER.invoke(app, [*group, "--help"], catch_exceptions=False).stdout
+    listed = " ".join(re.sub(r"[│╭╮╰╯─]", " ", shown.partition("Commands")[2]).split())
+    inside = [path for path in ALL if path and path[:-1] == group and path != ("audit", "RUN")]
+    assert inside
+    for path in inside:
+        line = (ALL[path].help or "").strip().partition("\n")[0]
+        assert f"{path[-1]} {line}" in listed
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "run --help", "audit --help"])
+def test_help_loads_nothing_that_takes_long(words: str) -> None:
+    """So that it comes at once; a clock would be a matter of luck."""
+    code = (
+        "import sys\nfrom hushrec.cli.app import main\ntry:\n    main()\nexcept SystemExit:\n"
+        "    print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words.split()], capture_output=True, text=True, check=False
+    )
+    loaded = set(done.stderr.split())
+    assert "typer" in loaded
+    assert not loaded & {"numba", "numpy", "pyarrow", "scipy", "torch", "matplotlib"}
+    assert "hushrec" in done.stdout
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from hushrec.cli.app import app as whole_app
 from hushrec.cli.audit import app, parse_thetas
+from hushrec.cli.verbs import app as whole_app
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
 from hushrec.settings import setting

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import hushrec
+from hushrec.cli.commands import joined
 from hushrec.cli.compare import compare, comparison_table
 from hushrec.errors import HushrecError
 from hushrec.registry import system_named
@@ -23,7 +25,7 @@ from hushrec.settings import build
 
 ONE_THREAD = RuntimeOptions(threads=1)
 app = typer.Typer(rich_markup_mode="rich")
-app.command("compare")(compare)
+app.command("compare")(joined(compare))
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +81,22 @@ def test_json_has_every_metric(folders: list[str]) -> None:
     assert said["notes"] == []
 
 
-def test_narrow_terminals_get_fewer_columns(folders: list[str]) -> None:
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_column_is_lost(width: int, folders: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Side by side, in bands or stacked: every heading and every number is there."""
     runs = [read_run(Path(folder)) for folder in folders]
-    wide, narrow = (comparison_table(runs, is_wide) for is_wide in (True, False))
-    assert "NDCG@10" in [column.header for column in wide.columns]
-    assert [column.header for column in narrow.columns] == [
-        "", "run", "MAE", "RMSE", "up", "down", "CPU", "same model as",
-    ]  # fmt: skip
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", invoke(*folders).stdout)
+    words = " ".join(shown.split())
+    table = comparison_table(runs)
+    assert all(len(line) <= width for line in shown.splitlines())
+    assert "…" not in shown
+    for column in table.columns:
+        assert column.header in words
+        for cell in column.cells:
+            assert str(cell) in words
 
 
 def test_pictures(folders: list[str], tmp_path: Path) -> None:
@@ -130,7 +141,7 @@ def test_lists_and_baselines_stand_beside_runs(tmp_path: Path) -> None:
     folders = [tmp_path / "pmf", tmp_path / "fedrec"]
     runs = [read_run(folder) for folder in folders]
     console = Console(width=140, file=io.StringIO())
-    console.print(comparison_table(runs, is_wide=True))
+    console.print(comparison_table(runs))
     assert isinstance(console.file, io.StringIO)
     lines = [line.split() for line in console.file.getvalue().splitlines()]
     assert lines[0][:8] == ["run", "MAE", "RMSE", "HR@10", "NDCG@10", "distinct", "diversity", "within"]

@@ -1,6 +1,4 @@
 import io
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,9 +31,9 @@ def test_notes_are_one_line_and_no_markup(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_tables_keep_their_width_when_piped(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert results().width == 140
+    assert results().width == console.PIPED_WIDTH
     monkeypatch.setenv("COLUMNS", "60")
-    assert results().width == 140
+    assert results().width == console.PIPED_WIDTH
 
 
 def progress_of(fold: int, round_number: int) -> FoldProgress:
@@ -122,18 +120,3 @@ def test_texts_are_printed_as_they_are_in_tables_too(capsys: pytest.CaptureFixtu
     results().print(table)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == ["[bold]y :smile:", "a", "[red]x[/nosuch] :smile:"]
-
-
-def test_compilation_is_announced_only_where_nothing_is_cached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kernel = SimpleNamespace(stats=SimpleNamespace(cache_path=str(tmp_path / "__pycache__")))
-    monkeypatch.setattr(console, "chacha_block", kernel)
-    (tmp_path / "data" / "__pycache__").mkdir(parents=True)
-    (tmp_path / "data" / "__pycache__" / "row_order._starts-1.py311.nbi").touch()
-    console.announce_compilation()
-    assert capsys.readouterr().err.startswith("compiling the kernels")
-    (tmp_path / "models" / "__pycache__").mkdir(parents=True)
-    (tmp_path / "models" / "__pycache__" / "pmf._train-1.py311.nbi").touch()
-    console.announce_compilation()
-    assert capsys.readouterr().err == ""

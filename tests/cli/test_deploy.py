@@ -14,7 +14,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from hushrec.cli.app import app
+from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
 
 pytest.importorskip("nvflare")

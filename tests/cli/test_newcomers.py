@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import hushrec
-from hushrec.cli.app import app
+from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 import hushrec
 import hushrec.cli.reproduce
-from hushrec.cli.app import app
+from hushrec.cli.verbs import app
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_time import STEPS

@@ -11,9 +11,9 @@ from typer.testing import CliRunner, Result
 
 import hushrec
 import hushrec.cli.run
-from hushrec.cli.app import app
 from hushrec.cli.commands import joined, settings_of
 from hushrec.cli.run import print_run
+from hushrec.cli.verbs import app
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Published
@@ -181,7 +181,7 @@ def test_names_of_files_are_printed_as_they_are(tmp_path: Path) -> None:
 
 
 def test_options_are_the_settings_of_the_config() -> None:
-    group: Any = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
+    group: Any = typer.main.get_command(app).get_command(None, "run")  # type: ignore
     common = {
         "data", "folds", "seed", "split", "test_share", "at", "relevant_from", "columns", "duplicates",
         "rating_range", "out", "resume", "threads", "cohort_size", "as_json", "partners", "common_users",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from hushrec.cli.app import app
+from hushrec.cli.verbs import app
 from hushrec.data.holdings.owners import owners_of
 from hushrec.runs.folds import load_fold
 from hushrec.runs.ranker import Ranker

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hushrec.cli.app import app
+from hushrec.cli.verbs import app
 from hushrec.data import load, owned
 from hushrec.data.holdings.owners import owners_of
 from hushrec.runs.record import read_run

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import hushrec.cli.deploy_run
-from hushrec.cli.app import app
+from hushrec.cli.verbs import app
 from hushrec.deploy.orders import Order
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS

@@ -21,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 import hushrec
-from hushrec.cli.app import app
+from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
 from hushrec.runs.record import read_run
 

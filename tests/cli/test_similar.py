@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import hushrec
-from hushrec.cli.app import app
+from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
 
 DATA = "synthetic:users=80,items=50,ratings=1500"

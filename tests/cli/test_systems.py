@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hushrec.cli.app import app
 from hushrec.cli.systems import reveals
+from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
 

@@ -13,7 +13,7 @@ from federation import Federation, Wire, opened, small
 from typer.testing import CliRunner
 
 import hushrec
-from hushrec.cli.app import app
+from hushrec.cli.verbs import app
 from hushrec.data import Interactions, Split, k_folds, synthetic
 from hushrec.data.holdings.node_files import Catalogue
 from hushrec.deploy.identity import mail_key

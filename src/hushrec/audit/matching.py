@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError
+from hushrec.kernels.products import dot
 
 Floats = NDArray[np.float64]
 Quadratic = tuple[float, float, float]  # the activation A x^2 + B x + C
@@ -153,16 +154,16 @@ def _search(x, user, layers, target, num_steps, line_search, curve):
             slot = num_kept % _HISTORY
             for j in range(size):
                 moves[slot, j], turns[slot, j] = length * direction[j], gradient[j] - before[j]
-            curvature = _dot(moves[slot], turns[slot])
+            curvature = dot(moves[slot], turns[slot])
             if curvature > _LEAST_CURVATURE:
                 ratios[slot] = 1 / curvature
-                diagonal = curvature / _dot(turns[slot], turns[slot])
+                diagonal = curvature / dot(turns[slot], turns[slot])
                 num_kept += 1
         _turn(gradient, moves, turns, ratios, num_kept, diagonal, direction)
-        slope = _dot(gradient, direction)
+        slope = dot(gradient, direction)
         if slope > -_TOLERANCE_CHANGE:
             break
-        length = 2.0 if num_made else min(2.0, 2 / _dot(np.sign(gradient), gradient))
+        length = 2.0 if num_made else min(2.0, 2 / dot(np.sign(gradient), gradient))
         before[:], kept[:], loss_before = gradient, x, loss
         while True:
             length /= 2
@@ -194,24 +195,16 @@ def _turn(gradient, moves, turns, ratios, num_kept, diagonal, direction):
         direction[j] = -gradient[j]
     for number in range(num_kept - 1, oldest - 1, -1):
         slot = number % _HISTORY
-        weights[slot] = _dot(moves[slot], direction) * ratios[slot]
+        weights[slot] = dot(moves[slot], direction) * ratios[slot]
         for j in range(len(direction)):
             direction[j] -= weights[slot] * turns[slot, j]
     for j in range(len(direction)):
         direction[j] *= diagonal
     for number in range(oldest, num_kept):
         slot = number % _HISTORY
-        weight = weights[slot] - _dot(turns[slot], direction) * ratios[slot]
+        weight = weights[slot] - dot(turns[slot], direction) * ratios[slot]
         for j in range(len(direction)):
             direction[j] += weight * moves[slot, j]
-
-
-@numba.njit(nogil=True, cache=True)
-def _dot(left, right):
-    total = 0.0
-    for j in range(len(left)):
-        total += left[j] * right[j]
-    return total
 
 
 @numba.njit(nogil=True, cache=True)
@@ -261,7 +254,7 @@ def _difference(x, user, layers, target, curve, gradient):
         out[2 * dim] = -by_error
         for j in range(width):
             out[j] *= 4 / num_ratings
-    return _dot(residual, residual)
+    return dot(residual, residual)
 
 
 @numba.njit(nogil=True, cache=True)

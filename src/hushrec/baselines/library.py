@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -88,8 +87,10 @@ class ALS:
 
 
 def _matrix(train: Interactions) -> Any:
+    from scipy.sparse import csr_matrix
+
     ones = np.ones(len(train), np.float32)
-    return scipy.sparse.csr_matrix((ones, (train.users, train.items)), (train.num_users, train.num_items))
+    return csr_matrix((ones, (train.users, train.items)), (train.num_users, train.num_items))
 
 
 @contextmanager

@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any, NoReturn
 
-import msgspec
 import typer
 from rich.table import Table
 
 from hushrec.audit.attacks import attacks_on
 from hushrec.audit.driver import AuditInterruptedError, OnLook, audit
 from hushrec.audit.scoreboard import Finding
-from hushrec.cli.commands import length_of, per_system
-from hushrec.cli.console import INTERRUPTED, announce_compilation, note, results, warn, watching
+from hushrec.cli.commands import alone, length_of, of_system
+from hushrec.cli.console import note, print_json, results, show, watching
+from hushrec.cli.endings import Interrupted
 from hushrec.cli.options import (
     AsJson,
     Fold,
@@ -33,6 +33,7 @@ from hushrec.cli.options import (
     parse_numbers,
     runtime_options,
 )
+from hushrec.cli.said import Said
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_thresholds import (
     ThresholdRow,
@@ -51,14 +52,13 @@ from hushrec.runtime.training import Job
 from hushrec.systems.drift import system as drift
 from hushrec.systems.drift.live_folder import is_live
 
-_FOLDER = "RUN"
-
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
     """Options of `hushrec audit SYSTEM`, whatever the system."""
 
     source: Source
+    said: Said
     seed: Seed = 0
     split: Split = None
     test_share: TestShare = 0.2
@@ -86,27 +86,10 @@ def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOption
         _audit(job, options.threads, options.as_json)
 
 
-_PerSystem = per_system(
-    lambda system: partial(audit_system, system),
-    lambda system: f"audit {system.name} --data ml-100k {length_of(system, 5)}",
-)
-
-
-class _SystemOrFolder(_PerSystem):  # type: ignore[misc, valid-type]
-    """A group whose unknown commands are folders of runs."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        is_system = not args or args[0].startswith("-") or self.get_command(ctx, args[0]) is not None
-        return super().resolve_command(ctx, args if is_system else [_FOLDER, *args])
-
-
-app = typer.Typer(
-    cls=_SystemOrFolder,
-    help="Attack what the server, a partner or an observer saw: of a system on data, or of a run in a folder.",
-    no_args_is_help=True,
-    epilog="Example: hushrec audit ptf-fedrec --data ml-100k --rounds 5, or: hushrec audit runs/one",
-)
-app.callback()(lambda: None)  # else Typer takes its one registered command for the whole
+def command_of(system: AnySystem) -> typer.Typer:
+    """`hushrec audit SYSTEM`."""
+    example = f"audit {system.name} --data ml-100k {length_of(system, 5)}"
+    return of_system(system, partial(audit_system, system), example)
 
 
 def parse_thetas(text: str | None, system: AnySystem) -> tuple[int, ...]:
@@ -121,7 +104,11 @@ def parse_thetas(text: str | None, system: AnySystem) -> tuple[int, ...]:
     return thetas
 
 
-@app.command(_FOLDER, hidden=True, epilog="Example: hushrec audit runs/one")
+def command_of_folder() -> typer.Typer:
+    """`hushrec audit RUN`."""
+    return alone(of_folder, "RUN", "audit runs/one")
+
+
 def of_folder(run: RunFolder, fold: Fold = None, threads: Threads = None, as_json: AsJson = False) -> None:
     """Make a run again from its settings and its training data, and attack it."""
     if not run.exists():
@@ -147,7 +134,6 @@ def _audit(job: Job, threads: int | None, as_json: bool, check: Callable[[Progre
     if not attacks_on(job.system):
         _show(job, [], as_json)
         return
-    announce_compilation()
     num_rounds = job.config.num_rounds
     try:
         with watching(f"audit {job.system.name}", num_rounds, 1) as watch:
@@ -172,13 +158,14 @@ def _show(job: Job, findings: list[Finding], as_json: bool, interrupted_after: i
     told: dict[str, Any] = {"attacks": [_described(finding) for finding in findings]}
     if interrupted_after is not None:
         told["interrupted_after"] = interrupted_after
-    print(msgspec.json.encode(told).decode())
+    print_json(told)
 
 
 def _end_interrupted(after: str, has_found: bool) -> NoReturn:
     """Say how far an audit came, and end as an interrupted command does."""
-    warn(f"interrupted after {after}; {'above is what was found' if has_found else 'nothing was found yet'}")
-    raise SystemExit(INTERRUPTED)
+    raise Interrupted(
+        f"interrupted after {after}; {'above is what was found' if has_found else 'nothing was found yet'}"
+    )
 
 
 def _telling(watch: Watch, run: int, num_runs: int, num_rounds: int) -> OnLook:
@@ -223,14 +210,13 @@ def _print_findings(job: Job, findings: list[Finding], num_rounds: int) -> None:
         table.add_row(
             attack.name, attack.role, attack.guesses, attack.measure, score, interval, chance, first, last
         )
-    out.print(table)
+    show(table)
     for finding in findings:
         out.print(f"{finding.attack.name}: {finding.said()}", soft_wrap=True)
 
 
 def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bool) -> None:
     """Audit each threshold, counted in blocks and in users, for both readings of a block, for one epoch."""
-    announce_compilation()
     ways = [
         (theta, threshold, blocks)
         for blocks in ("pairs", "literal")
@@ -246,7 +232,7 @@ def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bo
             on_look = _telling(watch, number, len(ways), num_rounds)
             rows.append(audit_threshold(job, theta, threshold, runtime_options(threads), on_look, blocks))
     if as_json:
-        print(msgspec.json.encode({"thresholds": [asdict(row) for row in rows]}).decode())
+        print_json({"thresholds": [asdict(row) for row in rows]})
     elif rows:
         _print_thresholds(job, rows)
     if len(rows) < len(ways):
@@ -268,7 +254,7 @@ def _print_thresholds(job: Job, rows: list[ThresholdRow]) -> None:
         groups = (str(row.num_groups), format_number(row.users_per_group), *of_groups)
         shown = (format_metric(number) for number in numbers)
         table.add_row(row.blocks, str(row.theta), row.threshold, *groups, *shown)
-    out.print(table)
+    show(table)
     out.print(
         "precision of guesses about a user; of interactions read, recall; chance: a blind guess among "
         "the owner's items",

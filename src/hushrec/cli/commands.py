@@ -11,12 +11,10 @@ from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
 import typer
-import typer.main
-from typer.core import TyperGroup
 
-from hushrec.cli.options import parse_numbers
+from hushrec.cli.options import beginning, parse_numbers
+from hushrec.cli.said import is_given
 from hushrec.protocol import AnySystem
-from hushrec.registry import SYSTEMS
 from hushrec.runs.suiting import usual_preset
 
 Verb = Callable[..., Any]
@@ -34,11 +32,11 @@ def joined(verb: Verb, **groups: Verb) -> Verb:
     options = {name: inspect.signature(maker).parameters for name, maker in makers.items()}
 
     def command(**values: Any) -> Any:
-        made = {name: maker(**{one: values.pop(one) for one in options[name]}) for name, maker in makers.items()}
-        return verb(**values, **made)
+        made = {name: maker(**{one: values[one] for one in options[name]}) for name, maker in makers.items()}
+        return verb(**{name: values[name] for name in own if name not in made}, **made)
 
     parameters = [one for name, entry in own.items() for one in options.get(name, {name: entry}).values()]
-    _set_parameters(command, parameters)
+    _set_parameters(command, {one.name: one for one in parameters}.values())  # two groups may ask for the context
     command.__doc__ = verb.__doc__
     return command
 
@@ -53,13 +51,15 @@ def _set_parameters(function: Verb, parameters: Iterable[inspect.Parameter]) -> 
 _LIST = tuple[int, ...]  # typed as 48,24,12
 
 
-def _option(name: str, kind: Any, default: object, help: str) -> inspect.Parameter:
+def _option(
+    name: str, kind: Any, default: object, help: str, complete: Callable[[str], list[str]] | None = None
+) -> inspect.Parameter:
     """A setting as a parameter for Typer: its flags, its type as it is typed, its default, its help."""
     if kind in (_LIST, _LIST | None):
         kind = str if kind == _LIST else str | None
         default = ",".join(str(number) for number in default) if isinstance(default, tuple) else default
     flags = (f"{flag}/--no-{flag[2:]}" if kind in (bool, bool | None) else flag for flag in _flags(name))
-    told = Annotated[kind, typer.Option(*flags, help=help, rich_help_panel="Settings")]
+    told = Annotated[kind, typer.Option(*flags, help=help, rich_help_panel="Settings", autocompletion=complete)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=told)
 
 
@@ -78,10 +78,12 @@ def settings_of(system: AnySystem) -> Verb:
     ]
     if presets:
         usual, told = usual_preset(system)
-        options.insert(0, _option("preset", str | None, usual, f"Named settings: {told}."))
+        options.insert(
+            0, _option("preset", str | None, usual, f"Named settings: {told}.", beginning(lambda: presets))
+        )
 
     def typed(context: typer.Context, **values: Any) -> dict[str, Any]:
-        found = {name: value for name, value in values.items() if _is_typed(context, name)}
+        found = {name: value for name, value in values.items() if is_given(context, name)}
         return _with_lists(found, hints)
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -116,37 +118,6 @@ def _with_lists(values: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def _is_typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
-
-
-def made_when_needed(things: Mapping[str, Any], make: Callable[[str], typer.Typer]) -> type[TyperGroup]:
-    """A group with a command for each of these, made when it is asked for, and with those that are registered.
-
-    So no system is loaded for another's sake, and a package that brings a broken one does no other harm.
-    """
-
-    class Group(TyperGroup):
-        """A group whose commands need not be made to be listed."""
-
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            if cmd_name in things and self.commands.get(cmd_name) is None:
-                self.commands[cmd_name] = typer.main.get_command(make(cmd_name))
-            return super().get_command(ctx, cmd_name)
-
-        def list_commands(self, ctx: Any) -> list[str]:
-            usable = [name for name, _ in things.items()]  # a registry's items are those that can be loaded
-            return usable + [name for name in self.commands if name not in things]
-
-        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-            names: dict[str, Any] = dict.fromkeys(things)  # so that Typer can suggest what may have been meant
-            self.commands = {**names, **self.commands}
-            return super().resolve_command(ctx, args)
-
-    return Group
-
-
 def alone(verb: Verb, name: str, example: str) -> typer.Typer:
     """An app of one command, with an example of it."""
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
@@ -154,16 +125,11 @@ def alone(verb: Verb, name: str, example: str) -> typer.Typer:
     return app
 
 
-def per_system(verb: Callable[[AnySystem], Verb], example: Callable[[AnySystem], str]) -> type[TyperGroup]:
-    """A group with a command per system, made of `verb(system)`; the parameter `values` is its settings."""
-
-    def make(name: str) -> typer.Typer:
-        system = SYSTEMS[name]
-        command = joined(verb(system), values=settings_of(system))
-        command.__doc__ = f"{system.about.title}."
-        return alone(command, name, example(system))
-
-    return made_when_needed(SYSTEMS, make)
+def of_system(system: AnySystem, verb: Verb, example: str) -> typer.Typer:
+    """A command that does this with a system; the verb's parameter `values` is its settings."""
+    command = joined(verb, values=settings_of(system))
+    command.__doc__ = f"{system.about.title}."
+    return alone(command, system.name, example)
 
 
 def length_of(system: AnySystem, num_rounds: int = 20) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.table import Table
 
-from hushrec.cli.console import note, results
+from hushrec.cli.console import note, print_json, show
 from hushrec.cli.options import AsJson, RunFolders
+from hushrec.cli.said import Said
 from hushrec.errors import HushrecError
 from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.figures import accuracy_against_bytes
@@ -19,11 +19,10 @@ from hushrec.report.tables import cpu_seconds, labels, main_metric, metric_rows,
 from hushrec.report.verdict import common_baselines
 from hushrec.runs.record import Run, read_run
 
-_WIDE = 120  # columns of a terminal from which ranking metrics have room
-
 
 def compare(
     runs: RunFolders,
+    said: Said,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE.png|svg", help="Draw accuracy against bytes into this file.")
     ] = None,
@@ -47,10 +46,9 @@ def compare(
     if not finished:
         raise HushrecError("no run has a finished fold to compare; finish one with: hushrec run ... --resume")
     if as_json:
-        print(msgspec.json.encode({"runs": _rows(finished), "notes": caveats(kept)}).decode())
+        print_json({"runs": _rows(finished), "notes": caveats(kept)})
     else:
-        out = results()
-        out.print(comparison_table(finished, is_wide=out.width >= _WIDE))
+        show(comparison_table(finished))
     if picture is not None:
         _draw(finished, picture)
 
@@ -79,17 +77,17 @@ def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return rows
 
 
-def comparison_table(runs: Sequence[Run], is_wide: bool) -> Table:
+def comparison_table(runs: Sequence[Run]) -> Table:
     """A row per run, then one per centralised baseline, if all were tested on the same.
 
     The last column numbers the runs that end with the same model, bit for bit.
     """
-    metrics, has_lists = _shown_metrics(runs, is_wide), is_wide and any(run.lists for run in runs)
+    metrics, has_lists = _shown_metrics(runs), any(run.lists for run in runs)
     table = Table(box=None, pad_edge=False)
     table.add_column("", justify="right")
-    table.add_column("run", overflow="fold")
+    table.add_column("run")
     for heading in (*metrics, *(("distinct", "diversity", "within") if has_lists else ()), "up", "down", "CPU"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     table.add_column("same model as")
     for place, (run, row, others) in enumerate(zip(runs, metric_rows(runs), same_as(runs), strict=True), 1):
         up, down = up_and_down(run)
@@ -117,12 +115,12 @@ def _list_cells(run: Run) -> list[str]:
     return [format_count(run.lists["distinct items"]), *differences]
 
 
-def _shown_metrics(runs: Sequence[Run], is_wide: bool) -> list[str]:
+def _shown_metrics(runs: Sequence[Run]) -> list[str]:
     names = shown_metrics(runs)
     rating = [name for name in names if "@" not in name and " " not in name]  # of all test rows, not of groups
     kinds = ("NDCG", "HR") if any(name.startswith("HR@") for name in names) else ("NDCG", "MAP")
     ranking = [name for name in names if name.partition("@")[0] in kinds]
-    return rating + ranking[-2:] if is_wide or not rating else rating
+    return rating + ranking[-2:]
 
 
 def _draw(runs: Sequence[Run], picture: Path) -> None:

@@ -1,6 +1,5 @@
 """`hushrec data`: list the known data sets, fetch one, describe one or a file of your own."""
 
-import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -10,8 +9,8 @@ import typer
 from rich.table import Table
 
 from hushrec.cli.commands import joined
-from hushrec.cli.console import note, results
-from hushrec.cli.options import AsJson, Reading
+from hushrec.cli.console import note, print_json, results, show
+from hushrec.cli.options import AsJson, Reading, complete_data
 from hushrec.data.catalogue import CATALOGUE, FOLDER_VARIABLE, SYNTHETIC, Place, find_entry, load, locate
 from hushrec.data.entries import Entry
 from hushrec.data.interactions import Interactions
@@ -51,7 +50,7 @@ def list_datasets(as_json: AsJson = False) -> None:
     """List the known data sets and where each would come from now."""
     places = {entry: locate(entry) for entry in CATALOGUE.values()}
     if as_json:
-        _print_json([_listing(entry, place) for entry, place in places.items()])
+        print_json([_listing(entry, place) for entry, place in places.items()])
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "users", "items", "ratings", "feedback", "from"):
@@ -61,7 +60,7 @@ def list_datasets(as_json: AsJson = False) -> None:
         counts = (f"{number:,}" for number in (entry.num_users, entry.num_items, entry.num_interactions))
         table.add_row(" = ".join((entry.name, *entry.aliases)), *counts, entry.kind, place.kind)
     table.add_row(SYNTHETIC, "any", "any", "any", "explicit", "generator")
-    results().print(table)
+    show(table)
     note(f"folder: ${FOLDER_VARIABLE}. publisher, mirror: fetched into the cache when first used.")
     note(f"not available: put NAME.parquet into a folder and set {FOLDER_VARIABLE} to it.")
 
@@ -84,7 +83,8 @@ def _listing(entry: Entry, place: Place) -> dict[str, object]:
 
 @app.command(epilog="Example: hushrec data fetch ml-100k")
 def fetch(
-    name: Annotated[str, typer.Argument(help="A name of `hushrec data list`.")], as_json: AsJson = False
+    name: Annotated[str, typer.Argument(help="A name of `hushrec data list`.", autocompletion=complete_data)],
+    as_json: AsJson = False,
 ) -> None:
     """Get a data set into the cache, check it, and say where it lies."""
     entry = find_entry(name)
@@ -93,14 +93,17 @@ def fetch(
     data = load(entry.name, notify=note)
     place = locate(entry)
     if as_json:
-        _print_json(_listing(entry, place))
+        print_json(_listing(entry, place))
     else:
         results().print(place.address, soft_wrap=True)
         note(f"{len(data):,} interactions, digest {data.sha256}; licence: {entry.licence}")
 
 
 def describe(
-    name: Annotated[str, typer.Argument(metavar="NAME-or-FILE", help="A known data set, or a file.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME-or-FILE", help="A known data set, or a file.", autocompletion=complete_data),
+    ],
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
@@ -108,9 +111,9 @@ def describe(
     data = reading.load(name)
     description = describe_data(data, name)
     if as_json:
-        _print_json(asdict(description) | {"histogram": dict(description.histogram)})
+        print_json(asdict(description) | {"histogram": dict(description.histogram)})
     else:
-        results().print(_description_table(description), soft_wrap=True)
+        show(_description_table(description))
 
 
 app.command("describe", epilog="Example: hushrec data describe synthetic:users=100,items=50,ratings=2000")(
@@ -199,7 +202,3 @@ def _description_table(description: Description) -> Table:
     table.add_row("source", description.source)
     table.add_row("licence", description.licence)
     return table
-
-
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from hushrec.cli.app import exits_cleanly
-from hushrec.cli.console import announce_compilation, note, results, watching
+from hushrec.cli.console import note, results, show, watching
+from hushrec.cli.endings import exits_cleanly
 from hushrec.cli.recommend import print_recommendations
 from hushrec.data import Interactions, load
 from hushrec.errors import HushrecError
@@ -32,12 +32,11 @@ NUM_RECOMMENDATIONS = 5
 def main(folder: Path) -> None:
     """Run the three jobs, compare them, recommend, and write the report."""
     data = _data()
-    announce_compilation()
     done = {name: _run(name, data, folder) for name in JOBS}
     out = results()
     label = " (SYNTHETIC, made by a generator)" if data.is_synthetic else ""
     out.print(f"{data.num_users:,} clients, {data.num_items:,} items, {len(data):,} ratings: {data.name}{label}\n")
-    out.print(_table(done))
+    show(_table(done))
     plain, denoised = done["fedrec-rho-0"].folds[0], done["fedrec++-rho-3"].folds[0]
     is_equal = (plain.model_sha256, plain.clients_sha256) == (denoised.model_sha256, denoised.clients_sha256)
     out.print(f"\nFedRec++ rho 3 and FedRec rho 0: identical to the last bit: {'yes' if is_equal else 'no'}\n")

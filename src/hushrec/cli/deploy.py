@@ -7,14 +7,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.table import Table
 
 from hushrec.cli import deploy_run
-from hushrec.cli.commands import joined, made_when_needed
-from hushrec.cli.console import note, results
-from hushrec.cli.options import AsJson, ColumnNames, WhatOfDuplicates, parse_columns
+from hushrec.cli.commands import joined
+from hushrec.cli.console import note, print_json, results, show
+from hushrec.cli.groups import made_when_needed
+from hushrec.cli.options import AsJson, ColumnNames, WhatOfDuplicates, complete_system, parse_columns
+from hushrec.cli.said import Said
 from hushrec.data.holdings import described
 from hushrec.data.holdings.node_files import NodeFiles
 from hushrec.deploy.driver import read_report
@@ -31,7 +32,9 @@ from hushrec.registry import SYSTEMS
 from hushrec.report.numbers import format_bytes
 
 app = typer.Typer(
-    cls=made_when_needed({"local": deploy_run.local}, lambda _: deploy_run.local()),
+    cls=made_when_needed(
+        ["local"], lambda: {"local": deploy_run.deploy_here.__doc__ or ""}, lambda _: deploy_run.local()
+    ),
     help="Run systems over a real network: a server, nodes that keep their ratings, mutual TLS.",
     no_args_is_help=True,
     epilog="Start with: hushrec deploy local --nodes 5 --system fedrec++ --data ml-100k",
@@ -59,7 +62,7 @@ def init(
     table.add_row(str(folder), "stays with the server and its operator", f"hushrec deploy server {folder}")
     for node in names:
         table.add_row(str(folder / node), f"the machine of {node}", f"hushrec deploy node {node} --data RATINGS")
-    results().print(table)
+    show(table)
     note("a kit holds its owner's private key: copy it over a safe way, then delete it here")
 
 
@@ -112,7 +115,10 @@ class Consent:
     """What a node takes part in."""
 
     allow: Annotated[
-        list[str] | None, typer.Option(help="Systems to take part in; default: those that keep ratings here.")
+        list[str] | None,
+        typer.Option(
+            help="Systems to take part in; default: those that keep ratings here.", autocompletion=complete_system
+        ),
     ] = None
     require: Annotated[
         list[str] | None, typer.Option(help="Take part only with this setting, as in --require rho=3.")
@@ -140,6 +146,7 @@ def node(
     folder: Annotated[Path, typer.Argument(help="The node's kit, or the folder that it is in.")],
     own: OwnFiles,
     consent: Consent,
+    said: Said,
     name: Annotated[str | None, typer.Option(help="Which kit, if the folder holds several.")] = None,
 ) -> None:
     """Run a node in the foreground until Ctrl-C."""
@@ -201,7 +208,7 @@ def status(
             "nodes": {node: node in connected for node in federation.nodes},
             "runs": runs,
         }
-        print(msgspec.json.encode(told).decode())
+        print_json(told)
         return
     out = results()
     out.print(f"server {federation.host}:{federation.port} {'is up' if is_up else 'does not answer'}")
@@ -218,4 +225,4 @@ def status(
             sent = format_bytes(report.sent_bytes)
             table.add_row(name, report.status, rounds, sent, str(report.attempt), report.reason)
     if runs:
-        out.print(table)
+        show(table)

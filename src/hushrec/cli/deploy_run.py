@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import msgspec
 import typer
 from rich.table import Table
 
-from hushrec.cli.commands import alone, joined, length_of, per_system, settings_of_all
-from hushrec.cli.console import note, results, warn, watching
+from hushrec.cli.commands import alone, joined, length_of, of_system, settings_of_all
+from hushrec.cli.console import note, print_json, show, warn, watching
+from hushrec.cli.groups import per_system
 from hushrec.cli.options import (
     AsJson,
     Lengths,
@@ -22,11 +22,13 @@ from hushrec.cli.options import (
     RelevantFrom,
     Seed,
     Source,
+    complete_system,
     configured,
     parse_lengths,
     parse_rating_range,
 )
 from hushrec.cli.run import print_run
+from hushrec.cli.said import Said
 from hushrec.data.holdings.node_files import Catalogue, read_catalogue
 from hushrec.deploy.driver import Report, read_report
 from hushrec.deploy.engine_choice import engine_named
@@ -69,6 +71,7 @@ def order_run(
     values: dict[str, Any],
     folder: Annotated[Path, typer.Argument(help="The folder that deploy init made.")],
     waiting: Waiting,
+    said: Said,
     items: Annotated[
         Path | None,
         typer.Option(
@@ -107,14 +110,16 @@ def order_run(
     note(f"kept in {run}")
 
 
-def _example(system: AnySystem) -> str:
+def command_of(system: AnySystem) -> typer.Typer:
+    """`hushrec deploy run SYSTEM`."""
     items = " --items items.tsv" if system.holders.knows_all_items else ""
     scale = " --rating-range 1,5" if system.feedback.needs_ratings else ""
-    return f"deploy run {system.name} fed{items}{scale} {length_of(system)}"
+    example = f"deploy run {system.name} fed{items}{scale} {length_of(system)}"
+    return of_system(system, partial(order_run, system), example)
 
 
 app = typer.Typer(
-    cls=per_system(lambda system: partial(order_run, system), _example),
+    cls=per_system(f"{__name__}:command_of"),
     help="Order a run of a system on a federation, and watch over it.",
     no_args_is_help=True,
     epilog="Example: hushrec deploy run fedrec++ fed --items items.tsv --rating-range 1,5 --rounds 50",
@@ -179,23 +184,24 @@ def _print(folder: Path, num_nodes: int, as_json: bool) -> None:
     per_round = {what: seconds / rounds for what, seconds in report.seconds.items() if what != "enrol"}
     if as_json:
         deployment = {"nodes": num_nodes, "attempts": report.attempt, "seconds": report.seconds}
-        print(msgspec.json.encode(done.summary() | {"deployment": deployment}).decode())
+        print_json(done.summary() | {"deployment": deployment})
         return
     print_run(done)
     table = Table(box=None, pad_edge=False)
     for what in ("seconds per round", *per_round):
         table.add_column(what, justify="right")
     table.add_row(*(format_number(seconds) for seconds in (sum(per_round.values()), *per_round.values())))
-    results().print(table)
+    show(table)
 
 
 # --- A federation on this machine ------------------------------------------------------------------------
 
 
 def deploy_here(
-    system: Annotated[str, typer.Option(help="Which system (hushrec systems).")],
+    system: Annotated[str, typer.Option(help="Which system (hushrec systems).", autocompletion=complete_system)],
     source: Source,
     waiting: Waiting,
+    said: Said,
     values: dict[str, Any],
     nodes: Annotated[int, typer.Option(help="How many nodes: users, partners or owners are dealt to them.")] = 3,
     owners: Owners = "",

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from hushrec.cli.console import announce_compilation, note
-from hushrec.cli.options import RunOptions, Source, runtime_options
+from hushrec.cli.console import note
+from hushrec.cli.options import RunOptions, Source, complete_data, runtime_options
 from hushrec.data import owned
 from hushrec.data.holdings.node_files import read_held_items
 from hushrec.data.holdings.owners import owners_of
@@ -42,7 +42,10 @@ _encode = msgspec.json.Encoder().encode
 class MaybeSource(Source):
     """Where interactions come from, if not all of them come as events."""
 
-    data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")] = ""
+    data: Annotated[
+        str,
+        typer.Option(help="A dataset's name (hushrec data list) or a file.", autocompletion=complete_data),
+    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,7 @@ class LiveOptions(RunOptions):
         super().__post_init__()
         of_live = {entry.name for entry in fields(self)} - {entry.name for entry in fields(RunOptions)}
         for entry in fields(self):
-            is_given = entry.name != "source" and getattr(self, entry.name) != entry.default
+            is_given = entry.name not in ("source", "said") and getattr(self, entry.name) != entry.default
             flag = f"--{entry.name.replace('_', '-')}"
             if is_given and self.live and entry.name not in of_live | _TAKEN:
                 raise HushrecError(f"{flag} means nothing with --live; leave it out")
@@ -81,7 +84,6 @@ def run_live(system: AnySystem, values: dict[str, Any], options: LiveOptions) ->
             raise HushrecError(f"a live stream has no {name}; leave --{name} out")
     usual = {name: value for name, value in _DEFAULTS.items() if hasattr(system.config, name)}
     live = _start(system, system.configure({**usual, **values}), options)
-    announce_compilation()
     out, seed = options.out, options.seed
     with open_folder(out, live, seed, options.resume) if out else nullcontext(), _Stop() as stop:
         if live.place.num_lines:

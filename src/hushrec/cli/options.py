@@ -1,6 +1,6 @@
 """Options that several verbs share. A dataclass of them is a group, see `commands.joined`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,13 +8,26 @@ from typing import Annotated, Any
 import typer
 
 from hushrec.cli.console import note
+from hushrec.cli.said import Said
 from hushrec.data import Columns, Deal, Deals, Interactions, Measure, SplitKind, load
+from hushrec.data.catalogue import CATALOGUE, SYNTHETIC
 from hushrec.data.checking import Duplicates
 from hushrec.errors import HushrecError
+from hushrec.files import refuse_unwritable
 from hushrec.protocol import AnySystem
+from hushrec.registry import SYSTEMS
 from hushrec.runs.run_settings import RunSettings, settings_for
 from hushrec.runs.suiting import by_data
 from hushrec.runtime.in_process import RuntimeOptions
+
+
+def beginning(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What a shell completes: those of the names that begin as was typed."""
+    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
+
+
+complete_system = beginning(lambda: SYSTEMS)
+complete_data = beginning(lambda: [*CATALOGUE, SYNTHETIC])
 
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs, as `hushrec run --out` makes them.")]
@@ -124,7 +137,10 @@ class Reading:
 class Source:
     """Where the interactions come from."""
 
-    data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")]
+    data: Annotated[
+        str,
+        typer.Option(help="A dataset's name (hushrec data list) or a file.", autocompletion=complete_data),
+    ]
     reading: Reading
 
     def load(self) -> Interactions:
@@ -137,6 +153,7 @@ class RunOptions:
     """Options of `hushrec run`, whatever the system."""
 
     source: Source
+    said: Said
     folds: Annotated[int, typer.Option(help="How many of the five folds to run.")] = 1
     seed: Seed = 0
     split: Split = None
@@ -202,6 +219,8 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.resume and self.out is None:
             raise HushrecError("--resume needs --out, the folder of the run to go on with")
+        if self.out is not None:
+            refuse_unwritable(self.out, "--out")
 
     def settings(self, system: AnySystem, data: Interactions) -> RunSettings:
         """The split, the seed and the lengths of lists; what was not said depends on the system and the data."""

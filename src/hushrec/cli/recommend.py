@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +12,7 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from hushrec.cli.console import counting, note, results
+from hushrec.cli.console import counting, note, print_json, results, show
 from hushrec.cli.options import AsJson, Fold, RunFolder
 from hushrec.data import Interactions
 from hushrec.data.item_choice import read_choice
@@ -156,7 +155,7 @@ def _write_all(out: Path, blocks: Iterator[pa.RecordBatch], train: Interactions,
     with counting("lists", train.num_users, "users") as tell:
         num_rows = write_lists(out, watched())
     if as_json:
-        print(msgspec.json.encode({"out": str(out), "users": num_users, "rows": num_rows}).decode())
+        print_json({"out": str(out), "users": num_users, "rows": num_rows})
         return
     results().print(f"{num_rows:,} rows for {num_users:,} users in {out}", soft_wrap=True)
     if num_users < train.num_users:
@@ -165,7 +164,7 @@ def _write_all(out: Path, blocks: Iterator[pa.RecordBatch], train: Interactions,
 
 def _show(found: list[Recommendation], why: bool, as_json: bool) -> None:
     if as_json:
-        print(msgspec.json.encode([entry.told(why) for entry in found]).decode())
+        print_json([entry.told(why) for entry in found])
     elif found:
         print_recommendations(found, why)
     else:
@@ -184,7 +183,7 @@ def print_recommendations(found: list[Recommendation], why: bool = False) -> Non
     for place, entry in enumerate(found, 1):
         cells = [str(place), str(entry.item), format_number(entry.score), entry.title]
         table.add_row(*cells, *([_reason(entry)] if why else []))
-    results().print(table)
+    show(table)
 
 
 def _reason(entry: Recommendation) -> str:

@@ -4,10 +4,9 @@ import webbrowser
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
-from hushrec.cli.console import note
+from hushrec.cli.console import note, print_json
 from hushrec.cli.options import RunFolders
 from hushrec.report.findings import caveats
 from hushrec.report.page import write_report
@@ -41,7 +40,7 @@ def report(
     for line in caveats(kept):
         note(line)
     if as_json:
-        print(msgspec.json.encode({"report": str(path), "runs": labels(kept)}).decode())
+        print_json({"report": str(path), "runs": labels(kept)})
     else:
         print(path)
     if open_page:

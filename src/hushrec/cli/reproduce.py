@@ -13,9 +13,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from hushrec.cli.console import announce_compilation, note, results, watching
-from hushrec.cli.options import AsJson, Threads, runtime_options
+from hushrec.cli.console import note, print_json, results, watching
+from hushrec.cli.options import AsJson, Threads, beginning, runtime_options
 from hushrec.cli.reproduced_tables import print_table, table_json
+from hushrec.cli.said import Said
 from hushrec.data import Interactions, load
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Row, Table, table_named, tables
@@ -28,6 +29,7 @@ from hushrec.experiments.reproduction import (
     with_ratios,
 )
 from hushrec.experiments.summary import NOT_RUN, Summary, TableRecord, record_of, to_json, usual_seconds
+from hushrec.files import refuse_unwritable
 from hushrec.registry import system_named
 from hushrec.report.canvas import check_picture, style, write_picture
 from hushrec.report.deviations import deviations
@@ -48,6 +50,7 @@ class Wish:
     seed: int
     folds: int | None  # None: as many as the table has
     out: Path | None
+    command: str  # what was typed
     stop_at: float | None = None  # of this process's CPU time, in seconds: no row is started after it
     goes_on: bool = False  # with the next row, if one cannot be run
 
@@ -56,9 +59,20 @@ class Wish:
         return self.stop_at is not None and time.process_time() >= self.stop_at
 
 
+_systems = beginning(lambda: dict.fromkeys(system for system, _ in tables()))
+
+
+def _tables_of(context: typer.Context, incomplete: str) -> list[str]:
+    names = [name for system, name in tables() if system == context.params.get("system")]
+    return beginning(lambda: names)(incomplete)
+
+
 def reproduce(
-    system: Annotated[str | None, typer.Argument(help="A system.")] = None,
-    table: Annotated[str | None, typer.Argument(help="Its table or figure, as table2.")] = None,
+    said: Said,
+    system: Annotated[str | None, typer.Argument(help="A system.", autocompletion=_systems)] = None,
+    table: Annotated[
+        str | None, typer.Argument(help="Its table or figure, as table2.", autocompletion=_tables_of)
+    ] = None,
     is_all: Annotated[
         bool, typer.Option("--all", help="Every table of a dataset, or of a system on it, and a summary.")
     ] = False,
@@ -92,13 +106,17 @@ def reproduce(
     options = runtime_options(threads)
     if out and out.exists() and not out.is_dir():
         raise HushrecError(f"{out} is a file; choose a folder for --out")
+    if out:
+        refuse_unwritable(out, "--out")
     if is_all:
         _check_all(table, data, out, {"--row": row, "--preset": preset, "--seeds": seeds, "--picture": picture})
         if hours is not None and not 0 <= hours < math.inf:
             raise HushrecError(f"--hours {hours:g}: choose 0 or more")
         _check_page(page)
         stop_at = None if hours is None else time.process_time() + 3600 * hours
-        _reproduce_all(system, str(data), Wish(options, seed, folds, out, stop_at, True), page, as_json)
+        _reproduce_all(
+            system, str(data), Wish(options, seed, folds, out, said.command, stop_at, True), page, as_json
+        )
         return
     if system is None or table is None:
         raise HushrecError("name a system and a table, as in fedrec++ table2, or add --all --data NAME --out DIR")
@@ -107,8 +125,9 @@ def reproduce(
     chosen = _with_seeds(table_named(system_named(system).name, table), seeds)
     tasks = _tasks(chosen, data, row, preset)
     check_picture(picture)
-    announce_compilation()
-    done = _reproduced_table(system_named(system).name, chosen, tasks, Wish(options, seed, folds, out))
+    done = _reproduced_table(
+        system_named(system).name, chosen, tasks, Wish(options, seed, folds, out, said.command)
+    )
     if not any(entry.cells for entry in done):
         raise HushrecError(done[0].missing if done else "nothing is left to hold against; leave --row out")
     if picture:
@@ -116,7 +135,7 @@ def reproduce(
         of_one = f", of seed {seed}" if chosen.kind == "curve" and chosen.num_seeds > 1 else ""
         note(f"picture: {picture}{of_one}")
     if as_json:
-        print(msgspec.json.encode(table_json(chosen, done)).decode())
+        print_json(table_json(chosen, done))
     else:
         print_table(chosen, done)
 
@@ -199,7 +218,9 @@ def _run_or_kept(
         note(f"{place} {name}: takes about {format_seconds(usual)} of CPU")
     num_rounds = planned[0].config.num_rounds
     with watching(f"{place} {name}", num_rounds, settings.num_folds * table.num_seeds) as watch:
-        done = reproduce_row(table, row, preset, interactions, settings, wish.options, wish.out, watch)
+        done = reproduce_row(
+            table, row, preset, interactions, settings, wish.options, wish.out, watch, wish.command
+        )
     note(f"{place} {name}: {done.missing or f'done, {format_seconds(done.cpu_seconds)} of CPU'}")
     return done
 
@@ -245,7 +266,6 @@ def _reproduce_all(system: str | None, data: str, wish: Wish, page: Path | None,
         )
         of = f" of {name}" if name else ""
         raise HushrecError(f"no table{of} has a row on {data}; there are rows on {', '.join(known) or 'none'}")
-    announce_compilation()
     records, spent = list[TableRecord](), dict[str, float]()
     for place, ((owner, _), table) in enumerate(chosen.items(), 1):
         note(f"table {place}/{len(chosen)}: {table.title}")
@@ -270,7 +290,7 @@ def _reproduce_all(system: str | None, data: str, wish: Wish, page: Path | None,
         write_page(summary, page)
         note(f"page: {page}, record: {page.with_suffix('.json')}")
     if as_json:
-        print(to_json(summary).decode())
+        print_json(msgspec.Raw(to_json(summary)))
     else:
         for line in summary_lines(summary):
             results().print(line, soft_wrap=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table as RichTable
 
-from hushrec.cli.console import results
+from hushrec.cli.console import results, show
 from hushrec.experiments.claims import Held, Verdict, lossless_pairs, order_changes, verdicts
 from hushrec.experiments.published import Table
 from hushrec.experiments.reproduction import Cell, Reproduced
@@ -22,7 +22,7 @@ def print_table(table: Table, done: Sequence[Reproduced]) -> None:
     out, finished = results(), [entry for entry in done if entry.cells]
     out.print(f"{table.title}\n{table.paper}")
     for grid in _grids(table, finished) if finished else ():
-        out.print(grid)
+        show(grid)
     for entry in done:
         if entry.missing or entry.remark:
             out.print(f"{entry.row.where}, {entry.name}: {entry.missing or entry.remark}", soft_wrap=True)

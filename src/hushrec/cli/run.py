@@ -1,16 +1,15 @@
 """`hushrec run SYSTEM`: one command per system, its options made from the system's config."""
 
-from collections.abc import Callable
 from functools import partial
 from statistics import fmean, pstdev
 from typing import Any
 
-import msgspec
 import typer
 from rich.table import Table
 
-from hushrec.cli.commands import length_of, per_system
-from hushrec.cli.console import announce_compilation, note, results, warn, watching
+from hushrec.cli.commands import length_of, of_system
+from hushrec.cli.console import note, print_json, results, show, warn, watching
+from hushrec.cli.endings import if_interrupted
 from hushrec.cli.live import LiveOptions, run_live
 from hushrec.cli.options import RunOptions, runtime_options
 from hushrec.experiments.published import published_for
@@ -36,13 +35,24 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
         note(choice.why)
     for line in system.result.warnings(plan.config):
         warn(line)
-    announce_compilation()
     beside = Beside(options.baselines, note)
-    done = run_suited(plan, data, settings, runtime, options.out, options.resume, watching, note, beside)
+    with if_interrupted(_left_of(options)):
+        done = run_suited(
+            plan,
+            data,
+            settings,
+            runtime,
+            options.out,
+            options.resume,
+            watching,
+            note,
+            beside,
+            options.said.command,
+        )
     for line in _cautions(done, options):
         warn(line)
     if options.as_json:
-        print(msgspec.json.encode(done.summary()).decode())
+        print_json(done.summary())
         return
     print_run(done)
     if done.chosen:
@@ -53,21 +63,22 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
         note("not kept; add --out DIR to keep it for recommend, compare and report")
 
 
+def _left_of(options: RunOptions) -> str:
+    """What an interrupted run leaves."""
+    if options.out is None:
+        return "interrupted; nothing is kept, as there was no --out"
+    return "interrupted; the same command goes on with --resume"
+
+
 def run_online(system: AnySystem, values: dict[str, Any], options: LiveOptions) -> None:
     """Run a system that can learn live: from data, or from events as they come."""
     (run_live if options.live else run_system)(system, values, options)
 
 
-def _verb(system: AnySystem) -> Callable[..., None]:
-    return partial(run_online if has_drift_rounds(system) else run_system, system)
-
-
-app = typer.Typer(
-    cls=per_system(_verb, lambda system: f"run {system.name} --data ml-100k {length_of(system)}"),
-    help="Run a system in this process and measure it.",
-    no_args_is_help=True,
-    epilog="Example: hushrec run fedrec++ --data ml-100k --rho 3 --folds 5 --out runs/one",
-)
+def command_of(system: AnySystem) -> typer.Typer:
+    """`hushrec run SYSTEM`."""
+    verb = partial(run_online if has_drift_rounds(system) else run_system, system)
+    return of_system(system, verb, f"run {system.name} --data ml-100k {length_of(system)}")
 
 
 def print_run(done: Run) -> None:
@@ -80,7 +91,7 @@ def print_run(done: Run) -> None:
     for line in _holding_lines(done):
         out.print(line, soft_wrap=True)
     if fold.metrics or fold.curve:
-        out.print(_metric_table(done))
+        show(_metric_table(done))
         _print_beside(done)
     elif done.party == "server":
         out.print("accuracy was not measured: no node has both a model and test ratings")
@@ -91,14 +102,14 @@ def print_run(done: Run) -> None:
     for way, num_bytes in fold.sent_bytes.items():
         per_round = num_bytes / fold.num_rounds / num_parties
         ways.add_row(f"  {way}", format_bytes(num_bytes), f"{format_bytes(per_round)} per {party} and round")
-    out.print(ways)
+    show(ways)
     if fold.facts:
         facts = Table(box=None, pad_edge=False, show_header=False)
         facts.add_column()
         facts.add_column(justify="right")
         for name, value in fold.facts.items():
             facts.add_row(f"{name}:", format_given(float(value)))
-        out.print(facts)
+        show(facts)
     out.print(f"model {fold.model_sha256[:16]}  clients {(fold.clients_sha256 or 'none')[:16]}")
     cpu = sum(result.cpu_seconds for result in done.folds)
     cold = [result.num_cold for result in done.folds if result.num_cold is not None]
@@ -131,7 +142,7 @@ def _print_beside(done: Run) -> None:
         table.add_column(name, justify="right")
     for name, values in {done.system: done.mean, **done.baselines}.items():
         table.add_row(f"  {name}", *(format_metric(values.get(metric)) for metric in metrics))
-    out.print(table)
+    show(table)
     for line in unbeaten_lines(done):
         out.print(line, soft_wrap=True)
 

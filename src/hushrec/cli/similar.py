@@ -2,11 +2,10 @@
 
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.table import Table
 
-from hushrec.cli.console import note, results
+from hushrec.cli.console import note, print_json, show
 from hushrec.cli.options import AsJson, Fold, RunFolder
 from hushrec.cli.recommend import Chosen, Length, MinRaters, WhoseModel
 from hushrec.errors import HushrecError
@@ -32,7 +31,7 @@ def similar(
         raise HushrecError(f"{model.system.name} has no vectors of items to compare; ask a run of another system")
     found = model.similar(item, k, min_raters, *chosen.ids(model))
     if as_json:
-        print(msgspec.json.encode([entry.told() for entry in found]).decode())
+        print_json([entry.told() for entry in found])
         return
     if not found:
         note("no other item may be listed; choose others with --only")
@@ -43,6 +42,6 @@ def similar(
     table.add_column("title")
     for place, entry in enumerate(found, 1):
         table.add_row(str(place), str(entry.item), format_number(entry.score), entry.title)
-    results().print(table)
+    show(table)
     asked = title_of(ranker.train, model.item_number(item))
     note(f"nearest to {f'{asked} ({item})' if asked else item}, from {model.source}")

@@ -3,25 +3,27 @@
 from dataclasses import fields
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.table import Table
 
-from hushrec.cli.console import results
-from hushrec.cli.options import AsJson
+from hushrec.cli.console import print_json, results, show
+from hushrec.cli.options import AsJson, complete_system
 from hushrec.protocol import AnySystem
 from hushrec.registry import SYSTEMS, system_named
 from hushrec.report.declared import reveals, threat_model
 
 
 def systems(
-    name: Annotated[str | None, typer.Argument(help="A system, to see its messages and settings.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A system, to see its messages and settings.", autocompletion=complete_system),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the systems, or show one: paper, roles, messages and what each reveals, settings."""
     chosen = [system_named(name)] if name else list(SYSTEMS.values())
     if as_json:
-        print(msgspec.json.encode([_described(system) for system in chosen]).decode())
+        print_json([_described(system) for system in chosen])
     elif name:
         _print_one(chosen[0])
     else:
@@ -68,7 +70,7 @@ def _print_all(chosen: list[AnySystem]) -> None:
         table.add_row(
             system.name, system.about.title, f"{system.about.paper.venue} {system.about.paper.year}", roles
         )
-    results().print(table)
+    show(table)
 
 
 def _print_one(system: AnySystem) -> None:
@@ -81,14 +83,14 @@ def _print_one(system: AnySystem) -> None:
         messages.add_column(heading)
     for message in system.messages:
         messages.add_row(message.__name__, message.sender, message.receiver, reveals(message))
-    out.print(messages)
+    show(messages)
     out.print()
     settings = Table(box=None, pad_edge=False)
     for heading in ("setting", "default", "meaning"):
         settings.add_column(heading)
     for entry in fields(system.config):
         settings.add_row(entry.name, str(entry.default), entry.metadata["help"])
-    out.print(settings)
+    show(settings)
     for name, values in system.about.presets.items():
         told = ", ".join(f"{setting} {value}" for setting, value in values.items())
         out.print(f"preset {name}: {told or 'the defaults'}", soft_wrap=True)

@@ -20,7 +20,10 @@ from hushrec.errors import HushrecError
 from hushrec.plugins import Registry
 
 CATALOGUE: Registry[Entry] = Registry(
-    "data set", "hushrec.datasets", loaded={entry.name: entry for entry in ENTRIES}, kind=Entry
+    "data set",
+    "hushrec.datasets",
+    loaded={entry.name: entry for entry in ENTRIES},
+    kind="hushrec.data.entries:Entry",
 )
 FOLDER_VARIABLE = "HUSHREC_DATA"
 SYNTHETIC = "synthetic"

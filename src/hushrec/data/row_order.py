@@ -4,6 +4,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+import hushrec.compiling  # noqa: F401 - before the first kernel
+
 Int32s = npt.NDArray[np.int32]
 
 

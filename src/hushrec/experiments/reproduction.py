@@ -139,16 +139,20 @@ class Experiment:
         """Whether one of the wished-for folds did."""
         return (folder / _DIVERGED).exists() and len(kept.folds) < self.settings.num_folds
 
-    def run(self, data: Interactions, options: RuntimeOptions, out: Path | None, watch: Watch | None) -> Run:
+    def run(
+        self, data: Interactions, options: RuntimeOptions, out: Path | None, watch: Watch | None, command: str = ""
+    ) -> Run:
         """Run it, or go on where it was interrupted. That a run diverged is kept, too."""
         folder = self.folder(out, data)
         if self.timed_from:
-            return _timed_run(self, data, folder, watch)
+            return _timed_run(self, data, folder, watch, command)
         if folder and (folder / _DIVERGED).exists() and self._has_diverged(folder, read_run(folder)):
             raise DivergedError((folder / _DIVERGED).read_text(encoding="utf-8"))
         probe = all_of(list(self.probes)) if self.probes else None
         try:
-            return run(self.system, self.config, data, self.settings, options, folder, True, watch, probe)
+            return run(
+                self.system, self.config, data, self.settings, options, folder, True, watch, probe, command=command
+            )
         except DivergedError as error:
             if folder:
                 (folder / _DIVERGED).write_text(str(error), encoding="utf-8")
@@ -208,6 +212,7 @@ def reproduce_row(
     options: RuntimeOptions,
     out: Path | None,
     watch: Watch | None,
+    command: str = "",
 ) -> Reproduced:
     """Run one row; with a folder, go on where it stopped. A seed that diverges is left out, and said so."""
     done, tried, faults = list[Run](), list[Run](), list[str]()
@@ -216,9 +221,9 @@ def reproduce_row(
         told = _watch_seed(watch, place, table.num_seeds) if watch else None
         try:
             if row.stop_by:
-                tried.append(_on_validation(experiment).run(data, options, out, told))
+                tried.append(_on_validation(experiment).run(data, options, out, told, command))
                 experiment = _stopped(experiment, row.stop_by, tried[-1])
-            done.append(experiment.run(data, options, out, told))
+            done.append(experiment.run(data, options, out, told, command))
         except DivergedError as error:
             faults.append(str(error))
     if not done:
@@ -270,7 +275,9 @@ def _watch_seed(watch: Watch, place: int, num_seeds: int) -> Watch:
     return told
 
 
-def _timed_run(experiment: Experiment, data: Interactions, folder: Path | None, watch: Watch | None) -> Run:
+def _timed_run(
+    experiment: Experiment, data: Interactions, folder: Path | None, watch: Watch | None, command: str
+) -> Run:
     """A run of DRIFT with the time of its steps, in one thread."""
     config, settings = experiment.config, experiment.settings
     if folder and (folder / "run.json").exists():
@@ -281,7 +288,9 @@ def _timed_run(experiment: Experiment, data: Interactions, folder: Path | None, 
     warm_up(config)
     preprocessing, clock = preprocessing_seconds(experiment.timed_from, config, settings), Clock()
     options = RuntimeOptions(threads=1)
-    done = run(timed(clock), config, data, settings, options, folder, True, watch, keeps_checkpoint=False)
+    done = run(
+        timed(clock), config, data, settings, options, folder, True, watch, keeps_checkpoint=False, command=command
+    )
     done = with_seconds(done, clock, preprocessing, config.plan.form)
     if folder:
         write_run(folder, done)

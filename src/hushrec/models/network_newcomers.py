@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from scipy import sparse
 
 from hushrec.models.networks import Shape, Views
-from hushrec.models.networks_graph import Graph, Vectors
+from hushrec.models.networks_graph import Graph, Vectors, propagate
 from hushrec.models.newcomers import FrozenNetwork, Reals, Slopes, Usual, newcomer_vector, usual_of, wishes_of
 from hushrec.protocol import Numbers
 
@@ -74,21 +73,21 @@ class NetworkNewcomers:
     # --- Graphs ---
 
     @cached_property
-    def _adjacency(self) -> "sparse.csr_array":
-        assert self.graph is not None
-        starts, columns, weights = self.graph
-        size = self.shape.num_nodes
-        return sparse.csr_array((weights.astype(np.float64), columns, starts), shape=(size, size))
-
-    @cached_property
     def _sent(self) -> list[Reals]:
         """What every item sends in each layer."""
         sent, vectors = [], self.weights["vectors"].astype(np.float64)
         for layer in range(self.shape.num_graph_layers):
             sent.append(vectors[self.shape.num_users :])
-            sides = self._adjacency @ vectors
+            sides = self._sides(vectors)
             vectors = self._messages(layer, vectors, sides)[0] if self.shape.model == "ngcf" else sides
         return sent
+
+    def _sides(self, vectors: Reals) -> Reals:
+        """What comes to every node, of these vectors: A times them."""
+        assert self.graph is not None
+        sides, everyone = np.zeros(vectors.shape, np.float32), np.arange(self.shape.num_nodes)
+        propagate(self.graph, vectors.astype(np.float32), sides, everyone, sides)
+        return sides.astype(np.float64)
 
     def _shares(self, items: Numbers) -> Reals:
         """The newcomer's row of A: 1 / sqrt(d_n d_i), with its own edge in both."""

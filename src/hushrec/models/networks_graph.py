@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from hushrec.data.row_order import canonical_order, count_starts
 from hushrec.kernels.rows import Width, load, store, width_of, zeros
 from hushrec.kernels.sharing import Part, at_once, num_column_parts
 
@@ -33,14 +33,31 @@ def normalised_graph(
     users: NDArray[np.int32], items: NDArray[np.int32], weights: NDArray[np.float32], sizes: tuple[int, int]
 ) -> Graph:
     """A of weighted edges; weights of repeated pairs add up, a node without weight has no neighbours."""
-    edges = sparse.coo_array((weights.astype(np.float64), (users, items)), shape=sizes).tocsr()
-    by_user, by_item = (_inverse_root(edges.sum(axis=axis)) for axis in (1, 0))
-    edges.data *= np.repeat(by_user, np.diff(edges.indptr)) * by_item[edges.indices]
-    back = edges.T.tocsr()
-    starts = np.concatenate([edges.indptr, back.indptr[1:] + edges.nnz])
-    columns = np.concatenate([edges.indices + sizes[0], back.indices])
-    values = np.concatenate([edges.data, back.data])
-    return Graph(starts.astype(np.int32), columns.astype(np.int32), values.astype(np.float32))
+    users, items, values = _each_pair_once(users, items, weights.astype(np.float64), sizes)
+    by_user, by_item = (
+        _inverse_root(np.bincount(ends, values, size)) for ends, size in zip((users, items), sizes, strict=True)
+    )
+    values *= by_user[users] * by_item[items]
+    back = canonical_order(items, users, sizes[1], sizes[0])
+    starts = [count_starts(users, sizes[0]), len(users) + count_starts(items, sizes[1])[1:]]
+    return Graph(
+        np.concatenate(starts).astype(np.int32),
+        np.concatenate([items + np.int32(sizes[0]), users[back]]),
+        np.concatenate([values, values[back]]).astype(np.float32),
+    )
+
+
+def _each_pair_once(
+    users: NDArray[np.int32], items: NDArray[np.int32], weights: NDArray[np.float64], sizes: tuple[int, int]
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+    """Edges by user, then by item, those of the same pair added up."""
+    order = canonical_order(users, items, *sizes)
+    users, items = users[order], items[order]
+    is_new = np.ones(len(users), np.bool_)
+    is_new[1:] = (np.diff(users) != 0) | (np.diff(items) != 0)
+    sums = np.zeros(np.count_nonzero(is_new))
+    np.add.at(sums, np.cumsum(is_new) - 1, weights[order])
+    return users[is_new], items[is_new], sums
 
 
 def _inverse_root(degrees: NDArray[np.float64]) -> NDArray[np.float64]:

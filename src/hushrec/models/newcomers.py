@@ -16,9 +16,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.special import expit
 
+from hushrec.kernels.sigmoids import sigmoids
 from hushrec.protocol import Numbers
 
 Reals = NDArray[np.float64]
@@ -84,7 +83,7 @@ def newcomer_vector(outputs: Outputs, wishes: Wishes, usual: Usual, loss: Litera
             if loss == "square":
                 errors, bent = said - targets, weights
             else:
-                chances = expit(said)
+                chances = sigmoids(said)
                 errors, bent = chances - targets, weights * (chances * (1 - chances))
             return slopes.T @ (weights * errors) + pull, (slopes.T * bent) @ slopes + usual.precision
 
@@ -104,8 +103,9 @@ def least(state: Callable[[Reals], tuple[float, Bends]], start: Reals) -> Reals:
     for _ in range(_MOST_STEPS):
         scale = np.diag(np.maximum(np.diag(curvature), 1e-12))
         try:
-            step = cho_solve(cho_factor(curvature + damping * scale), gradient)
-        except (LinAlgError, ValueError):  # not finite, or flat
+            lower = np.linalg.cholesky(curvature + damping * scale)
+            step = np.linalg.solve(lower.T, np.linalg.solve(lower, gradient))
+        except np.linalg.LinAlgError:  # not finite, or flat
             damping *= 10
             continue
         tried, bends = state(vector - step)

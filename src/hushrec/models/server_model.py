@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.kernels.adam import adam
+from hushrec.kernels.sigmoids import sigmoids
 from hushrec.models.network_newcomers import NetworkNewcomers
 from hushrec.models.networks import Batch, Head, HeadName, ModelName, Shape, build_network
 from hushrec.models.networks_graph import Graph, normalised_graph
@@ -173,11 +174,13 @@ class NetworkScorer:
 
     def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
         """Scores of (user, item) pairs."""
-        return _sigmoid(self.head.pair_logits(self.user_outputs[users], self.item_outputs[items]))
+        logits = self.head.pair_logits(self.user_outputs[users], self.item_outputs[items])
+        return sigmoids(logits, out=logits)
 
     def score(self, users: Numbers) -> NDArray[np.float32]:
         """Scores of all items, a row per user."""
-        return _sigmoid(self.head.logits(self.user_outputs[users], self.item_outputs))
+        logits = self.head.logits(self.user_outputs[users], self.item_outputs)
+        return sigmoids(logits, out=logits)
 
     def vectors_of_items(self) -> NDArray[np.float32]:
         """What the network makes of each item."""
@@ -185,10 +188,7 @@ class NetworkScorer:
 
     def fold_in(self, items: Numbers, _ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores of all items for a newcomer with these items, whose vector has the least loss."""
-        scores: NDArray[np.float32] = _sigmoid(self.head.logits(self.newcomers.outputs(items), self.item_outputs))[
-            0
-        ]
-        return scores
+        return sigmoids(self.head.logits(self.newcomers.outputs(items), self.item_outputs)[0])
 
 
 def scorer(
@@ -209,11 +209,3 @@ def scorer(
     edges = edges if shape.num_graph_layers else None
     newcomers = NetworkNewcomers(shape, views, item_outputs, edges, degrees, num_negatives)
     return NetworkScorer(outputs[: sizes[0]], item_outputs, network.head, newcomers)
-
-
-def _sigmoid(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    np.negative(logits, out=logits)
-    with np.errstate(over="ignore"):
-        np.exp(logits, out=logits)
-    logits += 1
-    return np.reciprocal(logits, out=logits)

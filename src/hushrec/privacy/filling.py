@@ -50,12 +50,13 @@ def _list_items(clients, rows, numbers, num_virtual, num_items, key, round_numbe
         rated[:] = 0
         for entry in range(first, last):
             rated[rated_items[entry] >> 6] |= bit_of(rated_items[entry])
-        taken[:] = rated
+        for word in range(size):  # taken[:] = rated takes numba two seconds to compile
+            taken[word] = rated[word]
         num_unrated = num_items - (last - first)
         # Draw what is left out instead, where that is less work.
         is_left_out = 2 * num_virtual[client] > num_unrated
         num_drawn = num_unrated - num_virtual[client] if is_left_out else num_virtual[client]
-        counter, used = 0, BLOCK_WORDS
+        counter, used = np.int64(0), BLOCK_WORDS  # typed, or chacha_block is compiled for the constant too
         while num_drawn > 0:
             if used == BLOCK_WORDS:
                 chacha_block(key, numbers[client], round_number, counter, words)

@@ -75,13 +75,14 @@ def run(
     is_enough: IsEnough | None = None,
     chosen: tuple[Choice, ...] = (),
     beside: Beside | None = None,
+    command: str = "",
 ) -> Run:
     """Run the folds; with a folder, keep them there and go on where an interrupted run stopped.
 
     A fold ends with its last round, or when it is enough. The last of what a probe measures is among the metrics;
     what it measures after every round is a curve. Without `keeps_checkpoint` an interrupted fold begins again; so
     it does with a probe, whose values no checkpoint has. `chosen`: what of the config nobody named. With `beside`,
-    lists are measured, and baselines.
+    lists are measured, and baselines. `command`: what makes the run again.
     """
     splits = splits_for(system, data, settings, config)
     first = next(splits)
@@ -90,7 +91,7 @@ def run(
     whole = data_to_split(system, data, settings, config)
     if settings.min_raters is None and resume and folder and (folder / "run.json").exists():
         settings = replace(settings, min_raters=read_run(folder).provenance.min_raters or 0)
-    planned = replace(planned_run(system, config, whole, settings, first.train), chosen=chosen)
+    planned = replace(planned_run(system, config, whole, settings, first.train), chosen=chosen, command=command)
     candidates(first.train, planned.provenance.min_raters or 0)  # refuses to rank nothing, before the training
     current = open_run(folder, planned, resume) if folder else planned
     with alone_in(folder) if folder else nullcontext():
@@ -240,7 +241,7 @@ def _fold_result(
 
 
 def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
-    versions = {name: version(name) for name in ("hushrec", "numpy", "numba", "scipy", "pyarrow")}
+    versions = {name: version(name) for name in ("hushrec", "numpy", "numba", "pyarrow")}
     return Provenance(
         data_sha256=data.sha256,
         is_synthetic=data.is_synthetic,

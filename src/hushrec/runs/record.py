@@ -19,8 +19,9 @@ from hushrec.runtime.checkpoint import Progress
 from hushrec.settings import to_dict
 
 VALIDATION = "validation"  # in a run's folder: what was tried on a part of the training, to choose settings
+COMMAND = "command.txt"
 _LOCK = ".lock"
-_TEMPORARY = ".run.json."
+_TEMPORARY = (".run.json.", f".{COMMAND}.")
 # What must be the same in a run that goes on.
 _COMPARED = ("data_sha256", "rating_range", "split", "test_share", "deal", "passed_over", "measure", "sampled")
 
@@ -149,6 +150,7 @@ class Run:
     folds: list[FoldResult] = field(default_factory=list)
     party: Literal["all", "server", "node"] = "all"  # whose arrays the folder holds; all: a simulation
     chosen: tuple[Choice, ...] = ()  # what of the config nobody named
+    command: str = ""  # what makes it again; empty: it was not made on the command line
 
     @property
     def mean(self) -> dict[str, float]:
@@ -224,6 +226,7 @@ class Run:
             **({"lists": self.lists} if self.lists else {}),
             **({"baselines": self.baselines} if self.baselines else {}),
             **({"chosen": chosen} if chosen else {}),
+            **({"command": self.command} if self.command else {}),
         }
 
 
@@ -259,7 +262,7 @@ def kept_run(folder: Path, resume: bool) -> Run | None:
     if not (folder / "run.json").exists():
         # A run that was killed before it wrote its first file leaves only that behind, and what it had tried.
         names = [path.name for path in folder.iterdir()] if folder.exists() else []
-        if not all(name in (VALIDATION, _LOCK) or name.startswith(_TEMPORARY) for name in names):
+        if not all(name in (VALIDATION, COMMAND, _LOCK) or name.startswith(_TEMPORARY) for name in names):
             raise HushrecError(f"{folder} holds something that is not a run; choose an empty or new --out")
         return None
     if not resume:
@@ -299,8 +302,15 @@ def _check_same(folder: Path, name: str, kept: object, planned: object) -> None:
 
 
 def write_run(folder: Path, kept: Run) -> None:
-    """Write `run.json` at once."""
+    """Write `run.json` at once; before it `command.txt`, for people."""
+    if kept.command:
+        write_private_file(folder / COMMAND, f"{kept.command}\n".encode())
     write_private_file(folder / "run.json", msgspec.json.format(msgspec.json.encode(kept), indent=1))
+
+
+def keep_command(folder: Path, command: str) -> None:
+    """Keep what makes a run again with one that others have written."""
+    write_run(folder, replace(read_run(folder), command=command))
 
 
 def read_run(folder: Path) -> Run:

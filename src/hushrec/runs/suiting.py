@@ -228,6 +228,14 @@ def _forget_folds(folder: Path) -> None:
     (folder / "run.json").unlink(missing_ok=True)
 
 
+def _with_chosen(command: str, plan: Plan) -> str:
+    """The command that made a run, with nothing left to choose."""
+    if not command:
+        return ""
+    has_length = any(one.setting == length_setting(plan.system) for one in plan.chosen)
+    return " ".join([command, *(one.flag for one in plan.chosen), *(["--no-stop-early"] if has_length else [])])
+
+
 def run_suited(
     plan: Plan,
     data: Interactions,
@@ -238,6 +246,7 @@ def run_suited(
     watching: Watching,
     tell: Tell,
     beside: Beside | None = None,
+    command: str = "",
 ) -> Run:
     """A run as planned, with what is still to be chosen; it can be gone on with, wherever it was interrupted."""
     system = plan.system
@@ -247,6 +256,7 @@ def run_suited(
             return run(
                 system, ready.config, data, settings, options, folder, resume, watch,
                 chosen=ready.chosen, beside=beside,
+                command=_with_chosen(command, ready),
             )  # fmt: skip
 
     return trained(

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from itertools import pairwise
 
 import numpy as np
@@ -8,7 +6,6 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
 from hushrec.systems.metamf.network import (
     MetaModel,
     Positives,
@@ -190,14 +187,3 @@ def test_scores_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     whole = scorer.score(users)
     monkeypatch.setattr("hushrec.systems.metamf.network._SCORED_BYTES", 1)
     np.testing.assert_allclose(scorer.score(users), whole, rtol=1e-5)
-
-
-def test_torch_is_imported_when_the_server_needs_it_only() -> None:
-    code = "import sys, hushrec.systems.metamf.system; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_missing_torch_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(HushrecError, match=r"needs PyTorch; install it with: pip install 'hushrec\[neural\]'"):
-        generate(initial_parameters(SIZES, Draws(0)), SIZES, np.array([0], np.int32))

@@ -24,8 +24,6 @@ from hushrec.systems.metamf.system import (
 )
 from systems.runs import losing, some_ratings
 
-pytest.importorskip("torch")
-
 NUM_USERS, NUM_ITEMS = 24, 30
 SMALL = {"num_factors": 8, "item_memory": 3, "memory_size": 12, "hidden_size": 16, "learning_rate": 0.01}
 

@@ -42,7 +42,7 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "training": f"{__name__}.training",
         "model extraction": f"{__name__}.model_extraction",
     },
-    kind=Attack,
+    kind="hushrec.audit.scoreboard:Attack",
 )
 
 

@@ -17,11 +17,13 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from hushrec.audit.interactions import Guesses, interacted
-from hushrec.audit.requests import Moved, is_request, moved_by
+from hushrec.audit.requests import Floats, Moved, is_request, moved_by
 from hushrec.audit.scoreboard import Attack, Own
 from hushrec.audit.uploads import Pairs, paired
+from hushrec.kernels.products import dot
 from hushrec.protocol import Role, Seat, View
 
 _FITS = 1e-8  # the share of a gradient's squared length that rounding may leave over
@@ -49,35 +51,42 @@ def read_gradients(before: Read | None, view: View, own: Own) -> Read:
 def guess_by_directions(moved: Moved, theta: int = 1) -> Guesses:
     """For each item of a group, the fewest users whose vectors make up its gradient. Weights below 0: positive."""
     asked = moved.asked
-    users, weights = _best_fits(
+    users = _best_fits(
         asked.group_starts, asked.num_users, moved.vectors, moved.gradients, moved.regularization, theta
     )
     items, choice = np.nonzero(users >= 0)
-    return Guesses(
-        asked.owners[items], asked.numbers[users[items, choice]], asked.numbers[items], weights[items, choice] < 0
-    )
+    weights = _weights_of(moved, users)[items, choice]
+    return Guesses(asked.owners[items], asked.numbers[users[items, choice]], asked.numbers[items], weights < 0)
+
+
+def _weights_of(moved: Moved, users: NDArray[np.int64]) -> Floats:
+    """c_u of the users of each item, by least squares; below 0 where the item does not move."""
+    weights = np.full(users.shape, -1.0)
+    num_users = (users >= 0).sum(axis=1) * moved.gradients.any(axis=1)
+    for count in range(1, _MOST + 1):
+        items = np.flatnonzero(num_users == count)
+        vectors = moved.vectors[users[items, :count]]
+        gradients = moved.gradients[items] - count * moved.regularization * moved.vectors[items]
+        along = vectors @ gradients[:, :, None]
+        if count > 1:  # of one user the sign is enough
+            along = np.linalg.solve(vectors @ vectors.transpose(0, 2, 1), along)
+        weights[items, :count] = along[:, :, 0]
+    return weights
 
 
 @numba.njit(nogil=True, cache=True)
 def _best_fits(starts, num_users, vectors, moves, ridge, theta):
     users = np.full((vectors.shape[0], _MOST), -1, np.int64)
-    weights = np.zeros((vectors.shape[0], _MOST))
     for group in range(num_users.size):
         first, first_item = starts[group], starts[group] + num_users[group]
         own = vectors[first:first_item]
         for item in range(first_item, starts[group + 1]):
-            if not moves[item].any():
-                if num_users[group] in (1, theta):
-                    users[item, 0], weights[item, 0] = _only_one_who_stays(moves, first, first_item), -1.0
-                continue
-            chosen, num_chosen = _fewest(own, moves[item], ridge * vectors[item])
-            some = own[chosen[:num_chosen]]
-            along = some @ (moves[item] - num_chosen * ridge * vectors[item])
-            if num_chosen > 1:
-                along = np.linalg.solve(some @ some.T, along)
-            for place in range(num_chosen):
-                users[item, place], weights[item, place] = first + chosen[place], along[place]
-    return users, weights
+            if moves[item].any():
+                chosen, num_chosen = _fewest(own, moves[item], ridge * vectors[item])
+                users[item, :num_chosen] = first + chosen[:num_chosen]
+            elif num_users[group] in (1, theta):
+                users[item, 0] = _only_one_who_stays(moves, first, first_item)
+    return users
 
 
 @numba.njit(nogil=True, cache=True)
@@ -109,24 +118,24 @@ def _fewest(own, gradient, ridge):
 def _grown(own, gradient, ridge, start):
     """Users, first `start`, if it is one, then each time the one who explains most; 0, if something is left."""
     left, rest, rest_ridge = own.copy(), gradient.copy(), ridge.copy()
-    chosen, size = np.zeros(_MOST, np.int64), np.dot(gradient, gradient)
+    chosen, size = np.zeros(_MOST, np.int64), dot(gradient, gradient)
     for place in range(min(_MOST, own.shape[0], max(own.shape[1] - 1, 1))):
         target, best = rest - (place + 1) * rest_ridge, -1.0
         for user in range(own.shape[0]):
-            length = np.dot(left[user], left[user])
-            if length > _FITS * np.dot(own[user], own[user]) and (place or start < 0 or user == start):
-                fit = np.dot(left[user], target) ** 2 / length
+            length = dot(left[user], left[user])
+            if length > _FITS * dot(own[user], own[user]) and (place or start < 0 or user == start):
+                fit = dot(left[user], target) ** 2 / length
                 if fit > best:
                     best, chosen[place] = fit, user
         if best < 0:
             break
-        if np.dot(target, target) - best <= _FITS * size:
+        if dot(target, target) - best <= _FITS * size:
             return chosen, place + 1
-        axis = left[chosen[place]] / np.sqrt(np.dot(left[chosen[place]], left[chosen[place]]))
+        axis = left[chosen[place]] / np.sqrt(dot(left[chosen[place]], left[chosen[place]]))
         for user in range(own.shape[0]):
-            left[user] -= np.dot(left[user], axis) * axis
-        rest -= np.dot(rest, axis) * axis
-        rest_ridge -= np.dot(rest_ridge, axis) * axis
+            left[user] -= dot(left[user], axis) * axis
+        rest -= dot(rest, axis) * axis
+        rest_ridge -= dot(rest_ridge, axis) * axis
     return chosen, 0
 
 

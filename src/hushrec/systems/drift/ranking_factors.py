@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from hushrec.errors import HushrecError
+from hushrec.kernels.sigmoids import sigmoids
 from hushrec.models.newcomers import Bends, Reals, least
 from hushrec.protocol import Numbers
 
@@ -69,7 +69,7 @@ def _block_loss(vector: Reals, liked: Reals, disliked: Reals, regularization: fl
     num_pairs = margins.size
 
     def bends() -> tuple[Reals, Reals]:
-        misses = expit(-margins)
+        misses = sigmoids(-margins)
         bent = misses * (1 - misses)
         pulls = misses.sum(axis=1) @ liked - misses.sum(axis=0) @ disliked
         crossed = liked.T @ bent @ disliked

@@ -20,11 +20,11 @@ from typing import Literal, NamedTuple
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from hushrec.draws import BLOCK_WORDS, Draws, Key, shuffle, uniform_rows
 from hushrec.errors import HushrecError
 from hushrec.kernels.adam import adam
+from hushrec.kernels.sigmoids import sigmoids
 from hushrec.models.client_mlp import (
     BLOCK,
     backward,
@@ -394,7 +394,7 @@ class NcfModel:
 
     def probabilities(self, scores: Floats) -> Floats:
         """What people are shown instead of logits: in single precision the best ones of many are 1."""
-        shown: Floats = expit(scores)
+        shown: Floats = sigmoids(scores)
         return shown
 
     def score(self, users: Numbers) -> Floats:

@@ -5,8 +5,7 @@ A generated recommender is one flat row of float32: item vectors (num_items, num
 (num_factors, width) and biases (width) of a hidden layer with ReLU, then the weights (width) and the bias (1) of
 its output; width = num_factors // 4. The generating network is one flat array too, so that Adam and checkpoints
 need no structure; `tensor_shapes` is its layout. Gradients of most item vectors are zero: the server's largest
-layer, which makes the item vectors, only looks at the others. Only the server's half needs PyTorch; it is imported
-there.
+layer, which makes the item vectors, only looks at the others.
 
 Symbols: E_u = item vectors of user u = left (num_items, item_memory) times right (item_memory, num_factors).
 """
@@ -15,21 +14,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from hushrec.draws import BLOCK_WORDS, Draws, Key, chacha_block
-from hushrec.errors import MissingExtraError
 from hushrec.kernels.bits import bit_of
+from hushrec.kernels.sigmoids import sigmoids
 from hushrec.models.newcomers import Usual, newcomer_vector, usual_of, wishes_of
 from hushrec.systems.metamf.newcomers import GeneratedLogits
-
-if TYPE_CHECKING:
-    import torch
 
 Floats = NDArray[np.float32]
 
@@ -107,71 +102,67 @@ def initial_parameters(sizes: Sizes, draws: Draws) -> Floats:
     return flat
 
 
-def load_torch() -> Any:
-    """PyTorch with one thread, so that bits do not depend on the number of threads."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError(
-            "MetaMF's server needs PyTorch; install it with: pip install 'hushrec[neural]'"
-        ) from None
-    torch.set_num_threads(1)
-    return torch
-
-
 @dataclass(frozen=True)
 class Generated:
     """Recommenders of some users, with what is needed to go back through the network."""
 
     sizes: Sizes
+    users: NDArray[np.int32]
     parts: dict[str, Floats]  # of the network
-    leaves: "dict[str, torch.Tensor]"  # all of them but `left`
-    hidden: "torch.Tensor"  # (users, hidden), of the items' part
-    right: "torch.Tensor"  # (users, item_memory, num_factors)
-    layers: "torch.Tensor"  # (users, numbers of the two layers)
+    shared: Floats  # (users, memory): what all parts start from
+    hidden: dict[str, Floats]  # by part, (users, hidden)
+    layers: Floats  # (users, numbers of the two layers)
+    right: Floats  # (users, item_memory, num_factors)
     left: Floats  # (users, num_items, item_memory)
 
     def recommenders(self) -> Floats:
         """One flat row per user."""
-        torch, sizes = load_torch(), self.sizes
+        sizes = self.sizes
         rows = np.empty((len(self.left), sizes.num_generated), np.float32)
         vectors = rows[:, : sizes.num_vector_numbers].reshape(-1, sizes.num_items, sizes.num_factors)
-        with torch.no_grad():
-            torch.bmm(torch.from_numpy(self.left), self.right, out=torch.from_numpy(vectors))
-        rows[:, sizes.num_vector_numbers :] = self.layers.detach().numpy()
+        np.matmul(self.left, self.right, out=vectors)
+        rows[:, sizes.num_vector_numbers :] = self.layers
         return rows
 
     def scores(self) -> Floats:
         """Probabilities of all items, a row per user; item vectors themselves are not made."""
-        sizes, layers = self.sizes, self.layers.detach().numpy()
-        first, bias, second, last = _split_layers(layers, sizes)
-        mixed = self.right.detach().numpy() @ first  # (users, item_memory, width)
-        hidden = self.left @ mixed
+        first, bias, second, last = _split_layers(self.layers, self.sizes)
+        hidden = self.left @ (self.right @ first)
         hidden += bias[:, None, :]
         np.maximum(hidden, 0, out=hidden)
-        raw = (hidden @ second[:, :, None])[:, :, 0] + last
-        scores: Floats = expit(raw)
-        return scores
+        logits: Floats = (hidden @ second[:, :, None])[:, :, 0] + last
+        return sigmoids(logits, out=logits)
 
     def gradient(self, uploads: "Uploads", out: Floats) -> None:
         """Of the network's parameters, flat, from the gradients of the generated recommenders."""
-        torch = load_torch()
         out[:] = 0
-        gradients = parts_of(out, self.sizes)
-        hidden = self.hidden.detach().numpy()
-        of_hidden, of_right = np.zeros_like(hidden), np.zeros(self.right.shape, np.float32)
+        gradients, hidden = parts_of(out, self.sizes), self.hidden["items"]
+        of_right, by_left = np.zeros_like(self.right), np.zeros_like(hidden)
         # By client within an item, so that sums do not depend on whose upload came first.
         order = np.lexsort((uploads.places, uploads.items))
         _left_gradients(
             (uploads.places[order], uploads.items[order], uploads.vectors[order]),
-            (self.left, self.right.detach().numpy(), hidden, self.parts["left"]),
-            (of_right, of_hidden, gradients["left"], gradients["left_bias"]),
+            (self.left, self.right, hidden, self.parts["left"]),
+            (of_right, by_left, gradients["left"], gradients["left_bias"]),
         )
-        outputs = [self.layers, self.right, self.hidden]
-        given = [torch.from_numpy(array) for array in (uploads.layers, of_right, of_hidden)]
-        of_leaves = torch.autograd.grad(outputs, list(self.leaves.values()), given)
-        for name, found in zip(self.leaves, of_leaves, strict=True):
-            gradients[name][:] = found.numpy()
+        first, second = np.split(uploads.layers, [len(self.parts["first"])], axis=1)
+        of_hidden = {
+            "first": self._back("first", self.hidden["first"], first, gradients),
+            "second": self._back("second", self.hidden["second"], second, gradients),
+            "items": self._back("right", hidden, of_right.reshape(len(hidden), -1), gradients) + by_left,
+        }
+        of_shared = np.zeros_like(self.shared)
+        for part, slopes in of_hidden.items():
+            slopes *= self.hidden[part] > 0
+            of_shared += self._back(f"{part}_hidden", self.shared, slopes, gradients)
+        np.matmul(self.parts["users"][self.users].T, of_shared, out=gradients["memory"])
+        gradients["users"][self.users] = of_shared @ self.parts["memory"].T
+
+    def _back(self, name: str, inputs: Floats, slopes: Floats, gradients: dict[str, Floats]) -> Floats:
+        """Back through inputs weights^T + bias: the slopes by the inputs; weights and bias get their gradients."""
+        np.matmul(slopes.T, inputs, out=gradients[name])
+        np.sum(slopes, axis=0, out=gradients[f"{name}_bias"])
+        return slopes @ self.parts[name]
 
 
 def _split_layers(layers: Floats, sizes: Sizes) -> tuple[Floats, Floats, Floats, Floats]:
@@ -182,33 +173,20 @@ def _split_layers(layers: Floats, sizes: Sizes) -> tuple[Floats, Floats, Floats,
 
 
 def generate(parameters: Floats, sizes: Sizes, users: NDArray[np.int32]) -> Generated:
-    """The recommenders of some users."""
-    torch = load_torch()
-    linear = torch.nn.functional.linear
+    """The recommenders of some users, none of them twice if a gradient is to follow."""
     parts = parts_of(parameters, sizes)
-    leaves = {
-        name: torch.from_numpy(part).requires_grad_()
-        for name, part in parts.items()
-        if name not in ("left", "left_bias")
-    }
-    shared = leaves["users"][torch.from_numpy(users.astype(np.int64))] @ leaves["memory"]
-    hidden = {
-        part: torch.relu(linear(shared, leaves[f"{part}_hidden"], leaves[f"{part}_hidden_bias"]))
-        for part in ("first", "second", "items")
-    }
-    layers = [linear(hidden[part], leaves[part], leaves[f"{part}_bias"]) for part in ("first", "second")]
-    right = linear(hidden["items"], leaves["right"], leaves["right_bias"])
-    with torch.no_grad():
-        left = linear(hidden["items"], torch.from_numpy(parts["left"]), torch.from_numpy(parts["left_bias"]))
-    return Generated(
-        sizes,
-        parts,
-        leaves,
-        hidden["items"],
-        right.view(-1, sizes.item_memory, sizes.num_factors),
-        torch.cat(layers, 1),
-        left.numpy().reshape(-1, sizes.num_items, sizes.item_memory),
-    )
+
+    def through(name: str, inputs: Floats) -> Floats:
+        outputs = inputs @ parts[name].T
+        outputs += parts[f"{name}_bias"]
+        return outputs
+
+    shared: Floats = parts["users"][users] @ parts["memory"]
+    hidden = {part: np.maximum(through(f"{part}_hidden", shared), 0) for part in ("first", "second", "items")}
+    layers = np.concatenate([through(part, hidden[part]) for part in ("first", "second")], axis=1)
+    right = through("right", hidden["items"]).reshape(-1, sizes.item_memory, sizes.num_factors)
+    left = through("left", hidden["items"]).reshape(-1, sizes.num_items, sizes.item_memory)
+    return Generated(sizes, users, parts, shared, hidden, layers, right, left)
 
 
 class Uploads(NamedTuple):
@@ -278,7 +256,7 @@ def _client_gradients(held, rows, numbers, generated, shape, num_negatives, key,
             owned[items[entry] >> 6] |= bit_of(items[entry])
         drawn = 0 if end - begin == num_items else num_negatives
         share = np.float32(1.0 / max((end - begin) * (1 + drawn), 1))
-        counter, used = 0, BLOCK_WORDS
+        counter, used = np.int64(0), BLOCK_WORDS
         for entry in range(begin, end):
             for sample in range(1 + drawn):
                 item, label = np.int64(items[entry]), np.float32(1)
@@ -291,7 +269,8 @@ def _client_gradients(held, rows, numbers, generated, shape, num_negatives, key,
                         item = np.int64((np.uint64(words[used]) * np.uint64(num_items)) >> np.uint64(32))
                         used += 1
                 total = layers[2 * width]
-                raw[:] = layers[:width]
+                for unit in range(width):
+                    raw[unit] = layers[unit]
                 for factor in range(num_factors):
                     for unit in range(width):
                         raw[unit] += vectors[item, factor] * first[factor, unit]
@@ -366,7 +345,7 @@ class MetaModel:
         """Probabilities of all items for a newcomer, whose vector has the least loss with all else as it is."""
         wishes = wishes_of(items, self.sizes.num_items, _NUM_NEGATIVES)
         vector = newcomer_vector(self._logits, wishes, self._usual, "logistic")
-        scores: Floats = expit(self._logits(vector)[0]).astype(np.float32)
+        scores: Floats = sigmoids(self._logits(vector)[0]).astype(np.float32)
         return scores
 
     @cached_property

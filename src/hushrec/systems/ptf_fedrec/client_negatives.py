@@ -15,7 +15,7 @@ def _draw(owner, num_items, has_repeats, key, slot_of, words, slots, sample_slot
     `slot_of` tells the slots of all items, -1 without one. Returns how many slots are then in use.
     """
     number, round_number, num_positives, used = owner
-    counter, place, filled = 0, BLOCK_WORDS, 0
+    counter, place, filled = np.int64(0), BLOCK_WORDS, 0
     is_drawn = np.zeros(0 if has_repeats else num_items, np.bool_)
     while filled < sample_slots.size:
         if place == BLOCK_WORDS:
