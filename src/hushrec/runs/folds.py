@@ -284,7 +284,8 @@ def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -
     _check_side(system, kept.party, side)
     if kept.party == "server" and system.result.server is None:
         raise HushrecError(
-            f"the server of {system.name} has no client's vector; recommend on a node, from its private/runs"
+            f"the server of {system.name} has no client's vector; recommend on a node, from its private/runs, "
+            f"or after deploy local from {folder / 'nodes'}"
         )
     number = fold if fold is not None else (kept.folds[0].fold if kept.folds else None)
     if number is None or number not in [result.fold for result in kept.folds]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from hushrec.draws import BLOCK_WORDS, Draws, Key, chacha_block
-from hushrec.errors import MissingExtraError
+from hushrec.errors import MissingExtraError, how_to_install
 from hushrec.kernels.bits import bit_of
 from hushrec.models.newcomers import newcomer_vector, usual_of, wishes_of
 from hushrec.systems.metamf.newcomers import GeneratedLogits
@@ -112,7 +112,7 @@ def load_torch() -> Any:
         import torch
     except ImportError:
         raise MissingExtraError(
-            "MetaMF's server needs PyTorch; install it with: pip install 'hushrec[neural]'"
+            f"MetaMF's server needs PyTorch; install it with: {how_to_install('neural')}"
         ) from None
     torch.set_num_threads(1)
     return torch
