@@ -257,7 +257,8 @@ def test_nobody_reads_any_more() -> None:
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None
-    assert process.stderr.read() == b""
+    with process.stderr as said:
+        assert said.read() == b""
     assert process.wait() == 141
 
 
