@@ -79,7 +79,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["--num-factors", "999999999999"], "--num-factors 999999999999 is too large; use at most 2147483647"),
         (["--rounds", "99999999999999999999"], "--num-rounds 99999999999999999999 is too large"),
-        (["--learning-rate", "nan"], "--learning-rate nan is no finite number"),
+        (["--learning-rate", "nan"], "--learning-rate must be above 0 and finite"),
         (["--regularization", "1e9"], "the training diverges: use a --regularization below 1e+09"),
     ],
 )
