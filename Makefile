@@ -6,8 +6,6 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .PHONY: help install dev demo test test-slow test-flower lint types bench clean
 
-# PyTorch is an oracle of tests, nothing else. Its CPU build, where that can be had: PyPI's for Linux has 5 GB of CUDA.
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 help:  ## list the targets
@@ -21,7 +19,6 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
-	$(PIP_INSTALL) --retries 0 --extra-index-url $(TORCH_INDEX) --no-deps torch
 	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
@@ -32,7 +29,7 @@ $(VENV)/.kernels: $(VENV)/.installed $(shell find src/hushrec/kernels src/hushre
 
 install: $(VENV)/.installed $(VENV)/.kernels  ## make the virtual environment and install hushrec in it
 
-dev: install $(VENV)/.dev  ## the same with all extras but Flower, and what tests need
+dev: install $(VENV)/.dev  ## the same with all extras but Flower, and what tests need (PyTorch: some check gradients with it)
 
 demo: install  ## the main job on ML-100K: accuracy, bytes, recommendations, a report
 	$(BIN)/python -m hushrec.cli.demo demo

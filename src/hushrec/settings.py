@@ -1,7 +1,6 @@
 """Configs: frozen dataclasses whose fields carry a help text. Files, command line and Python build them alike."""
 
 import difflib
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, field, fields
 from typing import Any, TypeVar
@@ -70,8 +69,6 @@ def _refuse_absurd(name: str, value: object) -> None:
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, int) and abs(value) > LARGEST:
         raise HushrecError(f"{flag} {value} is too large; use at most {LARGEST}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise HushrecError(f"{flag} {value} is no finite number; choose one")
 
 
 def to_dict(config: object) -> dict[str, Any]:

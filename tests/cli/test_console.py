@@ -120,3 +120,64 @@ def test_texts_are_printed_as_they_are_in_tables_too(capsys: pytest.CaptureFixtu
     results().print(table)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == ["[bold]y :smile:", "a", "[red]x[/nosuch] :smile:"]
+
+
+# --- Tables of any width -----------------------------------------------------------------------------------------
+
+
+def shown_at(width: int, table: Table, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    screen = io.StringIO()
+    terminal = Console(file=screen, width=width, color_system=None, markup=False, emoji=False, highlight=False)
+    monkeypatch.setattr(console, "results", lambda: terminal)
+    console.show(table)
+    return [line.rstrip() for line in screen.getvalue().splitlines()]
+
+
+def board() -> Table:
+    table = Table("name", "title", box=None, pad_edge=False)
+    table.add_column("score", justify="right")
+    table.add_row("one", "[red]Alien[/red] :smile:", "0.5 KB")
+    table.add_row("two", "Dune", "0.25 KB")
+    return table
+
+
+def test_a_table_that_fits_is_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown_at(60, board(), monkeypatch) == [
+        "name  title                       score",
+        "one   [red]Alien[/red] :smile:   0.5 KB",
+        "two   Dune                      0.25 KB",
+    ]
+
+
+def test_a_narrower_one_is_in_bands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name and title have 4 + 2 + 24 columns, the score needs 2 + 7 more."""
+    assert shown_at(30, board(), monkeypatch) == [
+        "name  title",
+        "one   [red]Alien[/red] :smile:",
+        "two   Dune",
+        "name    score",
+        "one    0.5 KB",
+        "two   0.25 KB",
+    ]
+
+
+def test_the_narrowest_is_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown_at(18, board(), monkeypatch)
+    assert lines[0] == "name     one"
+    assert "  score  0.25 KB" in lines
+    words = "".join("".join(lines).split())
+    assert "[red]Alien[/red]:smile:" in words.replace("title", "")
+    assert all(len(line) <= 18 for line in lines)
+
+
+def test_progress_has_no_markup_and_fits_narrow_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in (40, 120):
+        screen = io.StringIO()
+        terminal = Console(file=screen, force_terminal=True, width=width, color_system=None)
+        monkeypatch.setattr(console, "notes", lambda terminal=terminal: terminal)
+        with watching("[red]x[/nosuch] :smile:", 3, 1) as watch:
+            watch(FoldProgress(1, 1, 2, 3, {"RMSE": 0.98765}, 2_500_000))
+            bar_of(watch).refresh()
+        text = "".join(screen.getvalue().split())
+        for part in ("[red]x[/nosuch]:smile:", "round2/3", "RMSE0.9877", "2.50MBsent"):
+            assert part in text

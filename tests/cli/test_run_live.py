@@ -43,7 +43,7 @@ def invoke(*arguments: str | Path, code: int = 0) -> Result:
 
 
 def model_of(text: str) -> str:
-    return text.rsplit("model ", 1)[1].split()[0]
+    return text.rsplit("model digest ", 1)[1].split()[0].rstrip(":")
 
 
 def shown(result: Result) -> list[dict[str, Any]]:

@@ -118,7 +118,7 @@ def test_an_engine_that_is_not_installed_names_its_extra(monkeypatch: pytest.Mon
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(HushrecError) as caught:
             engine_named(name)  # type: ignore[arg-type]
-        assert f"pip install 'hushrec[{extra}]'" in str(caught.value)
+        assert f"pip install '.[{extra}]'" in str(caught.value)
 
 
 def test_a_kits_card_is_what_the_harness_of_these_tests_makes(tmp_path: Path) -> None:

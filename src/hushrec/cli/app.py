@@ -28,7 +28,12 @@ def main() -> None:
             told: int | None = app(standalone_mode=False)
         return told
 
-    exits_cleanly(command)
+    try:
+        exits_cleanly(command)
+    except SystemExit as end:
+        if end.code in (130, 143):  # threads of an engine may hang on; what had to be kept is
+            os._exit(int(end.code))
+        raise
 
 
 if __name__ == "__main__":

@@ -127,5 +127,8 @@ def _draw(runs: Sequence[Run], picture: Path) -> None:
     metric = main_metric(runs)
     if metric is None:
         raise HushrecError("these runs have no accuracy to draw; run with a test part")
+    left_out = [label for run, label in zip(runs, labels(runs), strict=True) if metric not in run.mean]
+    if left_out:
+        note(f"not in the picture, as they have no {metric}: {', '.join(left_out)}")
     write_picture(accuracy_against_bytes(runs, metric), picture)
     note(f"picture: {picture}")

@@ -25,11 +25,14 @@ from hushrec.deploy.enrolment import NodeSettings, write_settings
 from hushrec.deploy.identity import fingerprint, mail_key
 from hushrec.deploy.kits import find_kit, make_kits, read_federation, read_kit
 from hushrec.deploy.local import node_process, server_process
-from hushrec.deploy.processes import Kept
+from hushrec.deploy.processes import Kept, WaitingForServer
 from hushrec.errors import HushrecError
+from hushrec.files import refuse_unwritable
 from hushrec.privacy.sealing import public_key_of
 from hushrec.registry import SYSTEMS
 from hushrec.report.numbers import format_bytes
+
+_MOST_NODES = 10_000
 
 app = typer.Typer(
     cls=made_when_needed(
@@ -54,6 +57,9 @@ def init(
     """Make certificates, keys and kits: one folder per machine."""
     if (nodes is None) == (not name):
         raise HushrecError("say which nodes: --nodes 3, or --name for each of them")
+    if nodes is not None and nodes > _MOST_NODES:
+        raise HushrecError(f"--nodes {nodes} is too many; use at most {_MOST_NODES}")
+    refuse_unwritable(folder, "DIR")
     names = name or [f"node-{number}" for number in range(1, (nodes or 0) + 1)]
     make_kits(folder, engine_named(engine), names, host, port)
     table = Table(box=None, pad_edge=False)
@@ -157,7 +163,8 @@ def node(
     write_settings(kit, settings)
     note(f"{card.name}: {has}, which stay here; Ctrl-C ends it")
     note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")
-    _keep(node_process(kit, card.name, card.engine, note))
+    waiting = WaitingForServer(card.host, card.port, note) if card.host else None
+    _keep(node_process(kit, card.name, card.engine, note), waiting)
 
 
 app.command("node", epilog="Example: hushrec deploy node fed --name node-1 --data ratings.csv")(joined(node))
@@ -170,7 +177,7 @@ def _named_value(text: str) -> tuple[str, str]:
     return name.strip().replace("-", "_"), value.strip()
 
 
-def _keep(process: Kept) -> None:
+def _keep(process: Kept, waiting: WaitingForServer | None = None) -> None:
     """Keep a process alive until we are told to end."""
 
     def end(_signal: int, _frame: FrameType | None) -> None:
@@ -183,6 +190,8 @@ def _keep(process: Kept) -> None:
         while True:
             time.sleep(0.2)
             process.keep()
+            if waiting is not None:
+                waiting.look()
     finally:
         process.stop()
 

@@ -38,11 +38,12 @@ from hushrec.deploy.local import prepare, running
 from hushrec.deploy.orders import Order, Relay, place_order
 from hushrec.deploy.supervisor import Supervisor, Terms
 from hushrec.errors import HushrecError
+from hushrec.files import refuse_unwritable
 from hushrec.protocol import AnySystem
 from hushrec.registry import SYSTEMS, system_named
 from hushrec.report.numbers import format_number
 from hushrec.runs.folds import FoldProgress
-from hushrec.runs.record import read_run
+from hushrec.runs.record import keep_command, read_run
 from hushrec.runs.run_settings import settings_for, splits_for
 from hushrec.settings import to_dict
 
@@ -106,6 +107,7 @@ def order_run(
     )  # fmt: skip
     terms = waiting.terms(len(federation.nodes))
     run = _supervised(folder, order, catalogue, federation.nodes, federation.engine, terms, resume)
+    keep_command(run, said.command)
     _print(run, len(federation.nodes), as_json)
     note(f"kept in {run}")
 
@@ -210,7 +212,10 @@ def deploy_here(
     relay: Relays = "direct",
     at: Lengths = None,
     relevant_from: RelevantFrom = None,
-    out: Annotated[Path | None, typer.Option(help="Keep the server's folder of the run here.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Keep the server's folder of the run here, and in nodes/ below it those of the nodes."),
+    ] = None,
     keep: Annotated[Path | None, typer.Option(help="Make the federation in this folder, and keep it.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -220,6 +225,9 @@ def deploy_here(
     deal = chosen.holders.deal_for(nodes)
     if out is not None and out.exists():
         raise HushrecError(f"{out} exists; choose a new folder for --out")
+    for flag, place in (("--out", out), ("--keep", keep)):
+        if place is not None:
+            refuse_unwritable(place, flag)
     data = source.load()
     settings = settings_for(
         chosen, seed, at=parse_lengths(at), relevant_from=relevant_from, deal=deal, owners=owners, data=data
@@ -239,9 +247,21 @@ def deploy_here(
         terms = waiting.terms(len(names))
         with running(folder, federation, note):
             run = _supervised(folder, order, catalogue, names, engine, terms, resume=False)
+        keep_command(run, said.command)
         if out is not None:
-            shutil.copytree(run, out)
+            _keep_all(run, order.run_id, [(name, folder / name) for name in names], out)
         _print(run, len(names), as_json)
+
+
+def _keep_all(run: Path, run_id: str, kits: list[tuple[str, Path]], out: Path) -> None:
+    """Copy the server's folder of a run, and below it those of the nodes, which have what it has not."""
+    shutil.copytree(run, out)
+    for name, kit in kits:
+        own = kit / "private" / "runs" / run_id
+        if (own / "run.json").exists():
+            shutil.copytree(own, out / "nodes" / name)
+            note(f"kept in {out / 'nodes' / name}: what {name} has, to recommend to its users")
+    note(f"kept in {out}: what the server has")
 
 
 def local() -> typer.Typer:

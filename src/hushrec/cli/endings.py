@@ -192,23 +192,13 @@ def _of_memory(error: Exception) -> str:
 
 def _of_system(error: OSError) -> str:
     """What a file, a disk or a network refused."""
-    if error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF) and _is_full(sys.stdout):
+    if error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
         _leave(sys.stdout)
-        return f"standard output cannot be written ({os.strerror(error.errno)})"
+        return f"standard output, or a file, cannot be written ({os.strerror(error.errno)}); free some space"
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     what = error.strerror or " ".join(str(error).split()) or type(error).__name__
     remedy = _REMEDIES.get(error.errno or 0, "")
     return f"{where}{what}{f'; {remedy}' if remedy else ''}"
-
-
-def _is_full(stream: Any) -> bool:
-    try:
-        stream.flush()
-    except OSError:
-        return True
-    except ValueError:
-        return False
-    return False
 
 
 def _ended(exit_code: int, text: str) -> int:

@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from hushrec.cli.console import note
-from hushrec.cli.options import RunOptions, Source, complete_data, runtime_options
+from hushrec.cli.options import RunOptions, Source, complete_data
 from hushrec.data import owned
 from hushrec.data.holdings.node_files import read_held_items
 from hushrec.data.holdings.owners import owners_of
@@ -33,7 +33,7 @@ _MOST_AT_ONCE = 1024  # events between two looks at whether to stop
 _KEEP_SECONDS = 30.0  # after which the state is kept, if a line came
 _MOST_TOLD = 10  # bad lines that are told one by one
 _DEFAULTS = {"window": 1, "recommended": 5, "epochs": 1, "parts": 1}
-_TAKEN = {"seed", "owners", "out", "resume", "threads", "as_json"}  # options of any run that a live one takes
+_TAKEN = {"seed", "owners", "out", "resume"}  # options of any run that a live one takes
 
 _encode = msgspec.json.Encoder().encode
 
@@ -67,7 +67,7 @@ class LiveOptions(RunOptions):
         of_live = {entry.name for entry in fields(self)} - {entry.name for entry in fields(RunOptions)}
         for entry in fields(self):
             is_given = entry.name not in ("source", "said") and getattr(self, entry.name) != entry.default
-            flag = f"--{entry.name.replace('_', '-')}"
+            flag = f"--{entry.name.removeprefix('as_').replace('_', '-')}"
             if is_given and self.live and entry.name not in of_live | _TAKEN:
                 raise HushrecError(f"{flag} means nothing with --live; leave it out")
             if is_given and not self.live and entry.name in of_live:
@@ -78,7 +78,6 @@ class LiveOptions(RunOptions):
 
 def run_live(system: AnySystem, values: dict[str, Any], options: LiveOptions) -> None:
     """Learn from each event as it comes, and tell what to recommend after it."""
-    runtime_options(options.threads)  # for what it refuses
     for name in ("epochs", "parts"):
         if name in values:
             raise HushrecError(f"a live stream has no {name}; leave --{name} out")
@@ -290,4 +289,8 @@ class _Feed:
         if self._waiting:
             more = "" if self._keep is None else "; they are taken in with --resume (a pipe sends them again)"
             note(f"events not learned from yet: {len(self._waiting):,}{more}")
-        note(f"model {digest(result_arrays(live.state))[:16]}")
+        note(f"model digest {digest(result_arrays(live.state))[:16]}: the same in two runs that learned the same")
+        if self._num_bad and live.history.size == self._num_first:
+            raise HushrecError(
+                f"every line was refused, {self._num_bad:,} of them; see docs/live.md for what a line is"
+            )

@@ -110,7 +110,9 @@ def print_run(done: Run) -> None:
         for name, value in fold.facts.items():
             facts.add_row(f"{name}:", format_given(float(value)))
         show(facts)
-    out.print(f"model {fold.model_sha256[:16]}  clients {(fold.clients_sha256 or 'none')[:16]}")
+    clients = f", digest of the {party}s {fold.clients_sha256[:16]}" if fold.clients_sha256 else ""
+    told = "two runs with the same ones are the same to the last bit"
+    out.print(f"model digest {fold.model_sha256[:16]}{clients}: {told}", soft_wrap=True)
     cpu = sum(result.cpu_seconds for result in done.folds)
     cold = [result.num_cold for result in done.folds if result.num_cold is not None]
     each = cpu / sum(result.num_rounds for result in done.folds) / num_parties

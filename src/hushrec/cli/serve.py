@@ -13,7 +13,7 @@ import typer
 
 from hushrec.cli.console import note
 from hushrec.cli.options import Fold, RunFolder
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, how_to_install
 from hushrec.serving.limits import Rate, RateLimit, Tokens
 from hushrec.serving.model import load_served
 
@@ -52,7 +52,7 @@ def serve(
         from hushrec.serving.metrics import Meter
         from hushrec.serving.reloading import Reloader, mark_of, reload_on_signal
     except ModuleNotFoundError as error:
-        raise HushrecError(f"serving needs {error.name}; install it with: pip install 'hushrec[serve]'") from None
+        raise HushrecError(f"serving needs {error.name}; install it with: {how_to_install('serve')}") from None
 
     limit = RateLimit(Rate.parse(rate))
     tls = server.TLS.of(tls_cert, tls_key)

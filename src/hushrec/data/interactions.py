@@ -196,4 +196,6 @@ def _number_of(ids: Ids, original_id: str | int, what: str, name: str) -> int:
         looks = f"its {ids.size:,} user ids are {kind}"
     else:
         looks = f"item ids look like {ids[0]} ... {ids[-1]}" if ids.size else "there are no items"
+        if ids.size and ":" in str(ids[0]) and ":" in str(ids[-1]) and ":" not in str(original_id):
+            looks += ", a partner's name and then the id of the file"
     raise HushrecError(f"no {what} {str(original_id)!r} in {name}; {looks}")

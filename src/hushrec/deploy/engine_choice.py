@@ -1,7 +1,7 @@
 """Which engine carries the packets, by its name."""
 
 from hushrec.deploy.engines import Engine, EngineName
-from hushrec.errors import MissingExtraError
+from hushrec.errors import MissingExtraError, how_to_install
 
 _EXTRAS: dict[EngineName, str] = {"nvflare": "deploy", "flower": "flower"}
 
@@ -18,6 +18,5 @@ def engine_named(name: EngineName) -> Engine:
         return NVFlareEngine()
     except ImportError as error:
         raise MissingExtraError(
-            f"the engine {name} is not installed ({error.name} is missing); "
-            f"use: pip install 'hushrec[{_EXTRAS[name]}]'"
+            f"the engine {name} is not installed ({error.name} is missing); use: {how_to_install(_EXTRAS[name])}"
         ) from None

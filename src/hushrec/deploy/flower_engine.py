@@ -23,7 +23,7 @@ from typing import Any
 
 from hushrec.deploy.certificates import issue, new_authority
 from hushrec.deploy.engines import EngineName, JobState
-from hushrec.errors import HushrecError, MissingExtraError
+from hushrec.errors import HushrecError, MissingExtraError, how_to_install
 from hushrec.files import last_holder, write_private_file
 
 LOOPBACK = {"localhost", "127.0.0.1"}
@@ -229,7 +229,7 @@ def _command(role: str, folder: Path) -> list[str]:
 def _require_flower() -> None:
     if find_spec("flwr") is None:
         raise MissingExtraError(
-            "Flower is not installed here; pip install 'hushrec[flower]' in an environment of its own"
+            f"Flower is not installed here; {how_to_install('flower')}, in an environment of its own"
         )
 
 

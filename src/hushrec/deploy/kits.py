@@ -36,7 +36,8 @@ def make_kits(folder: Path, engine: Engine, nodes: Sequence[str], host: str, por
     engine.provision(folder, nodes, host, port)
     federation = Federation(engine.name, host, port, list(nodes))
     for name in nodes:
-        content = msgspec.json.encode({"engine": engine.name, "name": name, "nodes": sorted(nodes)})
+        card = KitCard(engine.name, name, sorted(nodes), host, port)
+        content = msgspec.json.encode(card)
         (folder / name / "startup" / "nodes.json").write_bytes(content)
     write_private_file(folder / "federation.json", msgspec.json.encode(federation))
     return federation
@@ -68,6 +69,8 @@ class KitCard(msgspec.Struct, frozen=True):
     engine: EngineName
     name: str
     nodes: list[str]
+    host: str = ""  # of the server; empty in older kits
+    port: int = 0
 
 
 def read_kit(kit: Path) -> KitCard:

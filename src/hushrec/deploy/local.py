@@ -71,4 +71,6 @@ def running(folder: Path, federation: Federation, tell: Callable[[str], None]) -
         with suppress(RuntimeError):
             keeper.join()
         for process in kept.values():
+            process.ask_to_end()  # all at once: each may take its time
+        for process in kept.values():
             process.stop()

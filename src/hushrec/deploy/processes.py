@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _STOP_SECONDS = 10.0
+_LOOK_SECONDS = 3.0  # between two looks for a server that does not answer
+_SAY_SECONDS = 60.0
 _FASTEST_RESTART_SECONDS = 1.0
 # Engines have many threads, and glibc a heap for each: two are enough, and they keep what a round needs again.
 _LEAN = {
@@ -24,6 +27,37 @@ def _dying_with_us(command: list[str]) -> list[str]:
     """Even if we are killed without a chance to clean up, nothing of ours stays behind (Linux)."""
     guard = shutil.which("setpriv")
     return [guard, "--pdeathsig", "TERM", "--", *command] if guard else command
+
+
+class WaitingForServer:
+    """Says that a node waits, as long as nobody answers at the server's address."""
+
+    def __init__(self, host: str, port: int, tell: Callable[[str], None]) -> None:
+        self._host, self._port, self._tell = host, port, tell
+        self._since = self._next = time.monotonic()
+        self._told_at: float | None = None  # None: it answered, or was not looked for yet
+
+    def look(self) -> None:
+        """See whether the server answers, if it is time to; a line when that changes, and one a minute."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _LOOK_SECONDS
+        where = f"the server at {self._host}:{self._port}"
+        try:
+            socket.create_connection((self._host, self._port), timeout=1).close()
+        except OSError as error:
+            if self._told_at is None:
+                self._since = self._told_at = now
+                self._tell(f"{where} does not answer ({error.strerror or error}); waiting for it, until Ctrl-C")
+            elif now - self._told_at >= _SAY_SECONDS:
+                self._told_at = now
+                self._tell(f"still waiting for {where}, for {round((now - self._since) / 60)} min")
+            return
+        if self._told_at is not None:
+            self._told_at = None
+            self._tell(f"{where} answers")
+        self._next = now + _SAY_SECONDS
 
 
 @dataclass
@@ -65,6 +99,12 @@ class Kept:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)  # what it left behind
         self.start()
+
+    def ask_to_end(self) -> None:
+        """Tell it to end, and do not wait."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGTERM)
 
     def stop(self) -> None:
         """End it, gently first, with all that it started."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Key
-from hushrec.errors import HushrecError, MissingExtraError
+from hushrec.errors import HushrecError, MissingExtraError, how_to_install
 from hushrec.privacy.seal_bytes import Bytes as Bytes
 from hushrec.privacy.seal_bytes import bytes_of, padded, value_from
 from hushrec.protocol import Numbers, Ragged
@@ -115,7 +115,7 @@ def imported(module: str, what: str, package: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        told = f"{what} needs {package}; install it with: pip install 'hushrec[{extra}]'"
+        told = f"{what} needs {package}; install it with: {how_to_install(extra)}"
         raise MissingExtraError(told) from None
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushrec.errors import HushrecError, MissingExtraError
+from hushrec.errors import HushrecError, MissingExtraError, how_to_install
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,6 +47,10 @@ _STYLE: dict[Any, Any] = {
     "ytick.labelcolor": INK,
     "legend.frameon": False,
 }
+_WHOLE: dict[str, Any] = {
+    "bbox_inches": "tight",
+    "pad_inches": 0.08,
+}  # a long name makes a picture wider, and is not cut
 
 
 @contextmanager
@@ -55,9 +59,7 @@ def style() -> Iterator[None]:
     try:
         import matplotlib
     except ImportError:
-        raise MissingExtraError(
-            "figures need matplotlib; install it with: pip install 'hushrec[report]'"
-        ) from None
+        raise MissingExtraError(f"figures need matplotlib; install it with: {how_to_install('report')}") from None
     with matplotlib.rc_context(_STYLE):
         yield
 
@@ -89,7 +91,7 @@ def to_png(figure: "Figure") -> bytes:
     """The figure as a PNG file."""
     with style():
         file = io.BytesIO()
-        figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
+        figure.savefig(file, format="png", dpi=150, metadata={"Software": None}, **_WHOLE)
         return file.getvalue()
 
 
@@ -97,7 +99,7 @@ def to_svg(figure: "Figure") -> str:
     """The figure as an SVG file of its own."""
     with style():
         file = io.StringIO()
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None}, **_WHOLE)
         return file.getvalue()
 
 

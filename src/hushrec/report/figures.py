@@ -21,6 +21,7 @@ _VISIBLE = 0.004  # of the longest bar
 _MOST_LETTERS = 42
 _LETTER_POINTS = 5.4  # width of a letter of size 9, on average
 _DASH = 3.5  # times the width of the line
+_SEEN_APART = 1e-6  # of values: less is no difference to draw
 
 
 def _short_labels(runs: Sequence[Run]) -> list[str]:
@@ -72,6 +73,7 @@ def learning_curves(runs: Sequence[Run], metric: str) -> "Figure":
         for panel, limits in zip(axes, (whole, close) if is_split else (whole,), strict=True):
             _draw_curves(panel, curves)
             panel.set(xlabel="round", ylim=limits, xlim=(0, max(len(curve.mean) for curve in curves)))
+            panel.ticklabel_format(axis="y", useOffset=False, style="plain")
         axes[0].set_title(metric)
         if is_split:
             axes[1].set_title(f"{metric}, close-up of the same curves")
@@ -88,6 +90,8 @@ def _limits(curves: Sequence[Curve]) -> tuple[tuple[float, float], tuple[float, 
 
 def _padded(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
+    if high - low < _SEEN_APART * max(abs(low), abs(high)):  # ticks could not tell them apart
+        low = high = (low + high) / 2
     margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
     return low - margin, high + margin
 

@@ -36,10 +36,24 @@ def class_of(kind: str) -> str:
 
 def html_table(head: Cells, rows: Iterable[str]) -> str:
     """A table of rows as `table_row` makes them, which scrolls where it is too wide."""
-    body = "\n".join(rows)
+    names = [Cell(entry).text if isinstance(entry, str) else entry.text for entry in head]
+    body = "\n".join(_labelled(row, names) for row in rows)
     columns = table_row(head, num_heads=len(head))
     table = f"<table>\n<thead>{columns}</thead>\n<tbody>\n{body}\n</tbody></table>"
     return f'<div class="scroll">{table}</div>'
+
+
+def _labelled(row: str, heads: Sequence[str]) -> str:
+    """A row whose cells know their headings: on a narrow screen each stands on a line of its own."""
+    if "colspan" in row:
+        return row
+    places = iter(heads)
+
+    def labelled(found: re.Match[str]) -> str:
+        head = next(places, "")
+        return f'{found[0]} data-label="{escape(head)}"' if head and found[1] == "d" else found[0]
+
+    return re.sub(r"<t([hd])(?=[ >])", labelled, row)
 
 
 def html_figure(svg: str, caption: str) -> str:

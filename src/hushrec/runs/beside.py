@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hushrec.baselines import BASELINES, Baseline, are_installed, positives
 from hushrec.data import Interactions
 from hushrec.draws import Draws
+from hushrec.errors import how_to_install
 from hushrec.evaluation import evaluated_users, ranking_per_user
 from hushrec.evaluation.candidates import candidates
 from hushrec.evaluation.feedback import ranking_quality, rating_quality, relevance_limit
@@ -135,7 +136,7 @@ def _chosen(job: Job, test: Interactions, plan: Run, seconds: float, wished: Bes
     fitting = [one for one in BASELINES if one.suits(job.train, job.system.feedback)]
     missing = [] if are_installed() else [one.name for one in fitting if one.is_of_package]
     if missing:
-        wished.notify(f"no {' and '.join(missing)} beside it; to have them: pip install 'hushrec[baselines]'")
+        wished.notify(f"no {' and '.join(missing)} beside it; to have them: {how_to_install('baselines')}")
     fitting = [one for one in fitting if one.name not in missing]
     if wished.baselines:
         return fitting

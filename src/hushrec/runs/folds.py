@@ -21,7 +21,7 @@ from hushrec.data import Interactions, Split
 from hushrec.errors import DivergedError, HushrecError
 from hushrec.evaluation.candidates import candidates, usable_min_raters
 from hushrec.protocol import AnySystem, restore, result_arrays
-from hushrec.registry import system_named
+from hushrec.registry import SYSTEMS, system_named
 from hushrec.runs.beside import Beside, stopwatch, with_beside
 from hushrec.runs.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
 from hushrec.runs.record import Choice, FoldResult, Provenance, Run, alone_in, open_run, read_run, write_run
@@ -280,11 +280,16 @@ def save_fitted(
 def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -> tuple[Job, Progress]:
     """A trained fold (the first by default), ready to predict; on one side, where both have a model."""
     kept = read_run(folder)
+    if kept.system not in SYSTEMS:
+        raise HushrecError(
+            f"{folder} is a run of {kept.system}, which is not installed here; install the package that brings it"
+        )
     system = system_named(kept.system)
     _check_side(system, kept.party, side)
     if kept.party == "server" and system.result.server is None:
         raise HushrecError(
-            f"the server of {system.name} has no client's vector; recommend on a node, from its private/runs"
+            f"the server of {system.name} has no client's vector; recommend on a node, from its private/runs, "
+            f"or after deploy local from {folder / 'nodes'}"
         )
     number = fold if fold is not None else (kept.folds[0].fold if kept.folds else 1)
     if number not in [result.fold for result in kept.folds]:

@@ -232,7 +232,10 @@ class HeldByPartners(Holders[PartnerRows]):
         found = _with_id(data.user_ids, user_ids)
         for user, numbers in zip(user_ids.tolist(), found, strict=True):
             if not len(numbers):
-                data.user_number(user)  # which says that there is none
+                raise HushrecError(
+                    f"no user {user!r} with any partner of {data.name}; write an id of the file, or with a "
+                    f"partner's name before it, as in {_partners(data).names[0]}:{user}"
+                )
         return found
 
     def copies(self, data: Interactions, item_ids: NDArray[Any]) -> list[Numbers]:

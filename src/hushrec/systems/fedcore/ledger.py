@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
 
-from hushrec.errors import HushrecError, MissingExtraError
+from hushrec.errors import HushrecError, MissingExtraError, how_to_install
 
 DELTA = 1e-5
 # The grid of losses: this fine at least for the smallest epsilon, and this many points for the sum of all.
@@ -122,5 +122,5 @@ def _dp_accounting() -> Any:
         return import_module("dp_accounting")
     except ImportError:
         raise MissingExtraError(
-            "the privacy ledger needs dp-accounting; install it with: pip install 'hushrec[dp]'"
+            f"the privacy ledger needs dp-accounting; install it with: {how_to_install('dp')}"
         ) from None

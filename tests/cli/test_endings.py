@@ -1,0 +1,320 @@
+"""How commands end: full disks, absurd numbers, too little memory, signals and odd terminals are one line each."""
+
+import errno
+import importlib.util
+import io
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import hushrec
+from hushrec.cli.endings import exits_cleanly
+from hushrec.cli.verbs import app
+from hushrec.files import private_file, refuse_unwritable
+from hushrec.registry import SYSTEMS
+from hushrec.runs.folds import run
+from hushrec.runs.record import Run, read_run, write_run
+from hushrec.runs.run_settings import RunSettings
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.settings import build
+
+ROOT = Path(__file__).parents[2]
+DATA = "synthetic:users=40,items=30,ratings=500"
+RUN = [
+    "run",
+    "fedrec",
+    "--data",
+    DATA,
+    "--preset",
+    "paper",
+    "--num-factors",
+    "3",
+    "--rounds",
+    "2",
+    "--threads",
+    "1",
+]
+
+
+def ends(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Exit code and standard error."""
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as exited:
+        exits_cleanly(lambda: app(list(words), prog_name="hushrec", standalone_mode=False))
+    return int(exited.value.code or 0), capfd.readouterr().err
+
+
+def ends_by(error: BaseException, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    def command() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as exited:
+        exits_cleanly(command)
+    return int(exited.value.code or 0), capfd.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "one"
+    system = SYSTEMS["fedrec"]
+    config = build(system.config, {"num_rounds": 2, "num_factors": 3})
+    run(system, config, hushrec.load(DATA), RunSettings(), RuntimeOptions(threads=1), folder)
+    return folder
+
+
+# --- Numbers and memory --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--num-factors", "999999999999"], "--num-factors 999999999999 is too large; use at most 2147483647"),
+        (["--rounds", "99999999999999999999"], "--num-rounds 99999999999999999999 is too large"),
+        (["--learning-rate", "nan"], "--learning-rate must be above 0 and finite"),
+        (["--regularization", "1e9"], "the training diverges: use a --regularization below 1e+09"),
+    ],
+)
+def test_absurd_numbers_are_refused_by_their_own_name(
+    words: list[str], told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, err = ends(capfd, *RUN, *words)
+    assert code == 2
+    assert told in err
+    assert "--learning-rate" not in err or "learning-rate" in " ".join(words)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), np.exceptions.AxisError("x"), RuntimeError("can't allocate memory")]
+)
+def test_too_little_memory_says_what_to_lower(error: Exception, capfd: pytest.CaptureFixture[str]) -> None:
+    if isinstance(error, np.exceptions.AxisError):  # a bug is not hidden
+        with pytest.raises(np.exceptions.AxisError):
+            ends_by(error, capfd)
+        return
+    code, err = ends_by(error, capfd)
+    assert code == 2
+    assert "too little memory" in err
+    assert "lower --num-factors" in err
+
+
+def test_an_array_that_does_not_fit_says_what_was_asked_for() -> None:
+    def little_memory() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+
+    done = hushrec_process(*RUN, "--num-factors", "2000000000", preexec=little_memory)
+    assert done.returncode == 2
+    assert "too little memory (Unable to allocate" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# --- Disks ---------------------------------------------------------------------------------------------------
+
+
+def commands_that_write(folder: Path, kept: Path) -> list[list[str]]:
+    place = str(folder / "below")
+    return [
+        [*RUN, "--out", place],
+        ["reproduce", "fedrec++", "table2", "--out", place],
+        ["deploy", "init", place, "--nodes", "2"],
+        ["deploy", "local", "--system", "fedrec", "--data", DATA, "--out", place],
+        ["deploy", "local", "--system", "fedrec", "--data", DATA, "--keep", place],
+        ["recommend", str(kept), "--all-users", "--out", f"{place}.csv"],
+        ["report", str(kept), "--out", f"{place}.html"],
+        ["audit", "pmf", "--data", DATA, "--save-config", place],
+    ]
+
+
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("where", ["below a file", "where nothing can be made"])
+def test_nothing_is_begun_where_nothing_can_be_written(
+    where: str, number: int, kept: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" if where == "below a file" else Path("/proc")
+    code, err = ends(capfd, *commands_that_write(folder, kept)[number])
+    assert code == 2
+    assert str(folder) in err
+    assert len([line for line in err.splitlines() if line.startswith("hushrec: ")]) == 1
+    assert "Traceback" not in err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_full_and_read_only_disks_are_seen_before_the_work(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuses(**_options: object) -> io.BytesIO:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("hushrec.files.tempfile.TemporaryFile", refuses)
+    code, err = ends(capfd, *RUN, "--out", str(tmp_path / "new"))
+    assert code == 2
+    assert f"--out {tmp_path / 'new'}: nothing can be written there ({os.strerror(number)})" in err
+
+
+def test_a_disk_that_fills_up_names_the_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def command() -> None:
+        with private_file(tmp_path / "state.npz"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(SystemExit) as exited:
+        exits_cleanly(command)
+    assert exited.value.code == 2
+    assert f"{tmp_path / 'state.npz'}: No space left on device; free some space" in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_folder_can_be_written(tmp_path: Path) -> None:
+    refuse_unwritable(tmp_path / "a" / "b", "--out")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- Signals -------------------------------------------------------------------------------------------------
+
+
+def hushrec_process(
+    *words: str,
+    preexec: Callable[[], None] | None = None,
+    stdout: int | io.IOBase = subprocess.PIPE,
+    environment: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hushrec.cli.app", *words]
+    return subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, text=True, errors="replace",
+        env={**os.environ, **(environment or {})}, preexec_fn=preexec,
+    )  # fmt: skip
+
+
+INTERRUPTED_IN = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), {number})
+sys.meta_path.insert(0, Finder())
+sys.argv = ["hushrec", *{words!r}]
+from hushrec.cli.app import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "module", ["hushrec.cli.endings", "typer", "numpy", "numba", "rich.console", "hushrec.systems.pmf"]
+)
+def test_signals_while_modules_are_loaded(module: str, number: signal.Signals) -> None:
+    code = INTERRUPTED_IN.format(module=module, number=int(number), words=["run", "pmf", "--data", DATA])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 128 + number
+    assert done.stderr.strip() == "hushrec: interrupted"
+
+
+def test_sigterm_ends_a_run_as_ctrl_c_does(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hushrec.cli.app", *RUN, "--rounds", "5000", "--out", str(out)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while process.poll() is None and not (out / "fold-1" / "state.npz").exists():
+        pass
+    process.terminate()
+    told = process.communicate(timeout=60)
+    assert (process.returncode, told[0]) == (143, "")
+    assert told[1].strip() == "hushrec: interrupted; the same command goes on with --resume"
+
+
+# --- Outputs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["systems"], ["systems", "--json"], ["--version"]])
+def test_a_full_output_is_one_line(words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = hushrec_process(*words, stdout=full)
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == "hushrec: standard output, or a file, cannot be written (No space left on device); free some space\n"
+    )
+
+
+def test_nobody_reads_any_more() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hushrec.cli.app", "systems", "fedrec++"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr as said:
+        assert said.read() == b""
+    assert process.wait() == 141
+
+
+ASCII = [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
+
+
+@pytest.mark.parametrize("environment", ASCII, ids=["C", "ascii"])
+def test_plain_terminals_get_plain_letters(environment: dict[str, str], kept: Path, tmp_path: Path) -> None:
+    csv = tmp_path / "named.csv"
+    rows = [
+        f"{user},Amélie [red] :smile: {item},{1 + (user * item) % 5}" for user in range(8) for item in range(6)
+    ]
+    csv.write_text("user,item,rating\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    shown = hushrec_process("data", "describe", str(csv), environment=environment)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.isascii()
+    assert "#" in shown.stdout
+    assert hushrec_process("--help", environment=environment).stdout.isascii()
+    out = tmp_path / "run"
+    made = hushrec_process(
+        "run", "pmf", "--data", str(csv), "--rounds", "1", "--num-factors", "2", "--min-raters", "0",
+        "--no-stop-early", "--no-baselines", "--out", str(out), environment=environment,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    listed = hushrec_process("recommend", str(out), "--user", "1", "--include-seen", environment=environment)
+    assert "Am\\u00e9lie [red] :smile: 0" in listed.stdout
+    as_json = hushrec_process(
+        "recommend", str(out), "--user", "1", "--include-seen", "--json", environment=environment
+    )
+    assert json.loads(as_json.stdout)[0]["item"].startswith("Amélie [red] :smile:")
+
+
+# --- Others --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_a_system_from_elsewhere_says_so(kept: Path, tmp_path: Path) -> None:
+    foreign: Run = read_run(kept)
+    write_run(tmp_path / "foreign", Run(**{**vars(foreign), "system": "from-elsewhere"}))
+    with pytest.raises(hushrec.HushrecError, match="from-elsewhere, which is not installed here"):
+        hushrec.load_run(tmp_path / "foreign")
+
+
+def wrong_commands() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("wrong_commands", ROOT / "tools" / "wrong_commands.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("number", [25, pytest.param(200, marks=pytest.mark.slow)])
+def test_wrong_command_lines_are_refused(number: int, tmp_path: Path) -> None:
+    tool = wrong_commands()
+    drawer = tool.Drawer(number, tmp_path)
+    drawn = [drawer.draw() for _ in range(number)]
+    found = [(words, *tool.outcome(words)) for words in drawn]
+    assert [one for one in found if one[1] != 2] == []
+    assert {path.name for path in tmp_path.iterdir()} == {"file"}
