@@ -16,7 +16,7 @@ from hushrec.cli.reproduce import reproduce
 from hushrec.cli.serve import serve
 from hushrec.cli.similar import similar
 from hushrec.cli.systems import systems
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, naming_options
 
 # Flower pins an old Typer, whose errors are those of click; a newer one brings its own.
 _TYPER_ERROR: type[Exception] = getattr(typer, "TyperException", None) or import_module("click").ClickException
@@ -44,6 +44,11 @@ app.command("serve", epilog="Example: hushrec serve runs/one --rate 100/second")
 app.command("report", epilog="Example: hushrec report runs/one runs/two --out report.html")(report)
 
 
+@app.callback()
+def _name_options(context: typer.Context) -> None:
+    context.with_resource(naming_options())
+
+
 def main() -> None:
     """Run `hushrec` with the words of the command line."""
     exits_cleanly(lambda: app(standalone_mode=False))
@@ -52,7 +57,8 @@ def main() -> None:
 def exits_cleanly(command: Callable[[], int | None]) -> None:
     """Run a command; bad input ends in one line and exit code 2."""
     try:
-        exit_code = command() or 0
+        with naming_options():
+            exit_code = command() or 0
     except HushrecError as error:
         exit_code = _fail_with(str(error))
     except _TYPER_ERROR as error:

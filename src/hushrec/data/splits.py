@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hushrec.data.interactions import Interactions
 from hushrec.data.row_order import count_starts
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 
 # One constant per purpose keeps draws of one seed apart.
 _K_FOLDS, _RANDOM_SHARE, _LEAVE_ONE_OUT = 1, 2, 3
@@ -45,12 +45,12 @@ class Deal:
 
     def __post_init__(self) -> None:
         if not 2 <= self.num_partners <= _MOST_PARTNERS:
-            raise HushrecError(f"--partners {self.num_partners}: choose 2 to {_MOST_PARTNERS}")
+            raise HushrecError(f"{option('partners', self.num_partners)}: choose 2 to {_MOST_PARTNERS}")
         for name, share in (("users", self.common_users), ("items", self.common_items)):
             if not 0 <= share <= 1:
-                raise HushrecError(f"--common-{name} {share:g} is no share; choose 0 to 1")
+                raise HushrecError(f"{option(f'common_{name}', share)} is no share; choose 0 to 1")
         if self.deals not in get_args(Deals):
-            raise HushrecError(f"--deals {self.deals} is unknown; choose {' or '.join(get_args(Deals))}")
+            raise HushrecError(f"{option('deals', self.deals)} is unknown; choose {' or '.join(get_args(Deals))}")
 
     @property
     def names(self) -> tuple[str, ...]:

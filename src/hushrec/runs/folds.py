@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Interactions, Split
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, HushrecError, option
 from hushrec.evaluation.candidates import candidates, usable_min_raters
 from hushrec.protocol import AnySystem, restore, result_arrays
 from hushrec.registry import system_named
@@ -86,7 +86,9 @@ def run(
     splits = splits_for(system, data, settings, config)
     first = next(splits)
     if first.train.ratings is None and settings.relevant_from is not None:
-        raise HushrecError(f"{system.name} takes no ratings: all items are relevant; leave --relevant-from out")
+        raise HushrecError(
+            f"{system.name} takes no ratings: all items are relevant; leave {option('relevant_from')} out"
+        )
     whole = data_to_split(system, data, settings, config)
     if settings.min_raters is None and resume and folder and (folder / "run.json").exists():
         settings = replace(settings, min_raters=read_run(folder).provenance.min_raters or 0)
@@ -308,8 +310,12 @@ def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -
 
 def _check_side(system: AnySystem, party: str, side: Side | None) -> None:
     if side == "server" and system.result.server is None:
-        raise HushrecError(f"the server of {system.name} has no client's vector; leave --side server out")
+        raise HushrecError(
+            f"the server of {system.name} has no client's vector; leave {option('side', 'server')} out"
+        )
     if side == "client" and system.result.party is None:
-        raise HushrecError(f"clients of {system.name} have no model of their own; leave --side client out")
+        raise HushrecError(
+            f"clients of {system.name} have no model of their own; leave {option('side', 'client')} out"
+        )
     if (party, side) in (("server", "client"), ("node", "server")):
         raise HushrecError(f"this is the folder of a {party}; the model of a {side} is not in it")

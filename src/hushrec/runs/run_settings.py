@@ -19,7 +19,7 @@ from hushrec.data import (
     with_passed_over,
 )
 from hushrec.data.splits import check_seed
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.evaluation.feedback import positive_from
 from hushrec.protocol import AnySystem
 
@@ -50,14 +50,20 @@ class RunSettings:
         check_seed(self.seed)
         if not 1 <= self.num_folds <= self.most_folds:
             raise HushrecError(
-                f"--folds {self.num_folds} with --split {self.split}: choose 1 to {self.most_folds}"
+                f"{option('folds', self.num_folds)} with {option('split', self.split)}: choose 1 to "
+                f"{self.most_folds}"
             )
         if not self.at or min(self.at) < 1 or len(set(self.at)) < len(self.at):
-            raise HushrecError("--at takes different list lengths of at least 1, as in --at 5,10,20")
+            raise HushrecError(
+                f"{option('at')} takes different list lengths of at least 1, as in {option('at', (5, 10, 20))}"
+            )
         if self.min_raters is not None and self.min_raters < 0:
-            raise HushrecError(f"--min-raters {self.min_raters}: a number of users is 0 or more")
+            raise HushrecError(f"{option('min_raters', self.min_raters)}: a number of users is 0 or more")
         if self.sampled and self.split != "leave-one-out":
-            raise HushrecError(f"--sampled {self.sampled} needs one test item per user: add --split leave-one-out")
+            raise HushrecError(
+                f"{option('sampled', self.sampled)} needs one test item per user: add "
+                f"{option('split', 'leave-one-out')}"
+            )
 
     @property
     def most_folds(self) -> int:
@@ -93,7 +99,9 @@ def settings_for(
     """
     feedback, holders = system.feedback, system.holders
     if passed_over and not feedback.takes_passed_over:
-        raise HushrecError(f"--passed-over {passed_over}: {system.name} takes no such items; leave it out")
+        raise HushrecError(
+            f"{option('passed_over', passed_over)}: {system.name} takes no such items; leave it out"
+        )
     if split is None:
         split = holders.usual_split or feedback.usual_split
         split = "random" if split == "latest" and data is not None and not _has_all_times(data) else split
