@@ -161,7 +161,7 @@ def test_duplicates(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "user,item,rating\n1,x,1\n1,y,5\n\n1,x,4\n")
     fails(
         path,
-        ", line 5: user 1 and item x were there before (1 such rows); accept them with --duplicates last|mean",
+        ", line 5: user 1 and item x were there before (1 such rows); accept them with duplicates='last' or duplicates='mean'",
     )
     assert read(path, duplicates="last").ratings.tolist() == [5, 4]
     assert read(path, duplicates="mean").ratings.tolist() == [5, 2.5]
@@ -197,8 +197,8 @@ HEAD = "user,item,rating,timestamp\n1,1,1,1\n"
         ("user,item,rating,timestamp\n", ": there are no rows; expected"),
         ("", ": the file is empty; expected"),
         ("\n\n", ": the file is empty; expected"),
-        ("buyer,item\n1,2\n", ": no user column among: buyer, item; name it with --columns user=NAME"),
-        ("user,stuff\n1,2\n", ": no item column among: user, stuff; name it with --columns item=NAME"),
+        ("buyer,item\n1,2\n", ": no user column among: buyer, item; name it with columns={'user': NAME}"),
+        ("user,stuff\n1,2\n", ": no item column among: user, stuff; name it with columns={'item': NAME}"),
         ("once upon a time\n", ": no user column among: once upon a time; name it"),
         ("user,user\n1,2\n", ", line 1: two columns have the same name; rename one of: user, user"),
         ("1,2,3,4,5\n", ", line 1: 5 columns and no header; expected a header line, or user, item"),

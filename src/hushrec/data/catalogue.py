@@ -5,18 +5,19 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from hushrec.data.checking import Duplicates, checked, data_digest
 from hushrec.data.entries import ENTRIES, Entry, Form
 from hushrec.data.fetching import Fetch, fetch_archive, fetch_into, file_digest
+from hushrec.data.frames import ColumnNames, columns_named, interactions_of
 from hushrec.data.interactions import Interactions
 from hushrec.data.readers import Columns, checked_file, read, read_draft
 from hushrec.data.synthetic import synthetic
 from hushrec.data.titles import texts_beside
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.plugins import Registry
 
 CATALOGUE: Registry[Entry] = Registry(
@@ -45,20 +46,44 @@ class Place:
 
 
 def load(
-    name_or_path: str | Path,
+    source: Any,
     *,
-    columns: Columns | None = None,
+    columns: ColumnNames | None = None,
     duplicates: Duplicates = "error",
     rating_range: tuple[float, float] | None = None,
     implicit: bool = False,
     fetch: Fetch = fetch_archive,
     notify: Callable[[str], None] | None = None,
+    name: str = "frame",
 ) -> Interactions:
-    """Load a data set of the catalogue, `synthetic[:users=N,items=N,ratings=N,seed=N]`, or a file.
+    """Load a data set of the catalogue, `synthetic[:users=N,items=N,ratings=N,seed=N]`, a file, or a frame.
 
     A data set is looked for in $HUSHREC_DATA, then in the cache, then fetched into the cache; its
-    digest is checked each time. `columns`, `duplicates` and `rating_range` are for files.
+    digest is checked each time. `columns`, `duplicates` and `rating_range` are for files and frames.
+
+    A frame is one of pandas, polars or Arrow (whatever Narwhals knows), a dict of columns, a SciPy sparse matrix
+    of users and items, or a tuple of arrays (users, items, ratings, times), of which the last two may be left out.
+    Its `name` is what results are kept under. Columns are found by their usual names, or named in `columns`, as in
+    `columns={"user": "buyer", "item": "sku"}`. What is loaded already comes back as it is.
     """
+    if isinstance(source, Interactions):
+        return source.as_implicit() if implicit else source
+    if not isinstance(source, str | Path):
+        return interactions_of(
+            source, columns=columns, duplicates=duplicates, rating_range=rating_range, implicit=implicit, name=name
+        )
+    return _load_named(source, columns_named(columns), duplicates, rating_range, implicit, fetch, notify)
+
+
+def _load_named(
+    name_or_path: str | Path,
+    columns: Columns,
+    duplicates: Duplicates,
+    rating_range: tuple[float, float] | None,
+    implicit: bool,
+    fetch: Fetch,
+    notify: Callable[[str], None] | None,
+) -> Interactions:
     name = str(name_or_path)
     entry = None if isinstance(name_or_path, Path) else find_entry(name)
     if entry is None and not _is_synthetic(name):
@@ -66,8 +91,10 @@ def load(
         if not path.exists() and not isinstance(name_or_path, Path):
             raise _unknown(name)
         return read(path, columns=columns, duplicates=duplicates, rating_range=rating_range, implicit=implicit)
-    if columns is not None or rating_range is not None:
-        raise HushrecError(f"{name} has known columns and ratings; leave --columns and --rating-range out")
+    if columns != Columns() or rating_range is not None:
+        raise HushrecError(
+            f"{name} has known columns and ratings; leave {option('columns')} and {option('rating_range')} out"
+        )
     data = _load_synthetic(name) if entry is None else _load_entry(entry, fetch, notify)
     return _as_implicit(data) if implicit else data
 

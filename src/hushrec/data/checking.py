@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushrec.data.interactions import Interactions
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 
 Duplicates = Literal["error", "last", "mean"]
 
@@ -127,7 +127,7 @@ def _check_duplicates(draft: Interactions) -> None:
     raise RowError(
         row,
         f"user {user} and item {item} were there before ({int(is_repeat.sum())} such rows); "
-        "accept them with --duplicates last|mean",
+        f"accept them with {option('duplicates', 'last')} or {option('duplicates', 'mean')}",
     )
 
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from hushrec.data.row_order import canonical_order, count_starts, is_canonical
 from hushrec.errors import HushrecError
+from hushrec.tables import html_facts
 
 Ids = npt.NDArray[np.int64] | npt.NDArray[np.str_]
 Numbers = npt.NDArray[np.int32]  # of users, items or parties
@@ -63,6 +64,18 @@ class Interactions:
 
     def __len__(self) -> int:
         return int(self.users.size)
+
+    def _repr_html_(self) -> str:
+        low_high = "none: implicit" if self.rating_range is None else "{:g} to {:g}".format(*self.rating_range)
+        facts = {
+            "interactions": len(self),
+            "users": self.num_users,
+            "items": self.num_items,
+            "ratings": low_high,
+            "times": "yes" if self.timestamps is not None else "no",
+            "titles": "yes" if self.titles is not None else "no",
+        }
+        return html_facts(f"{self.name}{' (synthetic)' if self.is_synthetic else ''}", facts)
 
     @property
     def num_users(self) -> int:

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from hushrec.data.checking import Duplicates, RowError, checked, without_duplica
 from hushrec.data.interactions import Interactions
 from hushrec.data.text_tables import EXPECTED, line_of_row, read_text, sniff
 from hushrec.data.titles import texts_beside
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def read_draft(
     if not table.num_rows:
         raise HushrecError(f"{path}: there are no rows; {EXPECTED}")
     try:
-        return _draft(path, table, rating_range)
+        draft = draft_of(table, path.name, rating_range)
+        titles, genres = texts_beside(path, draft.item_ids)
+        return replace(draft, titles=titles, genres=genres)
     except RowError as error:
         raise HushrecError(f"{_place(path, error.row)}: {error.reason}") from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -99,14 +101,14 @@ def read_draft(
         raise HushrecError(f"{path}: the columns are {types}; expected numbers and text") from None
 
 
-def _draft(path: Path, table: pa.Table, rating_range: tuple[float, float] | None) -> Interactions:
+def draft_of(table: pa.Table, name: str, rating_range: tuple[float, float] | None = None) -> Interactions:
+    """The door for all tables: columns called user, item and, where present, rating, timestamp, order."""
     present = set(table.column_names)
     if "user" in present:
         users, user_ids = ids_of(table["user"], "user")
     else:  # all rows are one user's
         users, user_ids = np.zeros(table.num_rows, np.int32), np.zeros(1, np.int64)
     items, item_ids = ids_of(table["item"], "item")
-    titles, genres = texts_beside(path, item_ids)
     return Interactions(
         users=users,
         items=items,
@@ -115,12 +117,11 @@ def _draft(path: Path, table: pa.Table, rating_range: tuple[float, float] | None
         order=order_of(table["order"]) if "order" in present else None,
         user_ids=user_ids,
         item_ids=item_ids,
-        titles=titles,
+        titles=None,
         rating_range=rating_range,
-        name=path.name,
+        name=name,
         sha256="",
         is_synthetic=False,
-        genres=genres,
     )
 
 
@@ -145,7 +146,7 @@ def _read_table(path: Path, columns: Columns, implicit: bool, one_user: bool) ->
     if _is_parquet(path):
         try:
             with pa_parquet.ParquetFile(path) as file:
-                names = _choose(path, file.schema_arrow.names, columns, implicit, one_user)
+                names = choose_columns(str(path), file.schema_arrow.names, columns, implicit, one_user)
                 table = file.read(columns=list(names.values()))
         except (pa.ArrowInvalid, OSError):
             raise HushrecError(f"{path}: not a Parquet file, or a damaged one; write it again") from None
@@ -155,7 +156,7 @@ def _read_table(path: Path, columns: Columns, implicit: bool, one_user: bool) ->
             raise HushrecError(
                 f"{path}: has no header line, so no column can be named; add one, or leave the names out"
             )
-        names = _choose(path, text_format.names, columns, implicit, one_user)
+        names = choose_columns(str(path), text_format.names, columns, implicit, one_user)
         table = read_text(path, text_format, {name: _text_type(role) for role, name in names.items()})
     return pa.table({role: table[name] for role, name in names.items()})
 
@@ -165,23 +166,31 @@ def _text_type(role: str) -> pa.DataType:
     return pa.string() if role in ("timestamp", "order") else pa.dictionary(pa.int32(), pa.string())
 
 
-def _choose(path: Path, names: Sequence[str], columns: Columns, implicit: bool, one_user: bool) -> dict[str, str]:
-    """From role (user, item, ...) to the name of its column in the file."""
+def choose_columns(
+    where: str, names: Sequence[str], columns: Columns, implicit: bool = False, one_user: bool = False
+) -> dict[str, str]:
+    """From role (user, item, ...) to the name of its column."""
     chosen = {}
     for role, name in asdict(columns).items():
         if name is None:
             name = _guess(names, role)
         elif name and name not in names:
-            raise HushrecError(f"{path}: no column {name!r}; the columns are: {', '.join(names)}")
+            raise HushrecError(f"{where}: no column {name!r}; the columns are: {', '.join(names)}")
         if name and not (role == "rating" and implicit):
             chosen[role] = name
         elif role == "item" or (role == "user" and name is None and not one_user):
             raise HushrecError(
-                f"{path}: no {role} column among: {', '.join(names)}; name it with --columns {role}=NAME"
+                f"{where}: no {role} column among: {', '.join(names)}; name it with {_naming(role)}"
             )
     if len(set(chosen.values())) < len(chosen):
-        raise HushrecError(f"{path}: one column has two uses; name each column once: {chosen}")
+        raise HushrecError(f"{where}: one column has two uses; name each column once: {chosen}")
     return chosen
+
+
+def _naming(role: str) -> str:
+    """How a column is named for a role, on the command line and in Python."""
+    typed = option("columns", f"{role}=NAME")
+    return typed if typed.startswith("-") else f"{option('columns')}{{{role!r}: NAME}}"
 
 
 def _guess(names: Sequence[str], role: str) -> str | None:

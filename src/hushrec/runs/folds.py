@@ -21,7 +21,7 @@ from hushrec.data import Interactions, Split
 from hushrec.errors import DivergedError, HushrecError, option
 from hushrec.evaluation.candidates import candidates, usable_min_raters
 from hushrec.protocol import AnySystem, restore, result_arrays
-from hushrec.registry import system_named
+from hushrec.registry import SYSTEMS, system_named
 from hushrec.runs.beside import Beside, stopwatch, with_beside
 from hushrec.runs.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
 from hushrec.runs.record import Choice, FoldResult, Provenance, Run, alone_in, open_run, read_run, write_run
@@ -268,19 +268,40 @@ def save_fitted(
     progress: Progress,
     min_raters: int | None = None,
     chosen: tuple[Choice, ...] = (),
+    overwrite: bool = False,
 ) -> None:
     """Keep a model that was fitted without a split, as the only fold of a run without test metrics."""
-    if (folder / "run.json").exists() and any(fold.num_test for fold in read_run(folder).folds):
-        raise HushrecError(f"{folder} holds a run with test metrics; save to another folder")
+    _check_free(folder, overwrite)
     plan = planned_run(job.system, job.config, job.train, RunSettings(seed=job.seed, min_raters=min_raters))
     save_train(folder / "fold-1" / "train.npz", job.train, job.system)
     save_progress(folder / "fold-1" / "state.npz", job.system, progress)
     write_run(folder, replace(plan, folds=[_fold_result(1, job, progress, None, plan)], chosen=chosen))
 
 
+def _check_free(folder: Path, overwrite: bool) -> None:
+    """Refuse a place with something in it; what may be overwritten is another fitted model."""
+    if folder.exists() and not folder.is_dir():
+        raise HushrecError(f"{folder} is a file; save to a folder")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not overwrite:
+        raise HushrecError(
+            f"{folder} holds something already; save to another folder, or replace it with "
+            f"{option('overwrite', True)}"
+        )
+    if not (folder / "run.json").exists():
+        raise HushrecError(f"{folder} holds something that is not a run; save to another folder")
+    if any(fold.num_test for fold in read_run(folder).folds):
+        raise HushrecError(f"{folder} holds a run with test metrics; save to another folder")
+
+
 def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -> tuple[Job, Progress]:
     """A trained fold (the first by default), ready to predict; on one side, where both have a model."""
     kept = read_run(folder)
+    if kept.system not in SYSTEMS:
+        raise HushrecError(
+            f"{folder} is of the system {kept.system}, which is not installed; install the package that brings it"
+        )
     system = system_named(kept.system)
     _check_side(system, kept.party, side)
     if kept.party == "server" and system.result.server is None:
