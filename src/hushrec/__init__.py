@@ -8,20 +8,26 @@
 ['HR@10', 'MAE']
 """
 
-from hushrec.data import (
-    Interactions,
-    k_folds,
-    latest_share,
-    leave_one_out,
-    load,
-    random_share,
-    read,
-    synthetic,
-)
-from hushrec.errors import HushrecError
-from hushrec.recommender import ESTIMATORS, Recommender, load_run
-from hushrec.registry import SYSTEMS
-from hushrec.runtime.in_process import RuntimeOptions
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hushrec._estimators import *  # noqa: F403  # made by tools/stubs.py
+    from hushrec.data import (
+        Interactions,
+        k_folds,
+        latest_share,
+        leave_one_out,
+        load,
+        random_share,
+        read,
+        synthetic,
+    )
+    from hushrec.errors import HushrecError
+    from hushrec.recommender import Recommender, load_run
+    from hushrec.registry import SYSTEMS
+    from hushrec.runtime.in_process import RuntimeOptions
+    from hushrec.workbench import audit, compare, report
 
 __version__ = "0.1.0"
 
@@ -31,6 +37,8 @@ __all__ = [
     "Interactions",
     "Recommender",
     "RuntimeOptions",
+    "audit",
+    "compare",
     "k_folds",
     "latest_share",
     "leave_one_out",
@@ -38,16 +46,39 @@ __all__ = [
     "load_run",
     "random_share",
     "read",
+    "report",
     "synthetic",
 ]
 
 
-def __getattr__(name: str) -> type[Recommender]:
-    """Every system's class: `hushrec.FedRec`, and those of systems that other packages bring."""
-    if name[:1].isupper() and name in ESTIMATORS:  # to look for a module loads no system
-        return ESTIMATORS[name]
+# Where each name is: nothing is loaded before it is asked for. A part of the library that is called by its own
+# name has no place.
+_PLACES = {
+    "SYSTEMS": "hushrec.registry",
+    "HushrecError": "hushrec.errors",
+    "Recommender": "hushrec.recommender",
+    "RuntimeOptions": "hushrec.runtime.in_process",
+    "audit": None,
+    "compare": "hushrec.workbench",
+    "load_run": "hushrec.recommender",
+    "report": None,
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names of the list above, and every system's class: `hushrec.FedRec`, and those of other packages."""
+    if name in __all__:
+        place = _PLACES.get(name, "hushrec.data")
+        return getattr(import_module(place), name) if place else import_module(f"hushrec.{name}")
+    if name[:1].isupper():  # to look for a module loads no system
+        from hushrec.recommender import ESTIMATORS
+
+        if name in ESTIMATORS:
+            return ESTIMATORS[name]
     raise AttributeError(f"module 'hushrec' has no attribute {name!r}; see `hushrec systems`")
 
 
 def __dir__() -> list[str]:
+    from hushrec.recommender import ESTIMATORS
+
     return sorted([*__all__, *ESTIMATORS])

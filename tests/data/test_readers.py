@@ -161,7 +161,8 @@ def test_duplicates(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "user,item,rating\n1,x,1\n1,y,5\n\n1,x,4\n")
     fails(
         path,
-        ", line 5: user 1 and item x were there before (1 such rows); accept them with duplicates='last' or duplicates='mean'",
+        ", line 5: user 1 and item x were there before (1 such rows); "
+        "accept them with duplicates='last' or duplicates='mean'",
     )
     assert read(path, duplicates="last").ratings.tolist() == [5, 4]
     assert read(path, duplicates="mean").ratings.tolist() == [5, 2.5]

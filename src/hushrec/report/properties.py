@@ -99,6 +99,7 @@ def _split(run: Run) -> str:
         "latest": f"by time, the latest {share}",
         "leave-one-out": f"one rating per user for the {kept.measure}",
         "partners": f"dealt to partners, {share}",
+        "given": f"rows given by the user, {share}",
         "pooled": f"dealt to partners and pooled again, {share}",
     }
     return meanings[kept.split]

@@ -272,10 +272,23 @@ def save_fitted(
 ) -> None:
     """Keep a model that was fitted without a split, as the only fold of a run without test metrics."""
     _check_free(folder, overwrite)
-    plan = planned_run(job.system, job.config, job.train, RunSettings(seed=job.seed, min_raters=min_raters))
     save_train(folder / "fold-1" / "train.npz", job.train, job.system)
     save_progress(folder / "fold-1" / "state.npz", job.system, progress)
-    write_run(folder, replace(plan, folds=[_fold_result(1, job, progress, None, plan)], chosen=chosen))
+    write_run(folder, fitted_run(job, progress, None, min_raters, chosen))
+
+
+def fitted_run(
+    job: Job,
+    progress: Progress,
+    test: Interactions | None = None,
+    min_raters: int | None = None,
+    chosen: tuple[Choice, ...] = (),
+    at: tuple[int, ...] = (10,),
+) -> Run:
+    """A model that was fitted as a run of one fold; with test rows, measured on them."""
+    settings = RunSettings(seed=job.seed, min_raters=min_raters, at=at)
+    plan = planned_run(job.system, job.config, job.train, settings)
+    return replace(plan, folds=[_fold_result(1, job, progress, test, plan)], chosen=chosen)
 
 
 def _check_free(folder: Path, overwrite: bool) -> None:

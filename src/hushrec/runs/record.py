@@ -103,7 +103,7 @@ class Provenance:
     num_items: int
     num_ratings: int
     rating_range: tuple[float, float] | None
-    split: SplitKind
+    split: SplitKind | Literal["given"]  # given: by whoever fitted the model
     test_share: float
     versions: dict[str, str]
     machine: str

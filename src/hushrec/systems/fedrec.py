@@ -81,7 +81,7 @@ class Config:
     resample: Literal["every-round", "once"] = setting("every-round", "when virtual items are drawn")
     predict_after: int = setting(5, "virtual ratings are predicted when more rounds are done (T_predict)")
     predict_after_counts: Literal["own", "all"] = setting(
-        "own", "the rounds that --predict-after counts: those that the client took part in, or all of the run"
+        "own", "the rounds that are counted for it: those that the client took part in, or all of the run"
     )
     local_steps: int = setting(15, "gradient steps of the vector that predicts them (T_local)", "[1, inf)")
     # DEVIATION: the paper does not say whether the participants of a round are drawn anew; here they are.

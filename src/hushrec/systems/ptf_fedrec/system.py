@@ -92,9 +92,9 @@ class Config:
     # positives. Only `own` has both; the authors' code does as `trained`, which Table V is run with.
     unsampled: Literal["own", "trained"] = setting(
         "own",
-        "with --defense none or ldp: show own samples, or draw the negatives from all trained, told ones too",
+        "with the defense none or ldp: show own samples, or draw the negatives from all trained, told ones too",
     )
-    laplace_scale: float = setting(0.6, "of the noise on scores, for --defense ldp", "(0, inf)")
+    laplace_scale: float = setting(0.6, "of the noise on scores, for the defense ldp", "(0, inf)")
     num_told: int = setting(30, "items that the server tells a client (alpha)", "[0, inf)")
     confident_share: float = setting(
         0.5, "share of these that are the most updated items (mu)", "[0, 1]", is_secret=True
