@@ -194,8 +194,11 @@ class _Reading:
 def _named(models: Models) -> dict[str, Model]:
     if isinstance(models, Mapping):
         return dict(models)
-    alone = isinstance(models, Recommender | str | Path)
-    return {str(place): model for place, model in enumerate([models] if alone else models, 1)}  # type: ignore
+    if isinstance(models, Recommender | str | Path):
+        return {"1": models}
+    if not isinstance(models, Sequence):
+        raise HushrecError(f"{type(models).__name__} is not taken; give estimators or folders of runs")
+    return {str(place): model for place, model in enumerate(models, 1)}
 
 
 def _runs_of(
