@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hushrec.cli.commands import joined
 from hushrec.cli.console import note, results
-from hushrec.cli.options import AsJson, Reading
+from hushrec.cli.options import AsJson, ReadingOptions
 from hushrec.data.catalogue import CATALOGUE, FOLDER_VARIABLE, SYNTHETIC, Place, find_entry, load, locate
 from hushrec.data.entries import Entry
 from hushrec.data.interactions import Interactions
@@ -101,7 +101,7 @@ def fetch(
 
 def describe(
     name: Annotated[str, typer.Argument(metavar="NAME-or-FILE", help="A known data set, or a file.")],
-    reading: Reading,
+    reading: ReadingOptions,
     as_json: AsJson = False,
 ) -> None:
     """Describe a data set or a file: size, ratings, times, digest, source, licence."""

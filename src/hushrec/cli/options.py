@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from hushrec.cli.console import note
-from hushrec.data import Columns, Deal, Deals, Interactions, Measure, SplitKind, load
+from hushrec.data import Columns, Deal, Deals, Interactions, Measure, Reading, SplitKind
+from hushrec.data.catalogue import load_with
 from hushrec.data.checking import Duplicates
 from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem
@@ -26,7 +27,7 @@ Split = Annotated[
     SplitKind | None,
     typer.Option(
         help="How test ratings are chosen; default: folds; random if implicit, latest if signed, partners where "
-        "the parties are partners."
+        "the parties are partners. With global-time all rows after a moment are test."
     ),
 ]
 TestShare = Annotated[float, typer.Option(help="For the splits random and latest.")]
@@ -50,6 +51,26 @@ WhatOfDuplicates = Annotated[
 ]
 RatingRange = Annotated[
     str | None, typer.Option(metavar="LOW,HIGH", help="Refuse ratings of a file outside, as in 1,5.")
+]
+
+WhatOfMissing = Annotated[
+    str,
+    typer.Option(
+        metavar="refuse|drop|RATING",
+        help="If a file has rows without a rating: an error, leave them out, or a rating.",
+    ),
+]
+TextEncoding = Annotated[
+    str | None,
+    typer.Option(help="Of a text file, as in latin-1 or utf-16; default: utf-8, or what its mark says."),
+]
+DecimalSign = Annotated[str, typer.Option(help="What stands before decimals in a text file: . or a comma.")]
+ItemsFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="A file with titles, genres and other columns of items; default: one beside the data, as in "
+        "NAME-items.csv."
+    ),
 ]
 
 
@@ -107,17 +128,29 @@ def configured(system: AnySystem, values: Mapping[str, Any], data_name: str) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     """How a file of interactions is read."""
 
     columns: ColumnNames = None
     duplicates: WhatOfDuplicates = "error"
     rating_range: RatingRange = None
+    missing: WhatOfMissing = "refuse"
+    encoding: TextEncoding = None
+    decimal: DecimalSign = "."
+    items: ItemsFile = None
 
     def load(self, data: str) -> Interactions:
         """A known data set, or a file read in this way."""
-        columns, rating_range = parse_columns(self.columns), parse_rating_range(self.rating_range)
-        return load(data, columns=columns, duplicates=self.duplicates, rating_range=rating_range, notify=note)
+        reading = Reading(
+            columns=parse_columns(self.columns),
+            duplicates=self.duplicates,
+            rating_range=parse_rating_range(self.rating_range),
+            missing=self.missing,
+            encoding=self.encoding,
+            decimal=self.decimal,
+            items=self.items,
+        )
+        return load_with(data, reading, notify=note)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +158,7 @@ class Source:
     """Where the interactions come from."""
 
     data: Annotated[str, typer.Option(help="A dataset's name (hushrec data list) or a file.")]
-    reading: Reading
+    reading: ReadingOptions
 
     def load(self) -> Interactions:
         """The data set or file that was asked for."""

@@ -5,16 +5,18 @@ All become an Arrow table with the columns that a file has, and go through the s
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hushrec.data.checking import Duplicates, RowError, checked, without_duplicates
 from hushrec.data.interactions import Interactions
-from hushrec.data.readers import Columns, choose_columns, draft_of
-from hushrec.errors import HushrecError, option
+from hushrec.data.readers import Reading
+from hushrec.data.tables import Columns, Rows, Tell, checked_rows, choose_columns, draft_of
+from hushrec.data.titles import about_items, with_items
+from hushrec.errors import HushrecError
 
 TAKEN = (
     "a frame of pandas, polars or Arrow, a SciPy sparse matrix, a dict of columns, or a tuple of arrays "
@@ -25,48 +27,25 @@ _ROLES = ("user", "item", "rating", "timestamp")  # of the arrays of a tuple
 _NOT_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
-def columns_named(columns: ColumnNames | None) -> Columns:
-    """Which column is which, from names by role."""
-    if columns is None or isinstance(columns, Columns):
-        return columns or Columns()
-    roles = list(Columns.__dataclass_fields__)
-    wrong = [role for role in columns if role not in roles] if isinstance(columns, Mapping) else [columns]
-    if wrong:
-        example = f"{option('columns')}{{'user': NAME, 'item': NAME}}"
-        raise HushrecError(f"{option('columns')} has {wrong[0]!r}; write {example}, of: {', '.join(roles)}")
-    return Columns(**columns)
-
-
 def interactions_of(
-    source: object,
-    *,
-    columns: ColumnNames | None = None,
-    duplicates: Duplicates = "error",
-    rating_range: tuple[float, float] | None = None,
-    implicit: bool = False,
-    one_user: bool = False,
-    name: str = "frame",
+    source: object, reading: Reading | None = None, name: str = "frame", notify: Tell | None = None
 ) -> Interactions:
     """What a frame, a sparse matrix or arrays say, with the checks that a file goes through.
 
     The rows and columns of a sparse matrix are users and items; those without an entry are known, too.
     """
-    if duplicates not in ("error", "last", "mean"):
-        raise HushrecError(f"{option('duplicates', duplicates)} is unknown; use error, last or mean")
-    shape = getattr(source, "shape", ()) if _is_sparse(source) else None
-    table = _table_of(source, columns_named(columns), implicit, one_user, name)
+    reading = reading or Reading()
+    table = _table_of(source, reading, name)
     if not table.num_rows:
         raise HushrecError(f"{name} has no rows; expected one for each rating")
-    try:
-        draft = draft_of(table, name, rating_range)
-        if shape is not None:
-            draft = _with_all_numbers(draft, *shape)
-        return checked(without_duplicates(draft, duplicates))
-    except RowError as error:
-        raise HushrecError(f"{name}, row {error.row} (the first is 0): {error.reason}") from None
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        kinds = ", ".join(f"{field.name} {field.type}" for field in table.schema)
-        raise HushrecError(f"{name}: the columns are {kinds}; expected numbers and text") from None
+    rows = Rows(table, name, lambda row: f"{name}, row {row} (the first is 0)", name)
+    used, draft = draft_of(rows, reading.rating_range, reading.missing, reading.decimal, notify)
+    if _is_sparse(source):
+        draft = _with_all_numbers(draft, *source.shape)  # type: ignore[attr-defined]
+    data = checked_rows(used, draft, reading.duplicates)
+    if reading.items is None:
+        return data
+    return with_items(data, about_items(Path(reading.items), reading.encoding), notify)
 
 
 def ids_of_array(ids: object, what: str) -> NDArray[Any]:
@@ -91,7 +70,7 @@ def is_frame(source: object) -> bool:
 
 def column_of(frame: object, role: str, columns: ColumnNames | None = None) -> NDArray[Any]:
     """The ids in a frame's column of users or of items."""
-    named, names = _columns(frame), columns_named(columns)
+    named, names = _columns(frame), Columns.of(columns)
     found = choose_columns("frame", list(named), names, implicit=True, one_user=role != "user")
     return ids_of_array(_arrow(named[found[role]], found[role]).to_numpy(zero_copy_only=False), role)
 
@@ -99,16 +78,17 @@ def column_of(frame: object, role: str, columns: ColumnNames | None = None) -> N
 # --- To Arrow ----------------------------------------------------------------------------------------------
 
 
-def _table_of(source: object, columns: Columns, implicit: bool, one_user: bool, name: str) -> pa.Table:
+def _table_of(source: object, reading: Reading, name: str) -> pa.Table:
     """A table whose columns are called user, item and, where present, rating, timestamp, order."""
     if isinstance(source, tuple):
-        return _of_arrays(source, implicit, name)
+        return _of_arrays(source, reading.implicit, name)
     if _is_sparse(source):
         entries = source.tocoo()  # type: ignore[attr-defined]
         parts = {"user": entries.row, "item": entries.col, "rating": entries.data}
-        return pa.table({role: part for role, part in parts.items() if role != "rating" or not implicit})
+        return pa.table({role: part for role, part in parts.items() if role != "rating" or not reading.implicit})
     named = _columns(source)
-    chosen = choose_columns(name, list(named), columns, implicit, one_user)
+    columns = Columns.of(reading.columns)
+    chosen = choose_columns(name, list(named), columns, reading.implicit, reading.one_user)
     return _joined({role: _arrow(named[column], column) for role, column in chosen.items()}, name)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushrec.data import Interactions
+from hushrec.data import Interactions, Reading
 from hushrec.data.frames import ColumnNames, column_of, ids_of_array, interactions_of, is_frame
 from hushrec.data.interactions import Ids
 from hushrec.errors import HushrecError, option
@@ -53,7 +53,7 @@ def rated_by_newcomer(
         return np.atleast_1d(ids_of_array(items, "item")), ratings
     if ratings is not None:
         raise HushrecError(f"a frame has its ratings in a column; leave {option('ratings')} out")
-    own = interactions_of(items, columns=columns, one_user=True, name="the newcomer's frame")
+    own = interactions_of(items, Reading(columns=columns, one_user=True), "the newcomer's frame")
     if own.num_users > 1:
         raise HushrecError(f"the newcomer's frame has rows of {own.num_users} users; give those of one")
     return own.item_ids[own.items], own.ratings
