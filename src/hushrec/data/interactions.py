@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from hushrec.data.row_order import canonical_order, count_starts, is_canonical, order_of_chosen, taken
 from hushrec.errors import HushrecError
-from hushrec.tables import html_facts
+from hushrec.tables import Tabular, html_facts
 
 Ids = npt.NDArray[np.int64] | npt.NDArray[np.str_]
 Numbers = npt.NDArray[np.int32]  # of users, items or parties
@@ -39,7 +40,7 @@ class Holding:
 
 
 @dataclass(frozen=True, eq=False)
-class Interactions:
+class Interactions(Tabular):
     """Who rated what: parallel columns, users and items numbered from 0, with their original ids kept.
 
     `ratings` is None for implicit feedback. `timestamps` are Unix seconds, -1 where unknown. `order` is
@@ -69,6 +70,12 @@ class Interactions:
 
     def __len__(self) -> int:
         return int(self.users.size)
+
+    def to_arrow(self) -> pa.Table:
+        """A row per interaction, by the ids of the source."""
+        columns = {"user": self.user_ids[self.users], "item": self.item_ids[self.items], "rating": self.ratings}
+        columns |= {"timestamp": self.timestamps}
+        return pa.table({name: pa.array(column) for name, column in columns.items() if column is not None})
 
     def _repr_html_(self) -> str:
         low_high = "none: implicit" if self.rating_range is None else "{:g} to {:g}".format(*self.rating_range)
