@@ -1,8 +1,11 @@
 """What somebody with a frame does: fit, measure, predict, recommend, copy, keep, show."""
 
 import copy
+import doctest
 import inspect
+import logging
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -250,3 +253,20 @@ def test_a_run_of_a_system_that_is_not_installed_is_one_line(model: Any, tmp_pat
         HushrecError, match=r"kept is of the system theirs, which is not installed; install the package"
     ):
         hushrec.load_run(tmp_path / "kept")
+
+
+# --- The page --------------------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_the_page_run() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
+    examples = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    parsed = doctest.DocTestParser().get_doctest(examples, {}, "python.md", "python.md", 0)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    logging.getLogger("hushrec").setLevel(logging.ERROR)
+    try:
+        result = runner.run(parsed)
+    finally:
+        logging.getLogger("hushrec").setLevel(logging.NOTSET)
+    assert result.failed == 0
+    assert result.attempted > 20
