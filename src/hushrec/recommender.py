@@ -227,8 +227,8 @@ class Recommender:
         return Rows(found, table_of_lists([found], ranker.train, why=False))
 
     def _among(self, only: ArrayLike | None, leave_out: ArrayLike | None) -> Mask | None:
-        chosen = (None if ids is None else ids_of_array(ids, "item") for ids in (only, leave_out))
-        return may_be_listed(self.ranker().train, *chosen, self.system.holders.copies)
+        wanted, unwanted = (None if ids is None else ids_of_array(ids, "item") for ids in (only, leave_out))
+        return may_be_listed(self.ranker().train, wanted, unwanted, self.system.holders.copies)
 
     def _of_all_accounts(
         self, accounts: Numbers, k: int, exclude_seen: bool, min_raters: int | None, among: Mask | None, why: bool
