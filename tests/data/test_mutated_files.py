@@ -39,7 +39,12 @@ def whole_files() -> dict[str, bytes]:
     generator = np.random.default_rng(5)
     pairs = generator.permutation(12 * 9)[:40]
     rows = [
-        {"user": f"u{pair // 9}", "item": int(pair % 9), "rating": float(generator.integers(2, 11)) / 2, "ts": int(pair)}
+        {
+            "user": f"u{pair // 9}",
+            "item": int(pair % 9),
+            "rating": float(generator.integers(2, 11)) / 2,
+            "ts": int(pair),
+        }
         for pair in pairs
     ]
     lines = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
@@ -52,12 +57,12 @@ def whole_files() -> dict[str, bytes]:
 
 
 def mutated(content: bytes, generator: np.random.Generator) -> bytes:
-    """The content with one to three faults: bytes changed, cut out, doubled, or tokens put in."""
+    """The content with one to three faults: bytes or digits changed, cut out, doubled, or tokens put in."""
     found = bytearray(content)
     for _ in range(generator.integers(1, 4)):
         start = int(generator.integers(0, len(found) + 1))
         end = min(len(found), start + int(generator.integers(1, 30)))
-        match int(generator.integers(0, 6)):
+        match int(generator.integers(0, 8)):
             case 0:
                 found[start:end] = generator.bytes(end - start)
             case 1:
@@ -68,8 +73,11 @@ def mutated(content: bytes, generator: np.random.Generator) -> bytes:
                 found[start:start] = TOKENS[generator.integers(len(TOKENS))]
             case 4:
                 found[start:end] = TOKENS[generator.integers(len(TOKENS))]
-            case _:
+            case 5:
                 del found[start:]
+            case _:
+                digit = b"%d" % generator.integers(10)
+                found[start:end] = found[start:end].replace(b"1", digit)
     return bytes(found)
 
 

@@ -76,7 +76,9 @@ def test_packed_files(tmp_path: Path, packer: str, name: str, content: bytes) ->
 
 def test_packed_parquet_and_titles_beside(tmp_path: Path) -> None:
     pa_parquet.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
-    assert_says_the_same(read(put(tmp_path / "a.parquet.gz", gzip.compress((tmp_path / "a.parquet").read_bytes()))))
+    assert_says_the_same(
+        read(put(tmp_path / "a.parquet.gz", gzip.compress((tmp_path / "a.parquet").read_bytes())))
+    )
     put(tmp_path / "a-items.csv", b"item,title\n7,Heat\n")
     assert read(put(tmp_path / "a.csv.gz", gzip.compress(RATINGS.encode()))).titles.tolist() == ["Heat", ""]
 
@@ -225,6 +227,9 @@ def test_a_dictionary_with_values_that_no_row_has(tmp_path: Path) -> None:
 def test_columns_as_a_mapping(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", b"buyer,sku,stars\n1,2,3\n")
     assert load(path, columns={"user": "buyer", "item": "sku"}).ratings.tolist() == [3]
-    for wrong, message in (({"buyer": "user"}, "columns has 'buyer'; choose of: user, item"), (["user"], "as in {")):
+    for wrong, message in (
+        ({"buyer": "user"}, "columns has 'buyer'; choose of: user, item"),
+        (["user"], "as in {"),
+    ):
         with pytest.raises(HushrecError, match=message):
             load(path, columns=wrong)

@@ -22,7 +22,17 @@ VALIDATION = "validation"  # in a run's folder: what was tried on a part of the 
 _LOCK = ".lock"
 _TEMPORARY = ".run.json."
 # What must be the same in a run that goes on.
-_COMPARED = ("data_sha256", "rating_range", "split", "test_share", "deal", "passed_over", "measure", "sampled", "split_at")
+_COMPARED = (
+    "data_sha256",
+    "rating_range",
+    "split",
+    "test_share",
+    "deal",
+    "passed_over",
+    "measure",
+    "sampled",
+    "split_at",
+)
 
 
 @dataclass(frozen=True)
