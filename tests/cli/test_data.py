@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from hushrec.cli.data import app
 from hushrec.cli.options import parse_columns, parse_rating_range
 from hushrec.data import CATALOGUE, Columns
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, naming_options
 
 RATINGS = "buyer,sku,stars,timestamp\nann,x,3,0\nann,y,5,86400\nbob,x,5,\n"
 COLUMNS = "user=buyer,item=sku"
@@ -22,7 +22,8 @@ def _no_folders_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    with naming_options():  # as the whole command does
+        result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
     assert result.exit_code == 0
     return result.stdout
 

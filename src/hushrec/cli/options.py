@@ -27,10 +27,11 @@ Split = Annotated[
     SplitKind | None,
     typer.Option(
         help="How test ratings are chosen; default: folds; random if implicit, latest if signed, partners where "
-        "the parties are partners. With global-time all rows after a moment are test."
+        "the parties are partners. shared: measured alike for systems with and without ratings; global-time: all "
+        "rows from a moment on."
     ),
 ]
-TestShare = Annotated[float, typer.Option(help="For the splits random and latest.")]
+TestShare = Annotated[float, typer.Option(help="For the splits random, latest, shared and global-time.")]
 Owners = Annotated[
     str,
     typer.Option(
@@ -174,6 +175,10 @@ class RunOptions:
     seed: Seed = 0
     split: Split = None
     test_share: TestShare = 0.2
+    split_at: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="With --split global-time: where the test begins, as in 2024-01-31."),
+    ] = None
     partners: Annotated[int, typer.Option(help="For the splits partners and pooled: how many.")] = 2
     common_users: Annotated[float, typer.Option(help="The share of users whom all partners have.")] = 0.5
     common_items: Annotated[float, typer.Option(help="The share of items that all partners have.")] = 0.5
@@ -242,4 +247,5 @@ class RunOptions:
             system, self.seed, self.folds, self.split, self.test_share, parse_lengths(self.at),
             self.relevant_from, Deal(self.partners, self.common_users, self.common_items, self.deals),
             self.owners, self.passed_over, self.measure, data, self.sampled, self.min_raters,
+            self.split_at,
         )  # fmt: skip

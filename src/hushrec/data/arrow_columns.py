@@ -272,8 +272,10 @@ def _dictionary(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[st
     codes = np.concatenate(
         [pc.fill_null(chunk.indices, len(texts)).to_numpy(zero_copy_only=False) for chunk in column.chunks]
     )
-    has_nulls = column.null_count > 0
-    return codes.astype(np.int32, copy=False), [text or "" for text in texts] + [""] * has_nulls
+    texts = [text or "" for text in texts] + [""]
+    is_used = np.bincount(codes, minlength=len(texts)) > 0  # a dictionary may hold what no row has
+    places = np.cumsum(is_used, dtype=np.int32) - np.int32(1)
+    return places[codes], [text for text, used in zip(texts, is_used.tolist(), strict=True) if used]
 
 
 def _number(text: str, decimal: str) -> float:

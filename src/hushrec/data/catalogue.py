@@ -17,7 +17,7 @@ from hushrec.data.interactions import Interactions
 from hushrec.data.readers import Reading, read, read_draft
 from hushrec.data.synthetic import synthetic
 from hushrec.data.tables import Columns, Missing, checked_rows
-from hushrec.data.titles import about_items, items_beside, with_items
+from hushrec.data.titles import about_items, items_beside, with_items, with_named_items
 from hushrec.errors import HushrecError, option
 from hushrec.plugins import Registry
 
@@ -103,7 +103,7 @@ def load_with(
             raise HushrecError(f"{name} is known, and no file; leave {option(setting)} out")
     data = _load_synthetic(name) if entry is None else _load_entry(entry, fetch, notify)
     if reading.items is not None:
-        data = with_items(data, about_items(Path(reading.items), reading.encoding), notify or (lambda note: None))
+        data = with_named_items(data, reading.items, reading.encoding, notify)
     return _as_implicit(data) if reading.implicit else data
 
 

@@ -5,7 +5,6 @@ All become an Arrow table with the columns that a file has, and go through the s
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from hushrec.data.interactions import Interactions
 from hushrec.data.readers import Reading
 from hushrec.data.tables import Columns, Rows, Tell, checked_rows, choose_columns, draft_of
-from hushrec.data.titles import about_items, with_items
+from hushrec.data.titles import with_named_items
 from hushrec.errors import HushrecError
 
 TAKEN = (
@@ -45,7 +44,7 @@ def interactions_of(
     data = checked_rows(used, draft, reading.duplicates)
     if reading.items is None:
         return data
-    return with_items(data, about_items(Path(reading.items), reading.encoding), notify)
+    return with_named_items(data, reading.items, reading.encoding, notify)
 
 
 def ids_of_array(ids: object, what: str) -> NDArray[Any]:

@@ -31,7 +31,8 @@ def read_json(source: Source) -> pa.Table | None:
             f"{source.path}: a list in JSON; write JSON lines, an object per line without brackets around"
         )
     try:
-        return pa_json.read_json(pa.BufferReader(source.content), pa_json.ReadOptions(block_size=_BLOCK_BYTES))
+        table = pa_json.read_json(pa.BufferReader(source.content), pa_json.ReadOptions(block_size=_BLOCK_BYTES))
+        return table if all(table.column_names) else None  # a name that is no text fails here
     except (pa.ArrowException, ValueError):
         return None
 

@@ -15,7 +15,7 @@ from hushrec.data.json_lines import is_json, line_of_object, names_in, read_json
 from hushrec.data.sources import EXPECTED, Source, sources_of
 from hushrec.data.tables import Columns, Missing, Rows, Tell, checked_rows, choose_columns, draft_of
 from hushrec.data.text_tables import TEXT_CODES, line_of_row, read_text, sniff
-from hushrec.data.titles import about_items, items_beside, with_items
+from hushrec.data.titles import about_items, items_beside, with_items, with_named_items
 from hushrec.errors import HushrecError, option
 
 _TEXT_TYPES = {"timestamp": pa.string(), "order": pa.string()}  # the others repeat
@@ -58,7 +58,7 @@ def read(path: str | Path, reading: Reading | None = None, notify: Tell | None =
     rows, draft = read_draft(path, reading, notify)
     data = checked_rows(rows, draft, reading.duplicates)
     if reading.items is not None:
-        return with_items(data, about_items(Path(reading.items), reading.encoding), notify)
+        return with_named_items(data, reading.items, reading.encoding, notify)
     beside = items_beside(path)
     return data if beside is None else with_items(data, about_items(beside))
 

@@ -14,6 +14,7 @@ from hushrec.data.interactions import Interactions
 from hushrec.errors import HushrecError, option
 
 Tell = Callable[[str], None]
+_LONGEST_NAME = 30  # of a column, in errors
 Missing = str | float  # "refuse", "drop", or the rating that stands for one that is missing
 
 
@@ -84,7 +85,9 @@ def choose_columns(
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    """Some names, cut short: what was taken for one may be a whole line of data."""
+    told = (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..." for name in names[:20])
+    return ", ".join(told) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
 def _naming(role: str) -> str:

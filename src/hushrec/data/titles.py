@@ -1,4 +1,4 @@
-"""What is known of items: titles, genres and other columns, from a file beside the ratings or one that is named."""
+"""What is known of items: titles, genres and other columns, from a file beside the ratings or a named one."""
 
 import re
 from collections.abc import Mapping
@@ -88,8 +88,18 @@ def about_items(path: Path, encoding: str | None = None) -> AboutItems | None:
         raise HushrecError(f"{path}: the columns are {types}; expected numbers and text") from None
 
 
+def with_named_items(
+    data: Interactions, path: str | Path, encoding: str | None, notify: Tell | None
+) -> Interactions:
+    """The data with what a file says that somebody named: it must be about some of its items."""
+    about = about_items(Path(path), encoding)
+    if about is None:
+        raise HushrecError(f"{path}: no item column; name one item, as in item,title,genres")
+    return with_items(data, about, notify or (lambda note: None))
+
+
 def with_items(data: Interactions, about: AboutItems | None, notify: Tell | None = None) -> Interactions:
-    """The data with what a file says of its items; a note tells how many it does not know, and of which it says nothing."""
+    """The data with what a file says of its items; with `notify`, it was named, so it must be about some of them."""
     if about is None:
         return data
     place_of = {text: place for place, text in enumerate(about.items)}

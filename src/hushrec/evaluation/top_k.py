@@ -70,7 +70,7 @@ def _top_k_of(
     is_kept = candidates[excluded]
     num_before = np.concatenate(([0], np.cumsum(is_kept, dtype=np.int64)))
     own = np.searchsorted(kept, excluded[is_kept]).astype(np.int32)
-    places, best = top_k(scores[:, kept], k, (num_before[starts], own))
+    places, best = top_k(np.take(scores, kept, axis=1), k, (num_before[starts], own))
     items = kept.astype(np.int32)[places] if len(kept) else places
     return np.where(places == NO_ITEM, np.int32(NO_ITEM), items), best
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hushrec.data import Interactions, Split
 from hushrec.errors import DivergedError, HushrecError, option
 from hushrec.evaluation.candidates import candidates, usable_min_raters
+from hushrec.evaluation.feedback import EXPLICIT, relevance_limit
 from hushrec.protocol import AnySystem, restore, result_arrays
 from hushrec.registry import SYSTEMS, system_named
 from hushrec.runs.beside import Beside, stopwatch, with_beside
@@ -85,7 +86,7 @@ def run(
     """
     splits = splits_for(system, data, settings, config)
     first = next(splits)
-    if first.train.ratings is None and settings.relevant_from is not None:
+    if first.test.ratings is None and settings.relevant_from is not None:
         raise HushrecError(
             f"{system.name} takes no ratings: all items are relevant; leave {option('relevant_from')} out"
         )
@@ -93,6 +94,8 @@ def run(
     if settings.min_raters is None and resume and folder and (folder / "run.json").exists():
         settings = replace(settings, min_raters=read_run(folder).provenance.min_raters or 0)
     planned = replace(planned_run(system, config, whole, settings, first.train), chosen=chosen)
+    limit = relevance_limit(first.test, settings.relevant_from)
+    planned = replace(planned, provenance=replace(planned.provenance, relevance_limit=limit))
     candidates(first.train, planned.provenance.min_raters or 0)  # refuses to rank nothing, before the training
     current = open_run(folder, planned, resume) if folder else planned
     with alone_in(folder) if folder else nullcontext():
@@ -120,7 +123,8 @@ def planned_run(
     holders, held = system.holders, data if held is None else held
     min_raters = settings.min_raters
     if min_raters is None:
-        min_raters = usable_min_raters(system.feedback.usual_min_raters, held, max(settings.at))
+        usual = EXPLICIT.usual_min_raters if settings.split == "shared" else system.feedback.usual_min_raters
+        min_raters = usable_min_raters(usual, held, max(settings.at))
     made = replace(
         _provenance(data, settings),
         min_raters=min_raters,
@@ -179,7 +183,13 @@ def _run_fold(
     result = _fold_result(split.fold, job, progress, split.test, plan)
     found = group_metrics(job, progress, split) | {name: values[-1] for name, values in probed.items()}
     curves = {name: values for name, values in probed.items() if len(values) == num_rounds > 1}
-    result = replace(result, metrics=result.metrics | found, curve=result.curve | curves)
+    result = replace(
+        result,
+        metrics=result.metrics | found,
+        curve=result.curve | curves,
+        facts=dict(split.facts) | result.facts,
+        test_sha256=_test_digest(split.test),
+    )
     if beside is None:
         return result
     spent = max(seconds(), min(progress.cpu_seconds, progress.wall_seconds))  # also that before an interruption
@@ -241,6 +251,12 @@ def _fold_result(
     )
 
 
+def _test_digest(test: Interactions) -> str:
+    """Of who has which item in the test, whatever is known of the ratings."""
+    rows = test.by_user()
+    return digest({"starts": rows.starts, "items": rows.items})
+
+
 def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
     versions = {name: version(name) for name in ("hushrec", "numpy", "numba", "scipy", "pyarrow")}
     return Provenance(
@@ -259,6 +275,7 @@ def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
         passed_over=settings.passed_over,
         measure=settings.measure,
         sampled=settings.sampled,
+        split_at=settings.split_at,
     )
 
 

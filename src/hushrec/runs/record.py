@@ -22,7 +22,17 @@ VALIDATION = "validation"  # in a run's folder: what was tried on a part of the 
 _LOCK = ".lock"
 _TEMPORARY = ".run.json."
 # What must be the same in a run that goes on.
-_COMPARED = ("data_sha256", "rating_range", "split", "test_share", "deal", "passed_over", "measure", "sampled")
+_COMPARED = (
+    "data_sha256",
+    "rating_range",
+    "split",
+    "test_share",
+    "deal",
+    "passed_over",
+    "measure",
+    "sampled",
+    "split_at",
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,7 @@ class FoldResult:
     lists: dict[str, float] = field(default_factory=dict)  # what they are like, see `hushrec.evaluation.lists`
     thirds: dict[str, float] = field(default_factory=dict)  # metrics of users with few and many training ratings
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)  # metrics and thirds of each, by its name
+    test_sha256: str = ""  # of the users and items of the test rows; "": an older run, or none is known here
 
     @classmethod
     def of(
@@ -118,6 +129,9 @@ class Provenance:
     sampled: int = 0  # negatives that one test item was ranked among, as well
     # How many raters an item needs to be listed; None: an older run, which measured lists of all items.
     min_raters: int | None = None
+    split_at: str | None = None  # with the split global-time, if it was told
+    # From which rating on a test row counts in rankings; None: all do, or an older run, which does not say.
+    relevance_limit: float | None = None
 
 
 @dataclass(frozen=True)
