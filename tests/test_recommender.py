@@ -175,7 +175,7 @@ def test_unknown_settings_are_refused_with_a_hint() -> None:
         hushrec.FedRec(denoisers=3)
     with pytest.raises(hushrec.HushrecError, match="bad setting"):
         hushrec.FedRec(rho="three")
-    with pytest.raises(hushrec.HushrecError, match="--rho -1 is not within 0 to"):
+    with pytest.raises(hushrec.HushrecError, match="rho=-1 is not within 0 to"):
         hushrec.FedRec(rho=-1)
 
 
@@ -597,7 +597,7 @@ def test_a_side_without_a_model_is_refused_in_one_line(
             assert hushrec.load_run(tmp_path / "model", side=side).source.startswith(f"the {who}'s")
         else:
             with pytest.raises(
-                hushrec.HushrecError, match=rf"\A.* of {kind.system.name.replace('+', '.')} .*--side {side}.*\Z"
+                hushrec.HushrecError, match=rf"\A.* of {kind.system.name.replace('+', '.')} .*side='{side}'.*\Z"
             ):
                 hushrec.load_run(tmp_path / "model", side=side)
 

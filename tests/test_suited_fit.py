@@ -114,7 +114,7 @@ def test_a_fit_that_diverges_finds_a_rate(data: Interactions) -> None:
     model = estimator(wild)(options=ONE_THREAD, num_factors=5).fit(data, stop_early=False)
     assert model.config.learning_rate < 10
     assert [choice.setting for choice in model.chosen] == ["preset", "learning_rate"]
-    with pytest.raises(hushrec.HushrecError, match="use a --learning-rate below 40"):
+    with pytest.raises(hushrec.HushrecError, match="use a learning_rate= below 40"):
         fitted(estimator(wild), data, learning_rate=40.0)
 
 

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "hushrec"
 # From the ground up. A module may import from its own part, and from the parts of the lines above its own.
 LAYERS = (
     ("errors", "compiling"),
-    ("draws", "settings", "files", "plugins"),
+    ("draws", "settings", "files", "plugins", "tables", "progress", "callables"),
     ("kernels",),
     ("data",),
     ("evaluation",),
@@ -29,6 +29,7 @@ LAYERS = (
     ("systems",),
     ("experiments", "recommender"),
     ("report", "serving"),
+    ("workbench",),
     ("cli",),
     ("__init__", "testing"),
 )

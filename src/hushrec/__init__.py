@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hushrec._estimators import *  # noqa: F403  # made by tools/stubs.py
     from hushrec.data import (
         Interactions,
         k_folds,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hushrec.recommender import Recommender, load_run
     from hushrec.registry import SYSTEMS
     from hushrec.runtime.in_process import RuntimeOptions
+    from hushrec.workbench import audit, compare, report
 
 __version__ = "0.1.0"
 
@@ -36,6 +38,8 @@ __all__ = [
     "Interactions",
     "Recommender",
     "RuntimeOptions",
+    "audit",
+    "compare",
     "k_folds",
     "latest_share",
     "leave_one_out",
@@ -43,24 +47,30 @@ __all__ = [
     "load_run",
     "random_share",
     "read",
+    "report",
     "synthetic",
 ]
 
 
-# Where each name is: nothing is loaded before it is asked for, so that a command starts, and ends, at once.
+# Where each name is: nothing is loaded before it is asked for, so that a command starts, and ends, at once. A part
+# of the library that is called by its own name has no place.
 _PLACES = {
     "SYSTEMS": "hushrec.registry",
     "HushrecError": "hushrec.errors",
     "Recommender": "hushrec.recommender",
     "RuntimeOptions": "hushrec.runtime.in_process",
+    "audit": None,
+    "compare": "hushrec.workbench",
     "load_run": "hushrec.recommender",
+    "report": None,
 }
 
 
 def __getattr__(name: str) -> Any:
     """The names of the list above, parts of the library, and every system's class: `hushrec.FedRec`."""
     if name in __all__:
-        return getattr(import_module(_PLACES.get(name, "hushrec.data")), name)
+        place = _PLACES.get(name, "hushrec.data")
+        return getattr(import_module(place), name) if place else import_module(f"hushrec.{name}")
     if name[:1].isupper():  # to look for a module loads no system
         from hushrec.recommender import ESTIMATORS
 

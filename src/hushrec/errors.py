@@ -1,4 +1,36 @@
-"""The errors that a user is meant to see."""
+"""The errors that a user is meant to see, and how they name settings: as options, or as arguments in Python."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_face = {"is_typed": False}  # whether whoever reads the messages of this process types commands
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Have messages name settings as they are typed. The command line does so while a command runs."""
+    before, _face["is_typed"] = _face["is_typed"], True
+    try:
+        yield
+    finally:
+        _face["is_typed"] = before
+
+
+def option(name: str, value: object = None) -> str:
+    """A setting as its user writes it: `--num-factors 5` on the command line, `num_factors=5` in Python.
+
+    >>> option("num_factors", 5), option("filling", "none"), option("rho")
+    ('num_factors=5', "filling='none'", 'rho=')
+    >>> with naming_options():
+    ...     option("num_factors", 5), option("stop_early", False), option("layers", (8, 4)), option("rho")
+    ('--num-factors 5', '--no-stop-early', '--layers 8,4', '--rho')
+    """
+    if not _face["is_typed"]:
+        return f"{name}=" if value is None else f"{name}={value!r}"
+    flag = name.removeprefix("num_") if name == "num_rounds" else name.replace("_", "-")
+    if value is None or isinstance(value, bool):
+        return f"--no-{flag}" if value is False else f"--{flag}"
+    return f"--{flag} {','.join(map(str, value)) if isinstance(value, tuple | list) else value}"
 
 
 class HushrecError(Exception):

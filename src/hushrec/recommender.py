@@ -3,33 +3,38 @@
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from hushrec.data import Interactions
+from hushrec.data import load
+from hushrec.data.checking import Duplicates
+from hushrec.data.frames import ColumnNames, ids_of_array
 from hushrec.data.item_choice import Mask, may_be_listed
 from hushrec.errors import HushrecError
 from hushrec.evaluation.feedback import warm_and_cold
+from hushrec.progress import counting_rounds
 from hushrec.protocol import AnySystem, Numbers
 from hushrec.registry import SYSTEMS
-from hushrec.runs.folds import Side, load_fold, save_fitted
-from hushrec.runs.lists import Recommendation
+from hushrec.runs.arguments import Asked, pairs_of, rated_by_newcomer, rows_to_measure, users_of
+from hushrec.runs.folds import Side, Watch, load_fold, save_fitted
+from hushrec.runs.lists import Recommendation, table_of_lists
 from hushrec.runs.newcomers import check_items, checked_ratings
 from hushrec.runs.ranker import Ranker
 from hushrec.runs.record import Choice, read_run
-from hushrec.runs.suiting import Plan, plan_for, trained, usual_preset
+from hushrec.runs.signatures import docstring_of, keywords_of
+from hushrec.runs.suiting import Plan, plan_for, trained
 from hushrec.runs.trials import trials_of_fit
 from hushrec.runtime.checkpoint import Progress, progress_arrays, progress_of
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, prepared, run_job
 from hushrec.settings import to_dict
+from hushrec.tables import Blocks, Metrics, Rows, html_facts
 
 _log = logging.getLogger("hushrec")
 
@@ -43,8 +48,8 @@ class Recommender:
     system: ClassVar[AnySystem]
 
     def __init__(self, *, seed: int = 0, options: RuntimeOptions | None = None, **settings: Any) -> None:
-        """Hold the settings; nothing is trained before `fit`."""
-        self.settings = {name: value for name, value in settings.items() if (name, value) != ("preset", None)}
+        """Hold the settings; nothing is trained before `fit`. What is None is left to the preset and the data."""
+        self.settings = {name: value for name, value in settings.items() if value is not None}
         self.config = self.system.configure(self.settings)
         self.chosen: tuple[Choice, ...] = ()
         self.seed = seed
@@ -56,6 +61,30 @@ class Recommender:
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in to_dict(self.config).items())
         return f"{type(self).__name__}({settings})"
+
+    def _repr_html_(self) -> str:
+        state = "not fitted"
+        if self._fitted is not None:
+            job, progress = self._fitted
+            sizes = f"{len(job.train):,} rows, {job.train.num_users:,} users, {job.train.num_items:,} items"
+            state = f"fitted to {job.train.name}: {sizes}, {progress.round_number} rounds"
+        return html_facts(f"{type(self).__name__}: {self.system.about.title}", to_dict(self.config), state)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments of the constructor, as scikit-learn asks for them.
+
+        None stands for what was not given: the preset and the data decide it, and `config` has what they decided.
+        """
+        names = inspect.signature(type(self)).parameters
+        return {name: self.settings.get(name) for name in names} | {"seed": self.seed, "options": self.options}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments of the constructor; None takes one back. A fit stays until the next one."""
+        told = {name: value for name, value in (self.get_params() | params).items() if value is not None}
+        again = type(self)(**told)
+        self.settings, self.config, self.chosen = again.settings, again.config, ()
+        self.seed, self.options = again.seed, again.options
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         """What is copied and pickled. A system is found again by its name; a fit is kept as in a run's folder."""
@@ -77,28 +106,49 @@ class Recommender:
 
     def fit(
         self,
-        train: Interactions,
+        train: Any,
         on_round: Callable[[Progress], None] | None = None,
         stop_early: bool | None = None,
+        *,
+        columns: ColumnNames | None = None,
+        duplicates: Duplicates = "error",
+        progress: bool | None = None,
     ) -> Self:
         """Train all rounds, or as many as are best on a part of the data if it is to stop early.
 
+        `train` is whatever `hushrec.load` takes: a frame of pandas, polars or Arrow, a sparse matrix, a tuple of
+        arrays, a file, a data set's name, or what it returned. `columns` and `duplicates` are handed to it.
+
         What the constructor was not told is chosen by the data: `config` is then as it was used, and `chosen` says
         what of it was chosen and why. By default the preset for data of no paper stops early. `on_round` is told
-        the progress after each round of the training on all of the data.
+        the progress after each round of the training on all of the data. `progress` shows a bar; unless told, it
+        does so in terminals and notebooks.
         """
-        plan = plan_for(self.system, self.settings, train.name, stop_early)
-        trials = trials_of_fit(self.system, plan.config, train, self.seed, self.options)
+        data = load(train, columns=columns, duplicates=duplicates)
+        plan = plan_for(self.system, self.settings, data.name, stop_early)
+
+        @contextmanager
+        def watching(label: str, num_rounds: int, _num_folds: int) -> Iterator[Watch]:
+            with counting_rounds(label, num_rounds, progress) as tell:
+                yield lambda now: tell(now.round_number)
 
         def fitted(ready: Plan) -> tuple[Plan, Job, Progress]:
-            job = job_for(self.system, ready.config, self.seed, train)
-            return ready, job, run_job(job, self.options, on_round=on_round)
+            job = job_for(self.system, ready.config, self.seed, data)
+            with counting_rounds(self.system.name, ready.config.num_rounds, progress) as tell:
+
+                def after_round(done: Progress) -> None:
+                    tell(done.round_number)
+                    if on_round is not None:
+                        on_round(done)
+
+                return ready, job, run_job(job, self.options, on_round=after_round)
 
         for choice in plan.chosen:
             _log.warning(choice.why)
-        ready, job, progress = trained(plan, trials, fitted, _log.warning)
+        trials = trials_of_fit(self.system, plan.config, data, self.seed, self.options, watching)
+        ready, job, done = trained(plan, trials, fitted, _log.warning)
         self.config, self.chosen = ready.config, ready.chosen
-        self._fitted, self._ranker, self._min_raters = (job, progress), None, None
+        self._fitted, self._ranker, self._min_raters = (job, done), None, None
         return self
 
     def ranker(self) -> Ranker:
@@ -107,24 +157,34 @@ class Recommender:
             self._ranker = Ranker.of(*self._require_fitted(), self._min_raters)
         return self._ranker
 
-    def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float32]:
-        """Predicted ratings of (user, item) pairs, given by the ids of the source."""
+    def predict(
+        self, users: Asked, items: Asked | None = None, *, columns: ColumnNames | None = None
+    ) -> NDArray[np.float32]:
+        """Predicted ratings of (user, item) pairs, given by the ids of the source.
+
+        One user goes with many items and one item with many users. A frame with a column for each of them may
+        stand for both; then there is a prediction per row.
+        """
         ranker = self.ranker()
-        of_users, of_items = np.broadcast_arrays(np.atleast_1d(users), np.atleast_1d(items))
+        of_users, of_items = pairs_of(users, items, columns)
         numbers = ranker.train.user_numbers(of_users.ravel()), ranker.train.item_numbers(of_items.ravel())
         return ranker.scorer.predict(*numbers).reshape(of_users.shape)
 
     def recommend(
         self,
-        users: ArrayLike,
+        users: Asked,
         k: int = 10,
         exclude_seen: bool = True,
         min_raters: int | None = None,
         only: ArrayLike | None = None,
         leave_out: ArrayLike | None = None,
         why: bool = False,
-    ) -> list[list[Recommendation]]:
-        """The best k items for each user, by the ids of the source.
+        *,
+        columns: ColumnNames | None = None,
+    ) -> Rows[list[Recommendation]]:
+        """The best k items for each user, by the ids of the source: a list of lists, and a frame when it is asked.
+
+        Users come as one id, an array, a series, or a frame with a column of users, who then get a list each.
 
         Only items that `min_raters` users rated in training are listed; unless told, as many as the run measured
         with. Vectors of hardly rated items are noise.
@@ -132,12 +192,15 @@ class Recommender:
         Who has accounts at several partners gets the best of all of them. `only` and `leave_out` are ids of items
         that may or may not be listed. `why` adds the nearest of the user's own items to each.
         """
-        ranker, wanted = self.ranker(), np.atleast_1d(np.asarray(users))
+        ranker, wanted = self.ranker(), users_of(users, columns)
         accounts, among = self.system.holders.accounts(ranker.train, wanted), self._among(only, leave_out)
         if all(len(own) == 1 for own in accounts):
             numbers = np.array([own[0] for own in accounts], np.int32)
-            return ranker.for_users(numbers, k, exclude_seen, min_raters, among, why)
-        return [self._of_all_accounts(own, k, exclude_seen, min_raters, among, why) for own in accounts]
+            found = ranker.for_users(numbers, k, exclude_seen, min_raters, among, why)
+            wanted = ranker.train.user_ids[numbers]
+        else:
+            found = [self._of_all_accounts(own, k, exclude_seen, min_raters, among, why) for own in accounts]
+        return Rows(found, table_of_lists(found, ranker.train, why, wanted.tolist()))
 
     def recommend_all(
         self,
@@ -147,9 +210,9 @@ class Recommender:
         only: ArrayLike | None = None,
         leave_out: ArrayLike | None = None,
         why: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Blocks:
         """The lists of all users, as `recommend` makes them, in blocks of rows: user, rank, item, score, title."""
-        return self.ranker().blocks(k, exclude_seen, min_raters, self._among(only, leave_out), why)
+        return Blocks(self.ranker().blocks(k, exclude_seen, min_raters, self._among(only, leave_out), why))
 
     def similar(
         self,
@@ -158,12 +221,13 @@ class Recommender:
         min_raters: int | None = None,
         only: ArrayLike | None = None,
         leave_out: ArrayLike | None = None,
-    ) -> list[Recommendation]:
+    ) -> Rows[Recommendation]:
         """The k items nearest to an item, by the ids of the source; their scores are cosines."""
         ranker, among = self.ranker(), self._among(only, leave_out)
         number = self.item_number(item)
         found = ranker.similar(number, self._most(k, 1), min_raters, among)
-        return self._once(found, ranker.train.item_ids[[number]].tolist())[:k]
+        found = self._once(found, ranker.train.item_ids[[number]].tolist())[:k]
+        return Rows(found, table_of_lists([found], ranker.train, why=False))
 
     def item_number(self, item: str | int) -> int:
         """The number of an item by the id of the source; where several partners have it, the first one's."""
@@ -172,7 +236,8 @@ class Recommender:
         return int(copies[0]) if len(copies) else train.item_number(item)  # which says that there is none
 
     def _among(self, only: ArrayLike | None, leave_out: ArrayLike | None) -> Mask | None:
-        return may_be_listed(self.ranker().train, only, leave_out, self.system.holders.copies)
+        wanted, unwanted = (None if ids is None else ids_of_array(ids, "item") for ids in (only, leave_out))
+        return may_be_listed(self.ranker().train, wanted, unwanted, self.system.holders.copies)
 
     def _of_all_accounts(
         self, accounts: Numbers, k: int, exclude_seen: bool, min_raters: int | None, among: Mask | None, why: bool
@@ -201,7 +266,7 @@ class Recommender:
 
     def recommend_newcomer(
         self,
-        items: ArrayLike,
+        items: Asked,
         ratings: ArrayLike | None = None,
         k: int = 10,
         exclude_seen: bool = True,
@@ -209,12 +274,15 @@ class Recommender:
         only: ArrayLike | None = None,
         leave_out: ArrayLike | None = None,
         why: bool = False,
-    ) -> list[Recommendation]:
+        *,
+        columns: ColumnNames | None = None,
+    ) -> Rows[Recommendation]:
         """The best k items for someone with these ratings; computed here, nothing is sent or kept.
 
-        Ratings are on the scale of the data that was trained on. Without any, all items are liked.
+        Ratings are on the scale of the data that was trained on. Without any, all items are liked. A frame with a
+        column of items, and perhaps one of ratings, may stand for both.
         """
-        ranker, wanted = self.ranker(), np.atleast_1d(np.asarray(items))
+        ranker, (wanted, ratings) = self.ranker(), rated_by_newcomer(items, ratings, columns)
         copies = self.system.holders.copies(ranker.train, wanted)
         num_unknown = sum(not len(own) for own in copies)
         if num_unknown:
@@ -230,27 +298,40 @@ class Recommender:
         most = self._most(k, len(numbers))
         with threadpool_limits(1, user_api="blas"):  # threads for such small products only wait for each other
             found = ranker.for_newcomer(numbers, given, most, exclude_seen, min_raters, among, why)
-        return self._once(found, ranker.train.item_ids[numbers].tolist() if exclude_seen else [])[:k]
+        found = self._once(found, ranker.train.item_ids[numbers].tolist() if exclude_seen else [])[:k]
+        return Rows(found, table_of_lists([found], ranker.train, why))
 
     def known_items(self, items: ArrayLike) -> NDArray[np.bool_]:
         """Of each of these ids of the source, whether the model knows such an item."""
-        copies = self.system.holders.copies(self.ranker().train, np.atleast_1d(np.asarray(items)))
+        copies = self.system.holders.copies(self.ranker().train, np.atleast_1d(ids_of_array(items, "item")))
         return np.array([len(numbers) > 0 for numbers in copies], np.bool_)
 
-    def evaluate(self, test: Interactions, at: Sequence[int] = (10,)) -> dict[str, float]:
+    def evaluate(
+        self,
+        test: Any,
+        at: Sequence[int] = (10,),
+        *,
+        columns: ColumnNames | None = None,
+        duplicates: Duplicates = "error",
+        skip_unknown: bool = False,
+    ) -> Metrics:
         """MAE and RMSE (also of warm and cold rows apart) and ranking metrics on ratings that were not trained on.
 
-        Lists are those of `recommend`.
+        `test` is whatever `fit` takes. Rows with users or items that the model never heard of are refused, or
+        left out with `skip_unknown`. Lists are those of `recommend`.
         """
-        ranker = self.ranker()
-        measured = prepared(self.system, test.renumbered_as(ranker.train), self.config)
-        parts = ranker.scorer, ranker.train, measured
+        ranker, (job, _) = self.ranker(), self._require_fitted()
+        rows = rows_to_measure(load(test, columns=columns, duplicates=duplicates), ranker.train, skip_unknown)
+        parts = ranker.scorer, ranker.train, prepared(self.system, rows, job.config)
         metrics = self.system.feedback.evaluate(*parts, tuple(at), min_raters=ranker.min_raters)
-        return metrics | (warm_and_cold(*parts) if "RMSE" in metrics else {})
+        return Metrics(metrics | (warm_and_cold(*parts) if "RMSE" in metrics else {}))
 
-    def save(self, path: str | Path) -> None:
-        """Keep the fitted model as a run's folder, for `hushrec.load_run` and the command line."""
-        save_fitted(Path(path), *self._require_fitted(), self._min_raters, self.chosen)
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
+        """Keep the fitted model as a run's folder, for `hushrec.load_run` and the command line.
+
+        A folder that is there already is refused; `overwrite` replaces a model that was saved there before.
+        """
+        save_fitted(Path(path), *self._require_fitted(), self._min_raters, self.chosen, overwrite)
 
     @property
     def source(self) -> str:
@@ -268,37 +349,14 @@ class Recommender:
 
 def estimator(system: AnySystem) -> type[Recommender]:
     """The class of a system: its settings are the keyword arguments, its docstring tells what they mean."""
-    hints, entries, presets = get_type_hints(system.config), fields(system.config), system.about.presets
-    settings = [_keyword(entry.name, entry.default, hints[entry.name]) for entry in entries]
-    told = [f"{entry.name}: {entry.metadata['help']} (default {entry.default!r})" for entry in entries]
-    if presets:
-        usual, names = usual_preset(system)
-        settings.insert(0, _keyword("preset", usual, str if usual else str | None))
-        told.insert(0, f"preset: named settings, of which others may differ: {names}")
-
     shared = list(inspect.signature(Recommender).parameters.values())[:-1]  # all but **settings
-    paper = system.about.paper
-    lines = [
-        f"{system.about.title}.",
-        "",
-        f"{paper.authors}: {paper.title} ({paper.venue} {paper.year}).",
-        "",
-        "Settings:",
-        *(f"    {line}" for line in told),
-        "    seed: of everything random (default 0)",
-        "    options: threads and the like, which change no number",
-    ]
     members = {
         "system": system,
-        "__signature__": inspect.Signature([*settings, *shared]),
-        "__doc__": "\n".join(lines),
+        "__signature__": inspect.Signature([*keywords_of(system), *shared]),
+        "__doc__": docstring_of(system),
         "__module__": "hushrec",
     }
     return type(system.about.class_name, (Recommender,), members)
-
-
-def _keyword(name: str, default: object, annotation: object) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 @cache

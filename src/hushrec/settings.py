@@ -3,11 +3,11 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, field, fields
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 
 Config = TypeVar("Config")
 LARGEST = 2**31 - 1  # of whole numbers
@@ -28,7 +28,7 @@ def check_bounds(config: object) -> None:
         for one in value if isinstance(value, tuple) else (value,):
             if within and not _is_within(one, within):
                 each = " each" if isinstance(value, tuple) else ""
-                raise HushrecError(f"--{entry.name.replace('_', '-')} {_fault(one, within)}{each}")
+                raise HushrecError(f"{_fault(entry.name, one, within)}{each}")
 
 
 def _is_within(value: float, interval: str) -> bool:
@@ -37,14 +37,14 @@ def _is_within(value: float, interval: str) -> bool:
     return is_above and (value < high if interval[-1] == ")" else value <= high)
 
 
-def _fault(value: float, interval: str) -> str:
+def _fault(name: str, value: float, interval: str) -> str:
     """What is wrong with a value outside of an interval, in words."""
     low, high = (bound.strip() for bound in interval[1:-1].split(","))
     if high != "inf":
-        return f"{value} is not in {interval}"
+        return f"{option(name, value)} is not in {interval}"
     if interval[0] == "(":
-        return f"must be above {low} and finite"
-    return "must not be below 0" if low == "0" else f"must be at least {low}"
+        return f"{option(name)} must be above {low} and finite"
+    return f"{option(name)} must not be below 0" if low == "0" else f"{option(name)} must be at least {low}"
 
 
 def build(config_type: type[Config], values: Mapping[str, object]) -> Config:
@@ -61,7 +61,19 @@ def build(config_type: type[Config], values: Mapping[str, object]) -> Config:
     try:
         return msgspec.convert(dict(values), config_type)
     except msgspec.ValidationError as error:
-        raise HushrecError(f"bad setting: {error}") from None
+        raise HushrecError(_bad_value(config_type, str(error), values)) from None
+
+
+def _bad_value(config_type: type[Any], fault: str, values: Mapping[str, object]) -> str:
+    """In a line, what a validator says of the place `$.name` or `$.name[...]`."""
+    reason, _, place = fault.replace("`", "").partition(" - at $.")
+    name = place.partition("[")[0]
+    if name not in values:
+        return f"bad setting: {fault}"
+    kind = get_type_hints(config_type)[name]
+    choices = ", ".join(map(str, get_args(kind))) if get_origin(kind) is Literal else ""
+    reason = f"choose from {choices}" if choices else f"{reason[0].lower()}{reason[1:]}"
+    return f"bad setting {option(name, values[name])}: {reason}"
 
 
 def _refuse_absurd(name: str, value: object) -> None:

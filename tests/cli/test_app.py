@@ -210,7 +210,7 @@ BAD_VALUES = {
         "41 denoisers for 80 clients leave some denoiser alone",
     ),
     "no threads": (["run", "pmf", "--data", DATA, "--threads", "0"], "--threads must be at least 1"),
-    "no rounds": (["run", "pmf", "--data", DATA, "--rounds", "0"], "--num-rounds must be at least 1"),
+    "no rounds": (["run", "pmf", "--data", DATA, "--rounds", "0"], "--rounds must be at least 1"),
     "negative seed": (["run", "pmf", "--data", DATA, "--seed", "-1"], "the seed is -1; use a number from 0 up"),
     "columns of known data": (["run", "pmf", "--data", DATA, "--columns", "user=x"], "has known columns"),
     "divergence": (

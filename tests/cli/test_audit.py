@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from hushrec.cli.audit import app, parse_thetas
 from hushrec.cli.verbs import app as whole_app
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, naming_options
 from hushrec.registry import SYSTEMS
 from hushrec.settings import setting
 
@@ -26,7 +26,8 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def invoke(*arguments: str) -> Result:
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    with naming_options():  # as the whole command does
+        result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
     assert result.exit_code == 0
     return result
 

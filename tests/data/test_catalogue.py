@@ -177,7 +177,7 @@ def test_implicit_on_demand(tiny: Entry) -> None:
 
 
 def test_options_of_files_do_not_fit_a_known_set(tiny: Entry) -> None:
-    with pytest.raises(HushrecError, match="tiny has known columns and ratings; leave --columns"):
+    with pytest.raises(HushrecError, match="tiny is known, and no file; leave columns= out"):
         load("tiny", columns=Columns(user="x"))
 
 

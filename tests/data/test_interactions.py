@@ -127,7 +127,7 @@ def test_rating_outside_the_range(make) -> None:
 
 
 def test_duplicate_pair_is_named_by_original_ids(make) -> None:
-    reason = r"row 3: user 11 and item 12 were there before \(1 such rows\); .* --duplicates last\|mean"
+    reason = r"row 3: user 11 and item 12 were there before \(1 such rows\); .* duplicates='last' or"
     with pytest.raises(RowError, match=reason):
         make([1, 0, 1], [2, 2, 2], [1, 2, 3])
 

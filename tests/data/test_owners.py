@@ -64,13 +64,13 @@ def test_without_a_wish_owners_are_genres_or_five(films: Interactions) -> None:
 def test_a_sole_owner_has_all_whoever_had_it_before(films: Interactions) -> None:
     for data in (films, owned(films, "genre", 0), owned(films, "1", 0)):
         assert holdings(SOLE_OWNER.held(data)) == [["all"]] * 4
-    with pytest.raises(HushrecError, match="--owners 2: saros knows no owners of items; leave it out"):
+    with pytest.raises(HushrecError, match="owners='2': saros knows no owners of items; leave it out"):
         SOLE_OWNER.dealt(films, "2", 0, "saros")
 
 
 @pytest.mark.parametrize("genres", [None, np.array(["", "", "", ""])])
 def test_data_without_genres_needs_another_deal(films: Interactions, genres: np.ndarray | None) -> None:
-    with pytest.raises(HushrecError, match="made has no genres; give --owners a number"):
+    with pytest.raises(HushrecError, match="made has no genres; give owners= a number"):
         owned(replace(films, genres=genres), "genre", 0)
 
 
@@ -104,7 +104,7 @@ def test_a_single_owner_has_all(films: Interactions) -> None:
 
 @pytest.mark.parametrize("deal", ["0", "5", "1001"])
 def test_numbers_that_cannot_be(films: Interactions, deal: str) -> None:
-    with pytest.raises(HushrecError, match=f"--owners {deal}: choose 1 to 4"):
+    with pytest.raises(HushrecError, match=f"owners={deal}: choose 1 to 4"):
         owned(films, deal, 0)
 
 
@@ -196,7 +196,7 @@ def test_the_node_of_an_owner_has_no_stream(films: Interactions) -> None:
 
 
 def test_by_owner_needs_owners_and_ratings(films: Interactions) -> None:
-    with pytest.raises(HushrecError, match="nobody owns the items of made; say who with --owners"):
+    with pytest.raises(HushrecError, match="nobody owns the items of made; say who with owners="):
         rows_of_owners(films)
     with pytest.raises(HushrecError, match="nobody owns the items of made"):
         OWNERS.lines_for_people(films)

@@ -301,12 +301,12 @@ def test_one_row_and_no_row_are_dealt(make: Make) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"num_partners": 1}, "--partners 1: choose 2 to 26"),
-        ({"num_partners": 27}, "--partners 27: choose 2 to 26"),
-        ({"common_users": 1.5}, "--common-users 1.5 is no share; choose 0 to 1"),
-        ({"common_items": -0.1}, "--common-items -0.1 is no share; choose 0 to 1"),
-        ({"common_items": float("nan")}, "--common-items nan is no share; choose 0 to 1"),
-        ({"deals": "two"}, "--deals two is unknown; choose each or one"),
+        ({"num_partners": 1}, "partners=1: choose 2 to 26"),
+        ({"num_partners": 27}, "partners=27: choose 2 to 26"),
+        ({"common_users": 1.5}, "common_users=1.5 is no share; choose 0 to 1"),
+        ({"common_items": -0.1}, "common_items=-0.1 is no share; choose 0 to 1"),
+        ({"common_items": float("nan")}, "common_items=nan is no share; choose 0 to 1"),
+        ({"deals": "two"}, "deals='two' is unknown; choose each or one"),
     ],
 )
 def test_deals_that_cannot_be_are_refused(values: dict[str, Any], message: str) -> None:

@@ -70,5 +70,5 @@ def test_order_and_times_are_kept(make: Make) -> None:
 def test_what_cannot_be_drawn_is_refused(clicks: Interactions) -> None:
     with pytest.raises(HushrecError, match="too few other items to draw 40 for each; use fewer"):
         with_passed_over(clicks, 40, 0)
-    with pytest.raises(HushrecError, match="says itself what users did not like; leave --passed-over out"):
+    with pytest.raises(HushrecError, match="says itself what users did not like; leave passed_over= out"):
         with_passed_over(load("synthetic:users=30,items=40,ratings=300"), 1, 0)

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import pytest
 
-from hushrec.data import Columns, Interactions, read
+from hushrec.data import Columns, Interactions, Reading, read
 from hushrec.errors import HushrecError
 
 # The same three ratings in every form: users 2, 10; items 7, 30.
@@ -59,7 +59,7 @@ def assert_is_the_small_set(data: Interactions) -> None:
 def fails(path: Path, message: str, **options: object) -> None:
     """Reading fails with this message, one line that starts with the path."""
     with pytest.raises(HushrecError) as caught:
-        read(path, **options)
+        read(path, Reading(**options))
     assert str(caught.value).startswith(f"{path}{message}")
     assert "\n" not in str(caught.value)
 
@@ -138,13 +138,13 @@ def test_no_rating_column_is_implicit_and_so_is_any_file_on_demand(tmp_path: Pat
     implicit = read(write(tmp_path, "a.csv", "user,item\n10,7\n2,30\n2,7\n"))
     assert implicit.ratings is None
     assert implicit.rating_range is None
-    assert read(write(tmp_path, "b.csv", RATINGS_CSV), implicit=True).sha256 == implicit.sha256
+    assert read(write(tmp_path, "b.csv", RATINGS_CSV), Reading(implicit=True)).sha256 == implicit.sha256
 
 
 def test_columns_named_by_the_user(tmp_path: Path) -> None:
     text = "buyer,sku,stars,user,place\n10,7,3,x,4\n2,30,4.5,x,2\n2,7,1,x,3\n"
     columns = Columns(user="buyer", item="sku", timestamp="", order="place")
-    data = read(write(tmp_path, "a.csv", text), columns=columns)
+    data = read(write(tmp_path, "a.csv", text), Reading(columns=columns))
     assert data.user_ids.tolist() == [2, 10]
     assert data.order.tolist() == [4, 2, 3]
     assert data.timestamps is None
@@ -161,12 +161,13 @@ def test_duplicates(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "user,item,rating\n1,x,1\n1,y,5\n\n1,x,4\n")
     fails(
         path,
-        ", line 5: user 1 and item x were there before (1 such rows); accept them with --duplicates last|mean",
+        ", line 5: user 1 and item x were there before (1 such rows); "
+        "accept them with duplicates='last' or duplicates='mean'",
     )
-    assert read(path, duplicates="last").ratings.tolist() == [5, 4]
-    assert read(path, duplicates="mean").ratings.tolist() == [5, 2.5]
-    with pytest.raises(HushrecError, match="duplicates is 'first'; use error, last or mean"):
-        read(path, duplicates="first")
+    assert read(path, Reading(duplicates="last")).ratings.tolist() == [5, 4]
+    assert read(path, Reading(duplicates="mean")).ratings.tolist() == [5, 2.5]
+    with pytest.raises(HushrecError, match="duplicates='first' is unknown; use error, last or mean"):
+        read(path, Reading(duplicates="first"))
 
 
 HEAD = "user,item,rating,timestamp\n1,1,1,1\n"
@@ -179,11 +180,11 @@ HEAD = "user,item,rating,timestamp\n1,1,1,1\n"
         (HEAD + "1,2,3,4,5\n", ", line 3: expected 4 columns (user, item, rating, timestamp), found 5"),
         (HEAD + "\n  \n", ", line 4: expected 4 columns"),
         (HEAD + "\n1,2,good,4\n", ", line 4: rating is 'good'; expected a finite number"),
-        (HEAD + "1,2,,4\n", ", line 3: rating is ''; expected a finite number"),
+        (HEAD + "1,2,,4\n", ", line 3: rating is missing (1 such rows); leave them out with missing='drop'"),
         (HEAD + "1,2,1_0,4\n", ", line 3: rating is '1_0'; expected a finite number"),
-        (HEAD + "1,2,NaN,4\n", ", line 3: rating is 'NaN'; expected a finite number"),
-        (HEAD + "1,2,-inf,4\n", ", line 3: rating is '-inf'; expected a finite number"),
-        (HEAD + "1,2,1e99,4\n", ", line 3: rating is '1e99'; expected a finite number"),
+        (HEAD + "1,2,NaN,4\n", ", line 3: rating is missing (1 such rows); leave"),
+        (HEAD + "1,2,-inf,4\n", ", line 3: rating is -inf; expected a finite number"),
+        (HEAD + "1,2,1e99,4\n", ", line 3: rating is 1e+99; expected a finite number"),
         (HEAD + ",2,3,4\n", ", line 3: user id is blank or not text; expected an id"),
         (HEAD + "1, ,3,4\n", ", line 3: item id is blank or not text; expected an id"),
         (HEAD + "1,2,3,soon\n", ", line 3: timestamp is 'soon'; expected Unix seconds or a date like"),
@@ -197,8 +198,8 @@ HEAD = "user,item,rating,timestamp\n1,1,1,1\n"
         ("user,item,rating,timestamp\n", ": there are no rows; expected"),
         ("", ": the file is empty; expected"),
         ("\n\n", ": the file is empty; expected"),
-        ("buyer,item\n1,2\n", ": no user column among: buyer, item; name it with --columns user=NAME"),
-        ("user,stuff\n1,2\n", ": no item column among: user, stuff; name it with --columns item=NAME"),
+        ("buyer,item\n1,2\n", ": no user column among: buyer, item; name it with columns={'user': NAME}"),
+        ("user,stuff\n1,2\n", ": no item column among: user, stuff; name it with columns={'item': NAME}"),
         ("once upon a time\n", ": no user column among: once upon a time; name it"),
         ("user,user\n1,2\n", ", line 1: two columns have the same name; rename one of: user, user"),
         ("1,2,3,4,5\n", ", line 1: 5 columns and no header; expected a header line, or user, item"),
@@ -230,7 +231,7 @@ def test_line_numbers_of_other_forms(tmp_path: Path) -> None:
         ({"user": [1, None], "item": [1, 2]}, ", row 2: user id is missing; expected a value"),
         ({"user": [1, 1], "item": [1, 1.5]}, ", row 2: item id is 1.5; expected a whole number or text"),
         ({"user": [1, 1], "item": [1, 2], "rating": [1, None]}, ", row 2: rating is missing"),
-        ({"user": [1, 1], "item": [1, 2], "rating": [1, float("nan")]}, ", row 2: rating is nan"),
+        ({"user": [1, 1], "item": [1, 2], "rating": [1, float("nan")]}, ", row 2: rating is missing"),
         ({"user": ["a", " "], "item": [1, 2]}, ", row 2: user id is blank"),
         ({"user": ["a", "b\0"], "item": [1, 2]}, ", row 2: user id is blank or not text"),
         (
@@ -252,10 +253,10 @@ def test_what_is_wrong_in_parquet(tmp_path: Path, columns: dict, message: str) -
 
 def test_rating_outside_the_range(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", RATINGS_CSV)
-    assert read(path, rating_range=(0.5, 5)).rating_range == (0.5, 5)
+    assert read(path, Reading(rating_range=(0.5, 5))).rating_range == (0.5, 5)
     fails(path, ", line 3: rating is 4.5; expected 1 to 4", rating_range=(1, 4))
     with pytest.raises(HushrecError, match="rating range 5,1 is empty; give LOW,HIGH"):
-        read(path, rating_range=(5, 1))
+        read(path, Reading(rating_range=(5, 1)))
 
 
 def test_column_that_is_not_there(tmp_path: Path) -> None:

@@ -1,11 +1,22 @@
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushrec.data import Interactions, Split, k_folds, latest_share, leave_one_out, random_share
+from hushrec.data import (
+    Interactions,
+    Split,
+    global_time,
+    k_folds,
+    latest_share,
+    leave_one_out,
+    random_share,
+    synthetic,
+)
 from hushrec.data.checking import checked
 from hushrec.errors import HushrecError
 
@@ -166,3 +177,55 @@ def test_negative_seed(make) -> None:
     for split in (k_folds, random_share):
         with pytest.raises(HushrecError, match="the seed is -1; use a number from 0 up"):
             split(data, seed=-1)
+
+
+def test_global_time(make: Callable[..., Interactions]) -> None:
+    """Rows at 5 and later are test; user 2 and item 3 were unknown before, and their rows are counted."""
+    users, items = [0, 0, 1, 1, 0, 1, 2, 0], [0, 1, 0, 1, 2, 2, 0, 3]
+    data = make(users, items, [3.0] * 8, [1, 2, 3, 4, 5, 6, 7, 8])
+    known = make(users, items, [3.0] * 8, [1, 2, 3, 4, 4, 5, 7, 8])
+    split = global_time(known, split_at="1970-01-01T00:00:05")
+    assert split.train.timestamps.tolist() == [1, 2, 3, 4, 4]
+    assert split.test.timestamps.tolist() == [5]
+    assert list(split.facts.values()) == [5, 1, 1]
+    assert global_time(known, test_share=0.375).test.timestamps.tolist() == [5]
+    with pytest.raises(HushrecError, match="no row of made after the split is of a known user and item"):
+        global_time(data, split_at="5")
+    for moment, where in (("0", "before"), ("2024-01-31", "after")):
+        with pytest.raises(HushrecError, match=f"made has no row {where} the moment to split at"):
+            global_time(data, split_at=moment)
+    with pytest.raises(HushrecError, match="split_at='soon' is no date; write for example 2024-01-31"):
+        global_time(data, split_at="soon")
+    with pytest.raises(HushrecError, match="made has no timestamps"):
+        global_time(make([0], [0]))
+
+
+def test_rows_of_one_moment_stay_together(make: Callable[..., Interactions]) -> None:
+    data = make([0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 3] * 2, None, [1, 1, 9, 9, 1, 1, 9, 9])
+    for share in (0.1, 0.3, 0.5):
+        with pytest.raises(HushrecError, match="known user and item"):
+            global_time(data, share)
+    data = make([0, 0, 0, 1, 1, 1], [0, 1, 2, 2, 1, 0], None, [1, 1, 9, 1, 9, 9])
+    for share in (0.1, 0.3, 0.5):
+        assert global_time(data, share).test.timestamps.tolist() == [9, 9, 9]
+
+
+def test_rows_with_and_without_ratings_are_split_alike() -> None:
+    data = synthetic(40, 30, 500, seed=3)
+    mixed = data.select(np.random.default_rng(0).permutation(len(data)))
+    for split, other in zip(k_folds(mixed), k_folds(mixed.as_implicit()), strict=True):
+        assert np.array_equal(split.test.users, other.test.users)
+        assert np.array_equal(split.test.items, other.test.items)
+    one, other = random_share(mixed), random_share(mixed.as_implicit())
+    assert np.array_equal(one.test.items, other.test.items)
+
+
+def test_chosen_rows_are_sorted_as_if_by_themselves() -> None:
+    """The order of a part, taken from that of the whole, equals the order that is found anew."""
+    data = synthetic(40, 30, 500, seed=3)
+    mixed = data.select(np.random.default_rng(0).permutation(len(data)))
+    assert mixed.canonical_order() is not None
+    part = mixed.select(np.random.default_rng(1).random(len(data)) < 0.5)
+    anew = replace(part)
+    assert np.array_equal(part.canonical_order(), anew.canonical_order())
+    assert np.array_equal(part.by_user().items, anew.by_user().items)

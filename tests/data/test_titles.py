@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import pytest
 
-from hushrec.data import read
+from hushrec.data import Reading, load, read
 from hushrec.errors import HushrecError
 
 RATINGS = "user,item,rating\n1,7,3\n2,30,4\n"
@@ -85,3 +85,48 @@ def test_damaged_titles_name_their_file(tmp_path: Path) -> None:
         HushrecError, match=r"shop-items\.csv, line 2: expected 2 columns \(item, title\), found 3"
     ):
         read(tmp_path / "shop.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("about.csv", "sku,name,category,year\n7,Heat,\"Crime, Drama\",1995\n8,Alien,Horror,1979\n"),
+        ("about.tsv", "item\ttitle\tgenres\tyear\n7\tHeat\tCrime|Drama\t1995\n8\tAlien\tHorror\t1979\n"),
+        ("about.jsonl", '{"id": 7, "title": "Heat", "genres": ["Crime", "Drama"], "year": 1995}\n'
+                        '{"id": 8, "title": "Alien", "genres": ["Horror"], "year": 1979}\n'),
+    ],
+)  # fmt: skip
+def test_a_named_file_about_items(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / "shop.csv").write_text(RATINGS)
+    (tmp_path / "shop-items.csv").write_text("item,title\n7,beside\n")
+    (tmp_path / name).write_text(content)
+    told: list[str] = []
+    data = read(tmp_path / "shop.csv", Reading(items=tmp_path / name), told.append)
+    assert data.titles.tolist() == ["Heat", ""]
+    assert data.genres.tolist() == ["Crime|Drama", ""]
+    assert {column: texts.tolist() for column, texts in data.item_columns.items()} == {"year": ["1995", ""]}
+    assert told == [f"{name}: 1 of its 2 items are not in the ratings; it says nothing of 1 of the 2 that are"]
+
+
+def test_a_named_file_about_other_items(tmp_path: Path) -> None:
+    (tmp_path / "shop.csv").write_text(RATINGS)
+    for content, message in (
+        ("item,title\n1,a\n", "none of its 1 items is rated"),
+        ("x,y\n1,2\n", "no item column"),
+    ):
+        (tmp_path / "about.csv").write_text(content)
+        with pytest.raises(HushrecError, match=message):
+            read(tmp_path / "shop.csv", Reading(items=tmp_path / "about.csv"), print)
+
+
+def test_known_data_with_a_named_file(tmp_path: Path) -> None:
+    (tmp_path / "about.csv").write_text("item,title\n3,Heat\n")
+    data = load("synthetic:users=20,items=9,ratings=80", items=tmp_path / "about.csv")
+    assert data.titles[data.item_number(3)] == "Heat"
+    assert data.sha256 == load("synthetic:users=20,items=9,ratings=80").sha256
+
+
+def test_long_texts_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "shop.csv").write_text(RATINGS)
+    (tmp_path / "shop-items.csv").write_text(f"item,colour,story\n7,red,{'x' * 500}\n")
+    assert list(read(tmp_path / "shop.csv").item_columns) == ["colour"]

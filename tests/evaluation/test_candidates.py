@@ -84,7 +84,7 @@ def test_the_usual_number_falls_where_too_few_items_have_it() -> None:
     assert usable_min_raters(0, train, 99) == 0
     assert candidates(train, 0) is None
     assert candidates(data_of([[]], 3), 5) is None, "a server without data"
-    with pytest.raises(HushrecError, match="no item has 11 raters; use fewer, as in --min-raters 0"):
+    with pytest.raises(HushrecError, match="no item has 11 raters; use fewer, as in min_raters=0"):
         candidates(train, 11)
 
 
@@ -143,7 +143,7 @@ def test_a_run_goes_on_with_its_own_number(tmp_path: Path) -> None:
 
 def test_impossible_numbers_are_refused_before_training() -> None:
     system, data = SYSTEMS["pmf"], hushrec.load(DATA)
-    with pytest.raises(HushrecError, match="--min-raters -1: a number of users is 0 or more"):
+    with pytest.raises(HushrecError, match="min_raters=-1: a number of users is 0 or more"):
         settings_for(system, min_raters=-1)
     with pytest.raises(HushrecError, match="no item has 81 raters"):
         run(system, system.configure({}), data, settings_for(system, min_raters=81), ONE_THREAD)

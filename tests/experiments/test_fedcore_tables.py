@@ -302,7 +302,7 @@ def test_the_deal_is_kept_and_another_is_refused(data: Interactions, tmp_path: P
     assert {name.split()[0] for name in done.folds[0].metrics if " own " in name} == {"a", "b", "c"}
     with pytest.raises(HushrecError, match="deal"):
         run(FEDCORE, config, data, settings_for(FEDCORE), ONE_THREAD, tmp_path / "run", resume=True)
-    with pytest.raises(HushrecError, match=r"--folds 6 with --split partners: choose 1 to 5"):
+    with pytest.raises(HushrecError, match=r"folds=6 with split='partners': choose 1 to 5"):
         settings_for(FEDCORE, num_folds=6)
 
 

@@ -647,5 +647,5 @@ def test_data_without_times_is_split_at_random_and_without_dislikes_refused(data
     done = run(drift, config, few, settings_for(drift, data=few, passed_over=1), ONE_THREAD)
     assert done.provenance.passed_over == 1
     assert done.folds[0].num_train + done.folds[0].num_test == 2 * len(few)
-    with pytest.raises(HushrecError, match="--passed-over 1: pmf takes no such items"):
+    with pytest.raises(HushrecError, match="passed_over=1: pmf takes no such items"):
         settings_for(SYSTEMS["pmf"], passed_over=1)

@@ -169,7 +169,7 @@ def test_other_splits_have_one_fold(split: Any, data: Interactions) -> None:
     else:
         assert done.provenance.test_share == 0.3
         assert fold.num_test == pytest.approx(0.3 * len(data), abs=40)  # rounded for each of 80 users
-    with pytest.raises(HushrecError, match=rf"--folds 2 with --split {split}: choose 1 to 1"):
+    with pytest.raises(HushrecError, match=rf"folds=2 with split='{split}': choose 1 to 1"):
         RunSettings(split=split, num_folds=2)
 
 
@@ -217,13 +217,13 @@ def test_latest_without_times_is_refused(data: Interactions) -> None:
 
 @pytest.mark.parametrize("num_folds", [-1, 0, 6])
 def test_folds_out_of_range_are_refused(num_folds: int) -> None:
-    with pytest.raises(HushrecError, match=rf"--folds {num_folds} with --split folds: choose 1 to 5"):
+    with pytest.raises(HushrecError, match=rf"folds={num_folds} with split='folds': choose 1 to 5"):
         RunSettings(num_folds=num_folds)
 
 
 @pytest.mark.parametrize("at", [(), (0,), (5, -1), (5, 5)])
 def test_lists_of_no_length_are_refused(at: tuple[int, ...]) -> None:
-    with pytest.raises(HushrecError, match="--at takes different list lengths"):
+    with pytest.raises(HushrecError, match="at= takes different list lengths"):
         RunSettings(at=at)
 
 
@@ -665,7 +665,7 @@ def test_the_description_tells_no_id_no_rating_and_no_path(name: str, tmp_path: 
 
 def test_relevance_by_rating_is_refused_before_training_where_there_are_none(data: Interactions) -> None:
     told: list[FoldProgress] = []
-    with pytest.raises(HushrecError, match=r"^fcf takes no ratings: .*; leave --relevant-from out$"):
+    with pytest.raises(HushrecError, match=r"^fcf takes no ratings: .*; leave relevant_from= out$"):
         go(data, name="fcf", relevant_from=3.0, watch=told.append)
     assert not told
 

@@ -104,7 +104,7 @@ def test_data_of_no_paper_gets_the_general_preset_and_a_line_says_so() -> None:
     values, (choice,) = by_data(system, {"rho": 1}, "ratings.csv")
     assert values == {"preset": "general", "rho": 1}
     assert choice.why == (
-        "preset general: ratings.csv is in no published table of fedrec; --preset paper has the paper's settings"
+        "preset general: ratings.csv is in no published table of fedrec; preset='paper' has the paper's settings"
     )
     assert choice.flag == "--preset general"
     assert by_data(system, {"rho": 1}, "ml-100k") == ({"rho": 1}, ())
@@ -204,7 +204,7 @@ def test_rarely_measured_systems_count_in_epochs() -> None:
     choice = stopped_at_best(system, config, [0.1, 0.3, 0.2], "NDCG@20")
     assert (choice.setting, choice.value, choice.flag) == ("epochs", 2, "--epochs 2")
     assert choice.why == (
-        "2 epochs: the best NDCG@20 on a validation part, 0.3000, of 3 measured; --epochs 2 fixes it"
+        "2 epochs: the best NDCG@20 on a validation part, 0.3000, of 3 measured; epochs=2 fixes it"
     )
     assert stopped_at_best(system, config, [0.1], "NDCG@20").why.startswith("1 epoch: the best")
     is_enough, falling = is_past_its_best(system, config, (20,)), np.tile(-np.arange(11.0)[:, None], 6)
@@ -234,7 +234,7 @@ def test_rounds_are_those_that_were_best_and_the_run_is_that_of_the_flags(
     assert told == [done.chosen[1].why]
     assert told[0] == (
         f"{rounds} rounds: the best RMSE on a validation part, {min(curve):.4f}, of {rounds + 10} measured; "
-        f"--rounds {rounds} fixes it"
+        f"num_rounds={rounds} fixes it"
     )
     plain = suited(system, data, SMALL | {"preset": "general", "num_rounds": rounds})
     assert plain.chosen == ()
@@ -360,7 +360,7 @@ def test_a_rate_that_diverges_is_halved_until_it_learns(
     assert done.mean["RMSE"] < 1.1
     assert told[0] == (
         f"learning rate 40 diverges on {data.name}; {rate:g} was found on a validation part; "
-        "--learning-rate fixes it"
+        "learning_rate= fixes it"
     )
     assert len(told) == 1 + stop_early
     settings = ["preset", "learning_rate", *(["num_rounds"] if stop_early else [])]
@@ -392,13 +392,13 @@ def test_a_search_that_was_interrupted_ends_the_same(
 )
 def test_a_rate_that_was_named_is_not_changed(values: dict[str, Any], data: Interactions) -> None:
     system = with_general(num_rounds=20, learning_rate=40.0)
-    with pytest.raises(DivergedError, match="the training diverges: use a --learning-rate below 40"):
+    with pytest.raises(DivergedError, match="the training diverges: use a learning_rate= below 40"):
         suited(system, data, SMALL | values)
 
 
 def test_where_no_rate_learns_the_error_stays(data: Interactions, tmp_path: Path) -> None:
     system, told = with_general(num_rounds=20, learning_rate=1e30), list[str]()
-    with pytest.raises(DivergedError, match=r"the training diverges: use a --learning-rate below 1e\+30"):
+    with pytest.raises(DivergedError, match=r"the training diverges: use a learning_rate= below 1e\+30"):
         suited(system, data, folder=tmp_path, stop_early=False, told=told)
     assert told == []
     assert (tmp_path / "run.json").exists()  # as after any other error
@@ -442,7 +442,7 @@ def test_the_best_of_smaller_rates_is_taken() -> None:
     assert ready.config.learning_rate == 0.1
     assert [choice.flag for choice in ready.chosen] == ["--preset general", "--learning-rate 0.1"]
     assert told == [
-        "learning rate 0.8 diverges on ratings.csv; 0.1 was found on a validation part; --learning-rate fixes it"
+        "learning rate 0.8 diverges on ratings.csv; 0.1 was found on a validation part; learning_rate= fixes it"
     ]
 
 
@@ -460,10 +460,10 @@ def test_a_model_far_worse_than_the_mean_gets_a_smaller_rate() -> None:
     ready = plan_trained(trials, told, diverges_from=9.0)
     assert (ready.config.learning_rate, ready.config.num_rounds) == (0.2, 2)
     assert told == [
-        "2 rounds: the best RMSE on a validation part, 2.0000, of 2 measured; --rounds 2 fixes it",
+        "2 rounds: the best RMSE on a validation part, 2.0000, of 2 measured; num_rounds=2 fixes it",
         "learning rate 0.8 gives RMSE 2.0000, worse than the mean, on ratings.csv; 0.2 was found on a validation "
-        "part; --learning-rate fixes it",
-        "2 rounds: the best RMSE on a validation part, 0.9000, of 3 measured; --rounds 2 fixes it",
+        "part; learning_rate= fixes it",
+        "2 rounds: the best RMSE on a validation part, 0.9000, of 3 measured; num_rounds=2 fixes it",
     ]
 
 

@@ -184,9 +184,9 @@ def test_cohorts_stay_in_cache() -> None:
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(HushrecError, match="--threads must be at least 1"):
+    with pytest.raises(HushrecError, match="threads= must be at least 1"):
         RuntimeOptions(threads=0)
-    with pytest.raises(HushrecError, match="--cohort-size must be at least 1"):
+    with pytest.raises(HushrecError, match="cohort_size= must be at least 1"):
         RuntimeOptions(cohort_size=0)
     assert RuntimeOptions().threads >= 1
 
@@ -318,7 +318,7 @@ def test_errors_of_handlers_propagate_without_hanging(threads: int) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_divergence_names_round_and_remedy(threads: int) -> None:
     runtime = runtime_of(failing(DivergedError("too large")), np.full(40, 8), threads=threads, cohort_size=1)
-    with pytest.raises(DivergedError, match=r"^round 6: too large; .* use a --learning-rate below 0.5$"):
+    with pytest.raises(DivergedError, match=r"^round 6: too large; .* use a learning_rate= below 0.5$"):
         runtime.run_round(40, 6)
     runtime.close()
 

@@ -71,14 +71,14 @@ def test_divergence_is_told_with_round_and_remedy() -> None:
     with pytest.raises(DivergedError) as caught:
         drive_round(asking(1, error), State(np.zeros(2)), 7, CONFIG, Draws(0), lambda _ask: Answer())
     expected = (
-        "round 7: the update of client 3 is not finite; the training diverges: use a --learning-rate below 0.5"
+        "round 7: the update of client 3 is not finite; the training diverges: use a learning_rate= below 0.5"
     )
     assert str(caught.value) == expected == str(diverged(CONFIG, 7, "the update of client 3 is not finite"))
 
 
 def test_a_rate_of_zero_stands_for_the_usual_one_and_has_no_number_to_tell() -> None:
     told = str(diverged(replace(CONFIG, learning_rate=0.0), 2, "the model is not finite"))
-    assert told.endswith("use a smaller --learning-rate")
+    assert told.endswith("use a smaller learning_rate=")
 
 
 def test_without_a_rate_there_is_no_advice() -> None:
@@ -162,7 +162,7 @@ def test_a_failed_round_is_not_counted() -> None:
 
 def test_a_model_that_is_not_finite_is_not_kept() -> None:
     kept = []
-    with pytest.raises(DivergedError, match=r"round 2: the model is not finite; .*--learning-rate below 0.5"):
+    with pytest.raises(DivergedError, match=r"round 2: the model is not finite; .*learning_rate= below 0.5"):
         run_rounds(asking(0), CONFIG, progress(), Adding(spoils=2), lambda now: kept.append(now.round_number))
     assert kept == [1]
 

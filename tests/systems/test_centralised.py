@@ -140,13 +140,13 @@ def test_a_client_that_is_lost_has_no_items_on_the_server(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("neumf", {"layers": [0, 3]}, "--layers must be at least 1 each"),
-        ("neumf", {"layers": []}, "--layers needs the width of one layer or more"),
-        ("lightgcn", {"layers": []}, "--layers needs the width of one layer or more"),
-        ("neumf", {"num_negatives": -1}, "--num-negatives must not be below 0"),
-        ("ngcf", {"num_graph_layers": 0}, "--num-graph-layers must be at least 1"),
-        ("ngcf", {"message_dropout": 1.0}, "--message-dropout 1.0 is not in [0, 1)"),
-        ("lightgcn", {"batch_size": 0}, "--batch-size must be at least 1"),
+        ("neumf", {"layers": [0, 3]}, "layers= must be at least 1 each"),
+        ("neumf", {"layers": []}, "layers= needs the width of one layer or more"),
+        ("lightgcn", {"layers": []}, "layers= needs the width of one layer or more"),
+        ("neumf", {"num_negatives": -1}, "num_negatives= must not be below 0"),
+        ("ngcf", {"num_graph_layers": 0}, "num_graph_layers= must be at least 1"),
+        ("ngcf", {"message_dropout": 1.0}, "message_dropout=1.0 is not in [0, 1)"),
+        ("lightgcn", {"batch_size": 0}, "batch_size= must be at least 1"),
         ("lightgcn", {"head": "tree"}, "bad setting"),
     ],
 )

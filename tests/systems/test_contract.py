@@ -151,7 +151,7 @@ def test_divergence_names_round_client_and_remedy(name: str, threads: int) -> No
     if SYSTEMS[name].about.learns_with is None:
         pytest.skip("learns nothing")
     who = WHO.get(name, r"update of client \d+")
-    remedy = rf"round \d+: (the|a) {who} is not finite.* use a --learning-rate below 1000$"
+    remedy = rf"round \d+: (the|a) {who} is not finite.* use a learning_rate= below 1000$"
     ratings = some_partners() if name == "fedcore" else some_ratings()
     with pytest.raises(DivergedError, match=remedy):
         small(name, ratings, learning_rate=1000.0, decay=1.0, num_rounds=30, threads=threads)

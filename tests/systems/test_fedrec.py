@@ -159,15 +159,15 @@ def test_lost_clients_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"rho": -1}, "--rho -1 is not within 0 to"),
-        ({"filling": "none"}, "--filling none lists no virtual items; add --rho 0"),
-        ({"participation": 0.0}, "--participation 0.0 is not in"),
-        ({"participation": 1.1}, "--participation 1.1 is not in"),
-        ({"regularization": -0.1}, "--regularization must not be below 0"),
-        ({"local_steps": 0}, "--local-steps must be at least 1"),
-        ({"filling": "hybird"}, "bad setting: .*hybird.*filling"),
-        ({"predict_after_counts": "some"}, "bad setting: .*some.*predict_after_counts"),
-        ({"user_update": "virtual"}, "bad setting: .*virtual.*user_update"),
+        ({"rho": -1}, "rho=-1 is not within 0 to"),
+        ({"filling": "none"}, "filling='none' lists no virtual items; add rho=0"),
+        ({"participation": 0.0}, "participation=0.0 is not in"),
+        ({"participation": 1.1}, "participation=1.1 is not in"),
+        ({"regularization": -0.1}, "regularization= must not be below 0"),
+        ({"local_steps": 0}, "local_steps= must be at least 1"),
+        ({"filling": "hybird"}, "bad setting filling='hybird': choose from"),
+        ({"predict_after_counts": "some"}, "bad setting predict_after_counts='some': choose from"),
+        ({"user_update": "virtual"}, "bad setting user_update='virtual': choose from"),
     ],
 )
 def test_settings_that_cannot_be(values: dict[str, object], message: str) -> None:

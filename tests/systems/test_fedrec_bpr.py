@@ -166,14 +166,14 @@ def test_bytes_of_uploads_are_known_before() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"rho": -1}, "--rho -1 is not within 0 to 10000"),
-        ({"negatives": 0}, "--negatives"),
-        ({"looks": 0}, "--looks"),
-        ({"user_steps": 0}, "--user-steps"),
-        ({"regularization": 0.0}, "--regularization"),
-        ({"bias_pace": 0.0}, "--bias-pace"),
-        ({"participation": 0.0}, "--participation 0.0 is not in"),
-        ({"denoisers": -1}, "--denoisers"),
+        ({"rho": -1}, "rho=-1 is not within 0 to 10000"),
+        ({"negatives": 0}, "negatives="),
+        ({"looks": 0}, "looks="),
+        ({"user_steps": 0}, "user_steps="),
+        ({"regularization": 0.0}, "regularization="),
+        ({"bias_pace": 0.0}, "bias_pace="),
+        ({"participation": 0.0}, "participation=0.0 is not in"),
+        ({"denoisers": -1}, "denoisers="),
     ],
 )
 def test_settings_that_cannot_be(values: dict[str, Any], message: str) -> None:

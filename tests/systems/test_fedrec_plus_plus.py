@@ -434,9 +434,9 @@ def test_lost_at_the_end_the_model_holds_what_counted() -> None:
 
 
 def test_more_denoisers_than_half_are_refused() -> None:
-    with pytest.raises(HushrecError, match=r"13 denoisers for 24 clients .* --denoisers 12 or less"):
+    with pytest.raises(HushrecError, match=r"13 denoisers for 24 clients .* denoisers=12 or less"):
         run("fedrec++", some_ratings(), denoisers=13)
-    with pytest.raises(HushrecError, match="--denoisers must not be below 0"):
+    with pytest.raises(HushrecError, match="denoisers= must not be below 0"):
         run("fedrec++", some_ratings(), denoisers=-1)
 
 

@@ -89,7 +89,7 @@ def test_a_client_that_is_lost_has_no_ratings_on_the_server() -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "quadratic"])
 def test_divergence_is_refused_in_one_line(activation: str) -> None:
-    remedy = r"\Around \d+: the model is not finite; .* use a --learning-rate below 100\Z"
+    remedy = r"\Around \d+: the model is not finite; .* use a learning_rate= below 100\Z"
     with pytest.raises(DivergedError, match=remedy):
         run("neucf", some_ratings(), num_rounds=30, batch_size=16, learning_rate=100.0, activation=activation)
 
@@ -97,8 +97,8 @@ def test_divergence_is_refused_in_one_line(activation: str) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"batch_size": 0}, "--batch-size must be at least 1"),
-        ({"decay": 1.5}, "--decay 1.5 is not in (0, 1]"),
+        ({"batch_size": 0}, "batch_size= must be at least 1"),
+        ({"decay": 1.5}, "decay=1.5 is not in (0, 1]"),
         ({"activation": "tanh"}, "bad setting"),
     ],
 )

@@ -94,7 +94,7 @@ def test_users_with_too_few_or_too_many_blocks_are_not_learned_from() -> None:
 
 
 def test_limits_that_leave_nobody_are_refused() -> None:
-    with pytest.raises(HushrecError, match=r"\A--min-blocks 3 is above --max-blocks 2; nobody is left\Z"):
+    with pytest.raises(HushrecError, match=r"\Amin_blocks=3 is above max_blocks=2; nobody is left\Z"):
         SYSTEMS["saros"].configure({"min_blocks": 3, "max_blocks": 2})
 
 

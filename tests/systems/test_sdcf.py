@@ -57,12 +57,12 @@ def test_without_flips_only_rated_items_are_reported() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"flip": 1.5}, "--flip 1.5 is not in"),
-        ({"report_if_set": -0.1}, "--report-if-set -0.1 is not in"),
-        ({"report_if_unset": 2.0}, "--report-if-unset 2.0 is not in"),
-        ({"temperature": -1.0}, "--temperature must not be below 0"),
-        ({"prior_shape": 0.0}, "--prior-shape must be above 0"),
-        ({"participation": 0.0}, "--participation"),
+        ({"flip": 1.5}, "flip=1.5 is not in"),
+        ({"report_if_set": -0.1}, "report_if_set=-0.1 is not in"),
+        ({"report_if_unset": 2.0}, "report_if_unset=2.0 is not in"),
+        ({"temperature": -1.0}, "temperature= must not be below 0"),
+        ({"prior_shape": 0.0}, "prior_shape= must be above 0"),
+        ({"participation": 0.0}, "participation="),
     ],
 )
 def test_settings_that_cannot_be(values: dict[str, float], message: str) -> None:

@@ -100,7 +100,7 @@ def test_a_lost_denoisers_clients_do_not_count() -> None:
 def test_more_denoisers_than_half_are_refused() -> None:
     with pytest.raises(HushrecError, match="13 denoisers for 24 clients"):
         run("sdcf-denoised", some_ratings(), denoisers=13)
-    with pytest.raises(HushrecError, match="--denoisers must not be below 0"):
+    with pytest.raises(HushrecError, match="denoisers= must not be below 0"):
         run("sdcf-denoised", some_ratings(), denoisers=-1)
 
 

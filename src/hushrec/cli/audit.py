@@ -45,12 +45,11 @@ from hushrec.protocol import AnySystem
 from hushrec.registry import SYSTEMS
 from hushrec.report.numbers import format_metric, format_number, format_share
 from hushrec.runs.folds import FoldProgress, Watch, load_fold
-from hushrec.runs.record import read_run
 from hushrec.runs.run_settings import settings_for, splits_for
 from hushrec.runtime.checkpoint import Progress, model_digest
 from hushrec.runtime.training import Job
 from hushrec.systems.drift import system as drift
-from hushrec.systems.drift.live_folder import is_live
+from hushrec.workbench import check_repeatable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,13 +112,7 @@ def of_folder(run: RunFolder, fold: Fold = None, threads: Threads = None, as_jso
     """Make a run again from its settings and its training data, and attack it."""
     if not run.exists():
         raise HushrecError(f"{run} is neither a system ({', '.join(SYSTEMS)}) nor the folder of a run")
-    if is_live(run):
-        raise HushrecError(
-            f"{run} is of a live run, which cannot be made again from what is kept; audit a system with --data"
-        )
-    kept = read_run(run)
-    if kept.party != "all":
-        raise HushrecError(f"{run} is the folder of a {kept.party}, without all clients' data; audit a simulation")
+    check_repeatable(run)
     job, before = load_fold(run, fold)
 
     def check(again: Progress) -> None:

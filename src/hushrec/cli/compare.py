@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -12,10 +12,11 @@ from hushrec.cli.options import AsJson, RunFolders
 from hushrec.cli.said import Said
 from hushrec.errors import HushrecError
 from hushrec.report.canvas import check_picture, write_picture
+from hushrec.report.comparison import comparison_rows
 from hushrec.report.figures import accuracy_against_bytes
 from hushrec.report.findings import caveats, same_as
 from hushrec.report.numbers import ABSENT, format_bytes, format_count, format_metric, format_seconds
-from hushrec.report.tables import cpu_seconds, labels, main_metric, metric_rows, shown_metrics, up_and_down
+from hushrec.report.tables import cpu_seconds, main_metric, metric_rows, shown_metrics, up_and_down
 from hushrec.report.verdict import common_baselines
 from hushrec.runs.record import Run, read_run
 
@@ -46,35 +47,11 @@ def compare(
     if not finished:
         raise HushrecError("no run has a finished fold to compare; finish one with: hushrec run ... --resume")
     if as_json:
-        print_json({"runs": _rows(finished), "notes": caveats(kept)})
+        print_json({"runs": comparison_rows(finished), "notes": caveats(kept)})
     else:
         show(comparison_table(finished))
     if picture is not None:
         _draw(finished, picture)
-
-
-def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    names, same = labels(runs), same_as(runs)
-    rows = []
-    for run, name, others in zip(runs, names, same, strict=True):
-        up, down = up_and_down(run)
-        rows.append(
-            {
-                "label": name,
-                "system": run.system,
-                "data": run.data,
-                "folds": len(run.folds),
-                "mean": run.mean,
-                "std": run.std,
-                **({"lists": run.lists} if run.lists else {}),
-                **({"baselines": run.baselines} if run.baselines else {}),
-                "up_bytes_per_client_round": up,
-                "down_bytes_per_client_round": down,
-                "cpu_seconds": cpu_seconds(run)[0],
-                "same_model_as": [names[other] for other in others],
-            }
-        )
-    return rows
 
 
 def comparison_table(runs: Sequence[Run]) -> Table:

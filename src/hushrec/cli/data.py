@@ -10,7 +10,7 @@ from rich.table import Table
 
 from hushrec.cli.commands import joined
 from hushrec.cli.console import note, print_json, results, show
-from hushrec.cli.options import AsJson, Reading, complete_data
+from hushrec.cli.options import AsJson, ReadingOptions, complete_data
 from hushrec.data.catalogue import CATALOGUE, FOLDER_VARIABLE, SYNTHETIC, Place, find_entry, load, locate
 from hushrec.data.entries import Entry
 from hushrec.data.interactions import Interactions
@@ -104,7 +104,7 @@ def describe(
         str,
         typer.Argument(metavar="NAME-or-FILE", help="A known data set, or a file.", autocompletion=complete_data),
     ],
-    reading: Reading,
+    reading: ReadingOptions,
     as_json: AsJson = False,
 ) -> None:
     """Describe a data set or a file: size, ratings, times, digest, source, licence."""

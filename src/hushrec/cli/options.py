@@ -9,8 +9,8 @@ import typer
 
 from hushrec.cli.console import note
 from hushrec.cli.said import Said
-from hushrec.data import Columns, Deal, Deals, Interactions, Measure, SplitKind, load
-from hushrec.data.catalogue import CATALOGUE, SYNTHETIC
+from hushrec.data import Columns, Deal, Deals, Interactions, Measure, Reading, SplitKind
+from hushrec.data.catalogue import CATALOGUE, SYNTHETIC, load_with
 from hushrec.data.checking import Duplicates
 from hushrec.errors import HushrecError
 from hushrec.files import refuse_unwritable
@@ -39,10 +39,11 @@ Split = Annotated[
     SplitKind | None,
     typer.Option(
         help="How test ratings are chosen; default: folds; random if implicit, latest if signed, partners where "
-        "the parties are partners."
+        "the parties are partners. shared: measured alike for systems with and without ratings; global-time: all "
+        "rows from a moment on."
     ),
 ]
-TestShare = Annotated[float, typer.Option(help="For the splits random and latest.")]
+TestShare = Annotated[float, typer.Option(help="For the splits random, latest, shared and global-time.")]
 Owners = Annotated[
     str,
     typer.Option(
@@ -63,6 +64,26 @@ WhatOfDuplicates = Annotated[
 ]
 RatingRange = Annotated[
     str | None, typer.Option(metavar="LOW,HIGH", help="Refuse ratings of a file outside, as in 1,5.")
+]
+
+WhatOfMissing = Annotated[
+    str,
+    typer.Option(
+        metavar="refuse|drop|RATING",
+        help="If a file has rows without a rating: an error, leave them out, or a rating.",
+    ),
+]
+TextEncoding = Annotated[
+    str | None,
+    typer.Option(help="Of a text file, as in latin-1 or utf-16; default: utf-8, or what its mark says."),
+]
+DecimalSign = Annotated[str, typer.Option(help="What stands before decimals in a text file: . or a comma.")]
+ItemsFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="A file with titles, genres and other columns of items; default: one beside the data, as in "
+        "NAME-items.csv."
+    ),
 ]
 
 
@@ -120,17 +141,29 @@ def configured(system: AnySystem, values: Mapping[str, Any], data_name: str) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     """How a file of interactions is read."""
 
     columns: ColumnNames = None
     duplicates: WhatOfDuplicates = "error"
     rating_range: RatingRange = None
+    missing: WhatOfMissing = "refuse"
+    encoding: TextEncoding = None
+    decimal: DecimalSign = "."
+    items: ItemsFile = None
 
     def load(self, data: str) -> Interactions:
         """A known data set, or a file read in this way."""
-        columns, rating_range = parse_columns(self.columns), parse_rating_range(self.rating_range)
-        return load(data, columns=columns, duplicates=self.duplicates, rating_range=rating_range, notify=note)
+        reading = Reading(
+            columns=parse_columns(self.columns),
+            duplicates=self.duplicates,
+            rating_range=parse_rating_range(self.rating_range),
+            missing=self.missing,
+            encoding=self.encoding,
+            decimal=self.decimal,
+            items=self.items,
+        )
+        return load_with(data, reading, notify=note)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +174,7 @@ class Source:
         str,
         typer.Option(help="A dataset's name (hushrec data list) or a file.", autocompletion=complete_data),
     ]
-    reading: Reading
+    reading: ReadingOptions
 
     def load(self) -> Interactions:
         """The data set or file that was asked for."""
@@ -158,6 +191,10 @@ class RunOptions:
     seed: Seed = 0
     split: Split = None
     test_share: TestShare = 0.2
+    split_at: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="With --split global-time: where the test begins, as in 2024-01-31."),
+    ] = None
     partners: Annotated[int, typer.Option(help="For the splits partners and pooled: how many.")] = 2
     common_users: Annotated[float, typer.Option(help="The share of users whom all partners have.")] = 0.5
     common_items: Annotated[float, typer.Option(help="The share of items that all partners have.")] = 0.5
@@ -228,4 +265,5 @@ class RunOptions:
             system, self.seed, self.folds, self.split, self.test_share, parse_lengths(self.at),
             self.relevant_from, Deal(self.partners, self.common_users, self.common_items, self.deals),
             self.owners, self.passed_over, self.measure, data, self.sampled, self.min_raters,
+            self.split_at,
         )  # fmt: skip

@@ -16,7 +16,8 @@ from hushrec.cli.console import counting, note, print_json, results, show
 from hushrec.cli.options import AsJson, Fold, RunFolder
 from hushrec.data import Interactions
 from hushrec.data.item_choice import read_choice
-from hushrec.data.readers import checked_file, read_draft
+from hushrec.data.readers import Reading, read_draft
+from hushrec.data.tables import checked_rows
 from hushrec.errors import HushrecError
 from hushrec.recommender import Recommender, load_run
 from hushrec.report.numbers import format_number
@@ -125,8 +126,8 @@ def recommend(
 
 def newcomers_ratings(file: Path, model: Recommender) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
     """Items and ratings of a newcomer's file. Notes say what is left out: rows that come again, unknown items."""
-    draft = read_draft(file, one_user=True)
-    own = checked_file(file, draft, "last")
+    rows, draft = read_draft(file, Reading(one_user=True))
+    own = checked_rows(rows, draft, "last")
     if own.num_users != 1:
         raise HushrecError(f"{file} holds {own.num_users} users; a newcomer's file holds one")
     if own.ratings is None and model.system.feedback.needs_ratings:

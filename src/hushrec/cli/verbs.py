@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from hushrec.cli.groups import SystemOrFolder, made_when_needed, per_system
+from hushrec.errors import naming_options
 
 # A line on each verb, so that they can be listed without being loaded.
 VERBS = {
@@ -81,8 +82,9 @@ def _tell_version(is_asked: bool) -> None:
 
 @app.callback()
 def _hushrec(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_tell_version)
     ] = False,
 ) -> None:
-    pass
+    context.with_resource(naming_options())

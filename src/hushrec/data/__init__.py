@@ -9,13 +9,14 @@ from hushrec.data.holdings.owners import OwnerRows, Owners, owned
 from hushrec.data.holdings.partners import PartnerRows, Partners, alone, join
 from hushrec.data.interactions import Holding, Interactions, UserRows
 from hushrec.data.passed_over import with_passed_over
-from hushrec.data.readers import Columns, read
+from hushrec.data.readers import Reading, read
 from hushrec.data.splits import (
     Deal,
     Deals,
     Measure,
     Split,
     SplitKind,
+    global_time,
     k_folds,
     latest_share,
     leave_one_out,
@@ -23,6 +24,7 @@ from hushrec.data.splits import (
 )
 from hushrec.data.stream import stream_order
 from hushrec.data.synthetic import synthetic
+from hushrec.data.tables import Columns
 
 __all__ = [
     "CATALOGUE",
@@ -36,11 +38,13 @@ __all__ = [
     "Owners",
     "PartnerRows",
     "Partners",
+    "Reading",
     "Split",
     "SplitKind",
     "UserRows",
     "alone",
     "copies",
+    "global_time",
     "join",
     "k_folds",
     "latest_share",

@@ -9,10 +9,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hushrec.data.checking import RowError
+from hushrec.data.field_scan import numbered, span_of
 from hushrec.data.interactions import Ids
+from hushrec.errors import option
+
+# What stands for a rating that is not there, or a time.
+MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none", "NaN", "nan", "NAN", "<NA>"]
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _LARGEST_TABLE = 1 << 20
+# From these on, a time is in thousandths of the unit before. No second of a rating lies beyond the year 5000.
+_LARGEST_SECONDS = 10**11
+_UNITS = ("seconds", "milliseconds", "microseconds", "nanoseconds")
+_FIRST_DAY, _LAST_DAY = 19_000_101, 21_001_231  # written as whole numbers
+
+
+# --- Ids -------------------------------------------------------------------------------------------------
 
 
 def ids_of(column: pa.ChunkedArray, what: str) -> tuple[npt.NDArray[np.int32], Ids]:
@@ -42,16 +54,13 @@ def ids_of(column: pa.ChunkedArray, what: str) -> tuple[npt.NDArray[np.int32], I
 def _number_integers(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     if not values.size:
         return np.empty(0, np.int32), np.empty(0, np.int64)
-    low, high = int(values.min()), int(values.max())
-    if high - low > max(4 * values.size, _LARGEST_TABLE):
-        ids, numbers = np.unique(values, return_inverse=True)
-        return numbers.astype(np.int32), ids
-    # A table over the span of the ids saves sorting the rows.
-    offsets = values - low
-    occurs = np.zeros(high - low + 1, bool)
-    occurs[offsets] = True
-    number_of = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
-    return number_of[offsets], np.flatnonzero(occurs) + low
+    low, high = span_of(values)
+    if high - low <= max(4 * values.size, _LARGEST_TABLE):
+        numbers, ids = numbered(values, low, high - low + 1)  # saves sorting the rows
+        return numbers, ids
+    distinct = pa.array(values).dictionary_encode()
+    ids, number_of = np.unique(distinct.dictionary.to_numpy(), return_inverse=True)
+    return number_of.astype(np.int32)[distinct.indices.to_numpy()], ids
 
 
 def _whole(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
@@ -63,44 +72,148 @@ def _whole(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     return column.cast(pa.int64())
 
 
-def ratings_of(column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
-    """Finite ratings."""
-    _refuse_nulls(column, "rating")
+# --- Ratings ---------------------------------------------------------------------------------------------
+
+
+def ratings_of(column: pa.ChunkedArray, decimal: str = ".") -> npt.NDArray[np.float32]:
+    """Finite ratings, NaN where one is missing."""
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
     if _is_number(column.type):
         with np.errstate(over="ignore"):
             ratings: npt.NDArray[np.float32] = column.cast(pa.float64()).to_numpy().astype(np.float32)
-        is_wrong = ~np.isfinite(ratings)
+        is_wrong = np.isinf(ratings)
         if is_wrong.any():
             row = int(np.flatnonzero(is_wrong)[0])
             raise RowError(row, f"rating is {column[row]}; expected a finite number")
         return ratings
     codes, texts = _dictionary(column)
+    is_missing = np.array([text.strip() in MISSING for text in texts], np.bool_)
     with np.errstate(over="ignore"):
-        values = np.array([_number(text) for text in texts], np.float64).astype(np.float32)
-    is_wrong = ~np.isfinite(values)
+        values = np.array([_number(text, decimal) for text in texts], np.float64).astype(np.float32)
+    is_wrong = ~np.isfinite(values) & ~is_missing
     if is_wrong.any():
         row = _first_row(codes, is_wrong)
-        raise RowError(row, f"rating is {texts[codes[row]]!r}; expected a finite number")
+        hint = (
+            f"; for decimal commas add {option('decimal', ',')}"
+            if re.fullmatch(r"\d+,\d+", texts[codes[row]])
+            else ""
+        )
+        raise RowError(row, f"rating is {texts[codes[row]]!r}; expected a finite number{hint}")
+    values[is_missing] = np.nan
     return values[codes]
 
 
-def timestamps_of(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Unix seconds, -1 where there is none. Text may be a number or a date of ISO 8601."""
+def blanks_of(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Of each row, whether there is no id."""
+    is_null: npt.NDArray[np.bool_] = column.is_null(nan_is_null=True).to_numpy()
+    if _is_number(column.type):
+        return is_null
+    codes, texts = _dictionary(column)
+    return np.array([not text.strip() for text in texts], np.bool_)[codes]
+
+
+# --- Times -----------------------------------------------------------------------------------------------
+
+
+def timestamps_of(column: pa.ChunkedArray, decimal: str = ".") -> tuple[npt.NDArray[np.int64], str]:
+    """Unix seconds, -1 where there is none; and how they were written, if that had to be guessed.
+
+    Text may be a number or a date of ISO 8601. Numbers are seconds, thousandths, millionths or billionths of them,
+    judged by the largest, or days like 20240131.
+    """
     if not (_is_number(column.type) or pa.types.is_temporal(column.type)):
-        column = _parsed_times(column)
+        column = _parsed_times(column, decimal)
     if pa.types.is_temporal(column.type):
-        column = pc.floor_temporal(column.cast(_utc_microseconds(column.type)), unit="second")
-        column = pc.divide(column.cast(pa.int64()), 1_000_000)
-    elif not pa.types.is_integer(column.type):
-        values = column.cast(pa.float64())
-        in_range = pc.less(pc.abs(values), 2.0**63)
-        is_wrong = pc.fill_null(pc.invert(in_range), False).to_numpy()
-        if is_wrong.any():
-            row = int(np.flatnonzero(is_wrong)[0])
-            raise RowError(row, f"timestamp is {column[row]}; expected Unix seconds")
-        column = pc.floor(values).cast(pa.int64(), safe=False)
-    times: npt.NDArray[np.int64] = pc.fill_null(column.cast(pa.int64()), -1).to_numpy()
+        column = pc.floor_temporal(column, unit="second") if pa.types.is_timestamp(column.type) else column
+        return _filled(column.cast(pa.timestamp("s", getattr(column.type, "tz", None))).cast(pa.int64())), ""
+    if pa.types.is_integer(column.type):
+        return _in_seconds(_filled(column))
+    values = column.cast(pa.float64())
+    in_range = pc.less(pc.abs(values), 2.0**63)
+    is_wrong = pc.fill_null(pc.invert(in_range), False).to_numpy()
+    if is_wrong.any():
+        row = int(np.flatnonzero(is_wrong)[0])
+        raise RowError(row, f"timestamp is {column[row]}; expected Unix seconds")
+    return _in_seconds(_filled(pc.floor(values)))
+
+
+def _filled(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    column = pc.fill_null(column, -1) if column.null_count else column
+    times: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
     return times
+
+
+def _in_seconds(times: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], str]:
+    if not times.size:
+        return times, ""
+    low, high = span_of(times)
+    if low >= _FIRST_DAY and high <= _LAST_DAY and _are_days(times):
+        days = (times // 10_000 - 1970).astype("datetime64[Y]").astype("datetime64[M]")
+        days = (days + (times // 100 % 100 - 1)).astype("datetime64[D]") + (times % 100 - 1)
+        return days.astype("datetime64[s]").astype(np.int64), "days like 20240131"
+    unit = sum(high >= _LARGEST_SECONDS * 1000**power for power in range(len(_UNITS) - 1))
+    if not unit:
+        return times, ""
+    return np.where(times == -1, -1, times // 1000**unit), _UNITS[unit]
+
+
+def _are_days(times: npt.NDArray[np.int64]) -> bool:
+    months, days = times // 100 % 100, times % 100
+    return bool(((months >= 1) & (months <= 12) & (days >= 1) & (days <= 31)).all())
+
+
+def _parsed_times(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
+    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    text = pc.if_else(pc.is_in(text, pa.array(MISSING)), pa.scalar(None, pa.string()), text)
+    if decimal != ".":
+        text = pc.replace_substring(text, decimal, ".")
+    kinds = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"),
+             pa.timestamp("ns", "UTC"))  # fmt: skip
+    for kind in kinds:
+        try:
+            return text.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    can_be = [_casts(kind) for kind in kinds]
+    rows = (row for row, value in enumerate(text) if not any(test(value) for test in can_be))
+    row = next(rows, None)
+    if row is None:  # each is a time, but not of one kind
+        return _mixed_times(text)
+    raise RowError(
+        row,
+        f"timestamp is {str(text[row])!r}; expected Unix seconds or a date like 2024-01-31; "
+        f"without times: {_without_times()}",
+    )
+
+
+def _without_times() -> str:
+    typed = option("columns", "timestamp=")
+    return typed if typed.startswith("-") else f"{option('columns')}{{'timestamp': ''}}"
+
+
+def _mixed_times(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times some of which name their zone; the others are taken to be in UTC."""
+    has_zone = pc.match_substring_regex(text, r"(?:[Zz]|[+-]\d\d:?\d\d)$")
+    is_number = pc.match_substring_regex(text, r"^-?\d+(?:\.\d+)?$")
+    if pc.any(is_number).as_py():
+        row = pc.index(pc.fill_null(is_number, False), True).as_py()
+        raise RowError(row, f"timestamp is {str(text[row])!r}, others are dates; write all in one way")
+    return pc.if_else(has_zone, text, pc.binary_join_element_wise(text, "Z", "")).cast(pa.timestamp("ns", "UTC"))
+
+
+def _casts(kind: pa.DataType) -> Callable[[pa.Scalar], bool]:
+    def test(value: pa.Scalar) -> bool:
+        try:
+            value.cast(kind)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    return test
+
+
+# --- Order, and texts ------------------------------------------------------------------------------------
 
 
 def order_of(column: pa.ChunkedArray) -> npt.NDArray[np.int32]:
@@ -120,37 +233,22 @@ def order_of(column: pa.ChunkedArray) -> npt.NDArray[np.int32]:
 
 
 def texts_of(column: pa.ChunkedArray) -> list[str]:
-    """The column as text, "" for nulls."""
+    """The column as text, "" for nulls; what a list holds goes between bars."""
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        column = pc.binary_join(column.cast(pa.list_(pa.string())), "|")
+    if pa.types.is_floating(column.type):  # whole numbers that became floats because some are missing
+        column = _whole_where_it_can_be(column)
     return [text or "" for text in column.cast(pa.string()).to_pylist()]
 
 
-def _parsed_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-    kinds = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
-    for kind in kinds:
-        try:
-            return text.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    can_be = [_casts(kind) for kind in kinds]
-    row = next(row for row, value in enumerate(text) if not any(test(value) for test in can_be))
-    raise RowError(row, f"timestamp is {str(text[row])!r}; expected Unix seconds or a date like 2024-01-31")
+def _whole_where_it_can_be(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column
 
 
-def _casts(kind: pa.DataType) -> Callable[[pa.Scalar], bool]:
-    def test(value: pa.Scalar) -> bool:
-        try:
-            value.cast(kind)
-        except pa.ArrowInvalid:
-            return False
-        return True
-
-    return test
-
-
-def _utc_microseconds(kind: pa.DataType) -> pa.DataType:
-    return pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else pa.timestamp("us")
+# --- Parts -----------------------------------------------------------------------------------------------
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -164,19 +262,25 @@ def _refuse_nulls(column: pa.ChunkedArray, what: str) -> None:
 
 
 def _dictionary(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """One code a row and the distinct texts that the codes stand for."""
+    """One code a row and the distinct texts that the codes stand for; a null is as a text without letters."""
     if not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string()).dictionary_encode()
     column = column.unify_dictionaries()
     if not column.num_chunks:
         return np.empty(0, np.int32), []
-    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in column.chunks])
-    return codes.astype(np.int32, copy=False), column.chunk(0).dictionary.cast(pa.string()).to_pylist()
+    texts = column.chunk(0).dictionary.cast(pa.string()).to_pylist()
+    codes = np.concatenate(
+        [pc.fill_null(chunk.indices, len(texts)).to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    )
+    texts = [text or "" for text in texts] + [""]
+    is_used = np.bincount(codes, minlength=len(texts)) > 0  # a dictionary may hold what no row has
+    places = np.cumsum(is_used, dtype=np.int32) - np.int32(1)
+    return places[codes], [text for text, used in zip(texts, is_used.tolist(), strict=True) if used]
 
 
-def _number(text: str) -> float:
+def _number(text: str, decimal: str) -> float:
     try:
-        return float("nan") if "_" in text else float(text)
+        return float("nan") if "_" in text else float(text.replace(decimal, "."))
     except ValueError:
         return float("nan")
 

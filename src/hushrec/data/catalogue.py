@@ -2,21 +2,23 @@
 
 import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from hushrec.data.checking import Duplicates, checked, data_digest
 from hushrec.data.entries import ENTRIES, Entry, Form
 from hushrec.data.fetching import Fetch, fetch_archive, fetch_into, file_digest
+from hushrec.data.frames import interactions_of
 from hushrec.data.interactions import Interactions
-from hushrec.data.readers import Columns, checked_file, read, read_draft
+from hushrec.data.readers import Reading, read, read_draft
 from hushrec.data.synthetic import synthetic
-from hushrec.data.titles import texts_beside
-from hushrec.errors import HushrecError
+from hushrec.data.tables import Columns, Missing, checked_rows
+from hushrec.data.titles import about_items, items_beside, with_items, with_named_items
+from hushrec.errors import HushrecError, option
 from hushrec.plugins import Registry
 
 CATALOGUE: Registry[Entry] = Registry(
@@ -27,6 +29,7 @@ CATALOGUE: Registry[Entry] = Registry(
 )
 FOLDER_VARIABLE = "HUSHREC_DATA"
 SYNTHETIC = "synthetic"
+_FOR_FILES = ("columns", "rating_range", "missing", "encoding", "decimal")
 
 _ALIASES = {alias: entry.name for entry in ENTRIES for alias in entry.aliases}
 _SYNTHETIC_OPTIONS = {
@@ -48,31 +51,63 @@ class Place:
 
 
 def load(
-    name_or_path: str | Path,
+    source: Any,
     *,
-    columns: Columns | None = None,
+    columns: Columns | Mapping[str, str] | None = None,
     duplicates: Duplicates = "error",
     rating_range: tuple[float, float] | None = None,
     implicit: bool = False,
+    missing: Missing = "refuse",
+    encoding: str | None = None,
+    decimal: str = ".",
+    items: str | Path | None = None,
+    fetch: Fetch = fetch_archive,
+    notify: Callable[[str], None] | None = None,
+    name: str = "frame",
+) -> Interactions:
+    """Load a data set of the catalogue, `synthetic[:users=N,items=N,ratings=N,seed=N]`, a file, or a frame.
+
+    A data set is looked for in $HUSHREC_DATA, then in the cache, then fetched into the cache; its digest is
+    checked each time. The other arguments are for files and frames, see `hushrec.data.Reading`; `items`, a file
+    with titles, genres and other columns, is for all. `notify` is told what was guessed, filled or left out.
+
+    A frame is one of pandas, polars or Arrow (whatever Narwhals knows), a dict of columns, a SciPy sparse matrix
+    of users and items, or a tuple of arrays (users, items, ratings, times), of which the last two may be left out.
+    Its `name` is what results are kept under. Columns are found by their usual names, or named in `columns`, as in
+    `columns={"user": "buyer", "item": "sku"}`. What is loaded already comes back as it is.
+    """
+    reading = Reading(
+        columns=columns, duplicates=duplicates, rating_range=rating_range, implicit=implicit, missing=missing,
+        encoding=encoding, decimal=decimal, items=items,
+    )  # fmt: skip
+    if isinstance(source, Interactions):
+        return source.as_implicit() if implicit else source
+    if isinstance(source, str | Path):
+        return load_with(source, reading, fetch, notify)
+    return interactions_of(source, reading, name, notify)
+
+
+def load_with(
+    name_or_path: str | Path,
+    reading: Reading,
     fetch: Fetch = fetch_archive,
     notify: Callable[[str], None] | None = None,
 ) -> Interactions:
-    """Load a data set of the catalogue, `synthetic[:users=N,items=N,ratings=N,seed=N]`, or a file.
-
-    A data set is looked for in $HUSHREC_DATA, then in the cache, then fetched into the cache; its
-    digest is checked each time. `columns`, `duplicates` and `rating_range` are for files.
-    """
+    """Load a data set of the catalogue, or a file read in this way."""
     name = str(name_or_path)
     entry = None if isinstance(name_or_path, Path) else find_entry(name)
     if entry is None and not _is_synthetic(name):
         path = Path(name_or_path).expanduser()
         if not path.exists() and not isinstance(name_or_path, Path):
             raise _unknown(name)
-        return read(path, columns=columns, duplicates=duplicates, rating_range=rating_range, implicit=implicit)
-    if columns is not None or rating_range is not None:
-        raise HushrecError(f"{name} has known columns and ratings; leave --columns and --rating-range out")
+        return read(path, reading, notify)
+    for setting in _FOR_FILES:
+        if getattr(reading, setting) != getattr(Reading(), setting):
+            raise HushrecError(f"{name} is known, and no file; leave {option(setting)} out")
     data = _load_synthetic(name) if entry is None else _load_entry(entry, fetch, notify)
-    return _as_implicit(data) if implicit else data
+    if reading.items is not None:
+        data = with_named_items(data, reading.items, reading.encoding, notify)
+    return _as_implicit(data) if reading.implicit else data
 
 
 def find_entry(name: str) -> Entry | None:
@@ -176,8 +211,9 @@ def _load_from(entry: Entry, folder: Path) -> Interactions:
         if form.recipe is not None:
             data = checked(replace(form.recipe(path), name=entry.name))
         else:
-            draft = read_draft(path, columns=form.columns, rating_range=entry.rating_range)
-            data = checked_file(path, _whole_catalogue(entry, path, draft))
+            reading = Reading(columns=form.columns, rating_range=entry.rating_range)
+            rows, draft = read_draft(path, reading)
+            data = checked_rows(rows, _whole_catalogue(entry, path, draft))
     except HushrecError as error:
         raise _damaged(entry, path, str(error)) from None
     counts = data.num_users, data.num_items, len(data)
@@ -192,14 +228,12 @@ def _load_from(entry: Entry, folder: Path) -> Interactions:
 def _whole_catalogue(entry: Entry, path: Path, draft: Interactions) -> Interactions:
     """The draft under its catalogue name, with all items of the catalogue as its vocabulary."""
     draft = replace(draft, name=entry.name)
-    if entry.item_ids is None or draft.item_ids.dtype.kind != "i":
-        return draft
-    item_ids = np.array(entry.item_ids, np.int64)
-    if not np.isin(draft.item_ids, item_ids).all():
-        return draft  # the digest will tell
-    numbers = np.searchsorted(item_ids, draft.item_ids.astype(np.int64)).astype(np.int32)
-    titles, genres = texts_beside(path, item_ids)
-    return replace(draft, items=numbers[draft.items], item_ids=item_ids, titles=titles, genres=genres)
+    item_ids = None if entry.item_ids is None else np.array(entry.item_ids, np.int64)
+    if item_ids is not None and draft.item_ids.dtype.kind == "i" and np.isin(draft.item_ids, item_ids).all():
+        numbers = np.searchsorted(item_ids, draft.item_ids.astype(np.int64)).astype(np.int32)
+        draft = replace(draft, items=numbers[draft.items], item_ids=item_ids)  # else the digest will tell
+    beside = items_beside(path)
+    return draft if beside is None else with_items(draft, about_items(beside))
 
 
 def _check_file(entry: Entry, path: Path, expected: str | None) -> None:

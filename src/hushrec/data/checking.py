@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hushrec.data.interactions import Interactions
-from hushrec.errors import HushrecError
+from hushrec.data.row_order import repeats
+from hushrec.errors import HushrecError, option
 
 Duplicates = Literal["error", "last", "mean"]
 
@@ -60,9 +61,9 @@ def checked(draft: Interactions) -> Interactions:
         rating_range = draft.rating_range
         if rating_range is None and len(draft):
             rating_range = (float(draft.ratings.min()), float(draft.ratings.max()))
-    _check_duplicates(draft)
     draft = replace(draft, rating_range=rating_range)
-    return replace(draft, sha256=data_digest(draft))
+    _check_duplicates(draft)
+    return replace(draft, sha256=data_digest(draft)).sorted_like(draft)
 
 
 def _check_columns(draft: Interactions) -> None:
@@ -83,7 +84,7 @@ def _check_columns(draft: Interactions) -> None:
             raise HushrecError(f"{name} has {column.size} rows, users has {len(draft)}; give one per row")
     if draft.items.shape != draft.users.shape:
         raise HushrecError(f"items has {draft.items.size} rows, users has {len(draft)}; give one per row")
-    for name, texts in (("titles", draft.titles), ("genres", draft.genres)):
+    for name, texts in (("titles", draft.titles), ("genres", draft.genres), *draft.item_columns.items()):
         if texts is not None and texts.size != draft.num_items:
             raise HushrecError(f"{texts.size} {name} for {draft.num_items} items; give one per item")
     for name, ids in (("user_ids", draft.user_ids), ("item_ids", draft.item_ids)):
@@ -111,10 +112,9 @@ def _repeats(data: Interactions) -> tuple[npt.NDArray[np.signedinteger], npt.NDA
     rows = data.canonical_order()
     if rows is None:
         return None
-    users, items = data.users[rows], data.items[rows]
-    is_repeat = np.zeros(rows.size, bool)
-    is_repeat[1:] = (users[1:] == users[:-1]) & (items[1:] == items[:-1])
-    return (rows, is_repeat) if is_repeat.any() else None
+    grouped = data.by_user()
+    count, is_repeat = repeats(grouped.starts, grouped.items)
+    return (rows, is_repeat) if count else None
 
 
 def _check_duplicates(draft: Interactions) -> None:
@@ -127,7 +127,7 @@ def _check_duplicates(draft: Interactions) -> None:
     raise RowError(
         row,
         f"user {user} and item {item} were there before ({int(is_repeat.sum())} such rows); "
-        "accept them with --duplicates last|mean",
+        f"accept them with {option('duplicates', 'last')} or {option('duplicates', 'mean')}",
     )
 
 

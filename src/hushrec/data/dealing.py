@@ -118,6 +118,7 @@ def _apart(data: Interactions, deal: Deal, dealt: _Dealt, copy: int) -> Split:
         timestamps=None,
         order=None,
         genres=None,
+        item_columns={},
     )
 
     def rows_of(is_used: NDArray[np.bool_]) -> tuple[Interactions, list[NDArray[np.int64]]]:

@@ -1,18 +1,24 @@
 """Interactions: who rated what, as columns of numbers that remember the original ids."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from hushrec.data.row_order import canonical_order, count_starts, is_canonical
+from hushrec.data.row_order import canonical_order, count_starts, is_canonical, order_of_chosen, taken
 from hushrec.errors import HushrecError
+from hushrec.tables import Tabular, html_facts
 
 Ids = npt.NDArray[np.int64] | npt.NDArray[np.str_]
 Numbers = npt.NDArray[np.int32]  # of users, items or parties
 Arrays = dict[str, npt.NDArray[Any]]  # by name, as in a file
 RatingRange = tuple[float, float] | None  # the lowest and the highest; None: there are no ratings
+
+_SORTED = "_sorted"  # the name of a cached property, which derived sets can be given
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +40,14 @@ class Holding:
 
 
 @dataclass(frozen=True, eq=False)
-class Interactions:
+class Interactions(Tabular):
     """Who rated what: parallel columns, users and items numbered from 0, with their original ids kept.
 
     `ratings` is None for implicit feedback. `timestamps` are Unix seconds, -1 where unknown. `order` is
     the place in the user's history, where the source knows it better than the timestamps. `user_ids` and
     `item_ids` rise strictly (numbers by value, strings by code point) and may hold ids without a row.
-    `titles` and `genres` (as in "Comedy|Drama") are "" where unknown. `sha256` is the `data_digest` of the
-    whole data set that the rows come from, also after `select`.
+    `titles`, `genres` (as in "Comedy|Drama") and `item_columns`, whatever else a file about items says, are ""
+    where unknown. `sha256` is the `data_digest` of the whole data set that the rows come from, also after `select`.
     """
 
     users: npt.NDArray[np.int32]
@@ -57,12 +63,31 @@ class Interactions:
     sha256: str
     is_synthetic: bool
     genres: npt.NDArray[np.str_] | None = None
+    item_columns: Mapping[str, npt.NDArray[np.str_]] = field(default_factory=dict)
     holding: Holding = field(default_factory=Holding)
     # Where rows are good or bad: the range that they were rated in, and from which rating on they are good.
     signed_from: tuple[float, float, float] | None = None
 
     def __len__(self) -> int:
         return int(self.users.size)
+
+    def to_arrow(self) -> pa.Table:
+        """A row per interaction, by the ids of the source."""
+        columns = {"user": self.user_ids[self.users], "item": self.item_ids[self.items], "rating": self.ratings}
+        columns |= {"timestamp": self.timestamps}
+        return pa.table({name: pa.array(column) for name, column in columns.items() if column is not None})
+
+    def _repr_html_(self) -> str:
+        low_high = "none: implicit" if self.rating_range is None else "{:g} to {:g}".format(*self.rating_range)
+        facts = {
+            "interactions": len(self),
+            "users": self.num_users,
+            "items": self.num_items,
+            "ratings": low_high,
+            "times": "yes" if self.timestamps is not None else "no",
+            "titles": "yes" if self.titles is not None else "no",
+        }
+        return html_facts(f"{self.name}{' (synthetic)' if self.is_synthetic else ''}", facts)
 
     @property
     def num_users(self) -> int:
@@ -76,7 +101,7 @@ class Interactions:
 
     def select(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> "Interactions":
         """The given rows (numbers or a mask), with the same vocabularies and the same digest."""
-        return replace(
+        chosen = replace(
             self,
             users=self.users[rows],
             items=self.items[rows],
@@ -84,10 +109,20 @@ class Interactions:
             timestamps=None if self.timestamps is None else self.timestamps[rows],
             order=None if self.order is None else self.order[rows],
         )
+        known = vars(self).get(_SORTED)
+        if known is not None and rows.dtype == np.bool_:
+            vars(chosen)[_SORTED] = order_of_chosen(known, rows)
+        return chosen
+
+    def sorted_like(self, other: "Interactions") -> "Interactions":
+        """The same, told how another with the same users and items was sorted, if it was."""
+        if _SORTED in vars(other):
+            vars(self)[_SORTED] = vars(other)[_SORTED]
+        return self
 
     def as_implicit(self) -> "Interactions":
         """The same interactions without ratings: each is a positive."""
-        return replace(self, ratings=None, rating_range=None)
+        return replace(self, ratings=None, rating_range=None).sorted_like(self)
 
     def as_signed(self, positive_from: float = 0.0) -> "Interactions":
         """The same interactions rated 1 if they are positive, else 0; see `is_positive`."""
@@ -95,7 +130,8 @@ class Interactions:
         if self.ratings is not None and self.rating_range not in (None, (0.0, 1.0)):
             signed_from = *self.rating_range, self._positive_limit(positive_from)
         ratings = self.is_positive(positive_from).astype(np.float32)
-        return replace(self, ratings=ratings, rating_range=(0.0, 1.0), signed_from=signed_from)
+        signed = replace(self, ratings=ratings, rating_range=(0.0, 1.0), signed_from=signed_from)
+        return signed.sorted_like(self)
 
     def is_positive(self, positive_from: float = 0.0) -> npt.NDArray[np.bool_]:
         """Of each row, whether it is rated so or higher, or, with 0, from the middle of the range up.
@@ -113,18 +149,26 @@ class Interactions:
 
     def canonical_order(self) -> npt.NDArray[np.signedinteger] | None:
         """Row numbers sorted by user, then item; None where the rows are in that order already."""
+        return self._sorted
+
+    @cached_property
+    def _sorted(self) -> npt.NDArray[np.signedinteger] | None:
         if is_canonical(self.users, self.items):
             return None
         return canonical_order(self.users, self.items, self.num_users, self.num_items)
 
     def by_user(self) -> UserRows:
         """The rows grouped by user; without a copy where they are grouped and sorted already."""
+        return self._by_user
+
+    @cached_property
+    def _by_user(self) -> UserRows:
         starts = count_starts(self.users, self.num_users)
         rows = self.canonical_order()
         if rows is None:
             return UserRows(starts, self.items, self.ratings, self.rating_range)
-        ratings = None if self.ratings is None else self.ratings[rows]
-        return UserRows(starts, self.items[rows], ratings, self.rating_range)
+        ratings = None if self.ratings is None else taken(self.ratings, rows)
+        return UserRows(starts, taken(self.items, rows), ratings, self.rating_range)
 
     def user_number(self, original_id: str | int) -> int:
         """The number of the user with this id of the source."""
@@ -155,6 +199,7 @@ class Interactions:
             titles=other.titles,
             holding=other.holding,
             genres=other.genres,
+            item_columns=other.item_columns,
         )
 
 

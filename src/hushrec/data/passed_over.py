@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from hushrec.data.interactions import Interactions
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 
 
 def with_passed_over(data: Interactions, per_item: int, seed: int) -> Interactions:
@@ -17,7 +17,7 @@ def with_passed_over(data: Interactions, per_item: int, seed: int) -> Interactio
     events come in random order.
     """
     if data.ratings is not None:
-        raise HushrecError(f"{data.name} says itself what users did not like; leave --passed-over out")
+        raise HushrecError(f"{data.name} says itself what users did not like; leave {option('passed_over')} out")
     generator = Draws(seed).generator("passed-over")
     counts = per_item * np.bincount(data.users, minlength=data.num_users)
     if (counts + counts // per_item > data.num_items).any():

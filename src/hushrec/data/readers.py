@@ -1,195 +1,174 @@
-"""Readers of rating files: RecBole .inter, MovieLens u.data and ratings.dat, CSV, TSV and Parquet."""
+"""Readers of rating files: RecBole .inter, MovieLens u.data and ratings.dat, CSV, TSV, JSON lines and Parquet."""
 
-import os
-import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import bisect
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 
-from hushrec.data.arrow_columns import ids_of, order_of, ratings_of, timestamps_of
-from hushrec.data.checking import Duplicates, RowError, checked, without_duplicates
+from hushrec.data.checking import Duplicates
 from hushrec.data.interactions import Interactions
-from hushrec.data.text_tables import EXPECTED, line_of_row, read_text, sniff
-from hushrec.data.titles import texts_beside
-from hushrec.errors import HushrecError
+from hushrec.data.json_lines import is_json, line_of_object, names_in, read_json, read_json_as_text
+from hushrec.data.sources import EXPECTED, Source, sources_of
+from hushrec.data.tables import Columns, Missing, Rows, Tell, checked_rows, choose_columns, draft_of
+from hushrec.data.text_tables import TEXT_CODES, line_of_row, read_text, sniff
+from hushrec.data.titles import about_items, items_beside, with_items, with_named_items
+from hushrec.errors import HushrecError, option
+
+_TEXT_TYPES = {"timestamp": pa.string(), "order": pa.string()}  # the others repeat
+# What most files hold, which is quicker to read; times are what they look like.
+_FAST_TYPES = {"user": pa.int64(), "item": pa.int64(), "rating": pa.float64(), "timestamp": None}
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Names of the columns to read. None: guess by the usual names. "": do not read this column.
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a file of interactions is to be read.
 
-    `order`, the place of a row in the user's history, is never guessed.
+    `missing` is for ratings that are not there: "refuse" them, "drop" their rows, or a rating to take instead.
+    `encoding` is that of text, None: UTF-8 or what a mark at the start says. `decimal` is the sign before decimals.
+    `items` is a file with titles, genres and whatever else is known of items; None: one beside it, if there is one.
     """
 
-    user: str | None = None
-    item: str | None = None
-    rating: str | None = None
-    timestamp: str | None = None
-    order: str | None = None
+    columns: Columns | Mapping[str, str] | None = None
+    duplicates: Duplicates = "error"
+    rating_range: tuple[float, float] | None = None
+    implicit: bool = False
+    one_user: bool = False
+    missing: Missing = "refuse"
+    encoding: str | None = None
+    decimal: str = "."
+    items: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.decimal not in (".", ","):
+            raise HushrecError(f"{option('decimal', self.decimal)} is unknown; choose . or ,")
 
 
-# Compared without case, spaces and underscores; the first that occurs is taken.
-USUAL_NAMES = {
-    "user": "user userid uid usr customer customerid client clientid member memberid reviewer reviewerid "
-    "visitor visitorid account accountid profile profilename listener viewer",
-    "item": "item itemid iid movie movieid film filmid product productid asin book bookid isbn game gameid "
-    "track trackid song songid artist artistid article articleid business businessid "
-    "location locationid place placeid anime animeid joke jokeid sid",
-    "rating": "rating ratings score stars star overall grade preference ratingvalue userrating bookrating",
-    "timestamp": "timestamp time ts unixtime unixreviewtime datetime date reviewtime ratedat createdat",
-}
-
-
-def read(
-    path: str | Path,
-    *,
-    columns: Columns | None = None,
-    duplicates: Duplicates = "error",
-    rating_range: tuple[float, float] | None = None,
-    implicit: bool = False,
-    one_user: bool = False,
-) -> Interactions:
+def read(path: str | Path, reading: Reading | None = None, notify: Tell | None = None) -> Interactions:
     """Read a file of interactions. The first bad row is an error; no row is dropped in silence.
 
     A file without a rating column, or any file with `implicit`, gives implicit feedback. With `one_user` a file
-    without a user column is that of one user. Numeric ids are numbered by value, others by code point. Titles come
-    from a file beside it (see `texts_beside`).
+    without a user column is that of one user. Numeric ids are numbered by value, others by code point. A folder of
+    `part-*` files is read as one.
     """
-    draft = read_draft(
-        Path(path), columns=columns, rating_range=rating_range, implicit=implicit, one_user=one_user
-    )
-    return checked_file(Path(path), draft, duplicates)
+    path, reading = Path(path), reading or Reading()
+    rows, draft = read_draft(path, reading, notify)
+    data = checked_rows(rows, draft, reading.duplicates)
+    if reading.items is not None:
+        return with_named_items(data, reading.items, reading.encoding, notify)
+    beside = items_beside(path)
+    return data if beside is None else with_items(data, about_items(beside))
 
 
-def checked_file(path: Path, draft: Interactions, duplicates: Duplicates = "error") -> Interactions:
-    """The draft read from `path` after all checks; faults are told with their line."""
-    if duplicates not in ("error", "last", "mean"):
-        raise HushrecError(f"duplicates is {duplicates!r}; use error, last or mean")
-    try:
-        return checked(without_duplicates(draft, duplicates))
-    except RowError as error:
-        raise HushrecError(f"{_place(path, error.row)}: {error.reason}") from None
-
-
-def read_draft(
-    path: Path,
-    *,
-    columns: Columns | None = None,
-    rating_range: tuple[float, float] | None = None,
-    implicit: bool = False,
-    one_user: bool = False,
-) -> Interactions:
+def read_draft(path: Path, reading: Reading, notify: Tell | None = None) -> tuple[Rows, Interactions]:
     """What the file says, not yet checked for duplicates and the range of ratings."""
-    _refuse_non_files(path)
-    if rating_range is not None and not rating_range[0] < rating_range[1]:
-        raise HushrecError(f"rating range {rating_range[0]:g},{rating_range[1]:g} is empty; give LOW,HIGH")
-    table = _read_table(path, columns or Columns(), implicit, one_user)
-    if not table.num_rows:
+    rows = _read_rows(path, reading)
+    if not rows.table.num_rows:
         raise HushrecError(f"{path}: there are no rows; {EXPECTED}")
+    return draft_of(rows, reading.rating_range, reading.missing, reading.decimal, notify)
+
+
+def _read_rows(path: Path, reading: Reading) -> Rows:
+    sources = sources_of(path, reading.encoding)
+    parts = [_Part.of(source, reading) for source in sources]
+    if not parts:
+        raise HushrecError(f"{path}: all its files are empty; {EXPECTED}")
+    tables = [part.read() for part in parts]
+    if len({table.schema for table in tables}) > 1:  # a column of numbers here, of text there
+        tables = [part.read(is_fast=False) for part in parts]
     try:
-        return _draft(path, table, rating_range)
-    except RowError as error:
-        raise HushrecError(f"{_place(path, error.row)}: {error.reason}") from None
+        table = pa.concat_tables(tables)
+    except pa.ArrowInvalid:
+        raise HushrecError(f"{path}: its parts have different columns; give parts of one table") from None
+    starts = list(itertools.accumulate((len(part) for part in tables), initial=0))
+
+    def place(row: int) -> str:
+        number = bisect.bisect_right(starts, row) - 1
+        return parts[number].place(row - starts[number])
+
+    return Rows(table, path.name, place, str(path))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One file: where it is, how a table comes from it, and in which line a row is."""
+
+    names: Mapping[str, str]  # from role to column
+    read_columns: Callable[[bool], pa.Table]
+    place: Callable[[int], str]
+
+    @classmethod
+    def of(cls, source: Source, reading: Reading) -> "_Part":
+        kind = _parquet_part if source.is_parquet else _json_part if is_json(source) else _text_part
+        return kind(source, reading)
+
+    def read(self, is_fast: bool = True) -> pa.Table:
+        """A table with roles for names; if it is not to be fast, of texts."""
+        table = self.read_columns(is_fast)
+        table = pa.table({role: table[name] for role, name in self.names.items()})
+        return table if is_fast else pa.table({role: _as_text(table[role]) for role in table.column_names})
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        types = ", ".join(f"{field.name} {field.type}" for field in table.schema)
-        raise HushrecError(f"{path}: the columns are {types}; expected numbers and text") from None
+        raise HushrecError(f"a column of {column.type} in some parts; expected numbers and text") from None
 
 
-def _draft(path: Path, table: pa.Table, rating_range: tuple[float, float] | None) -> Interactions:
-    present = set(table.column_names)
-    if "user" in present:
-        users, user_ids = ids_of(table["user"], "user")
-    else:  # all rows are one user's
-        users, user_ids = np.zeros(table.num_rows, np.int32), np.zeros(1, np.int64)
-    items, item_ids = ids_of(table["item"], "item")
-    titles, genres = texts_beside(path, item_ids)
-    return Interactions(
-        users=users,
-        items=items,
-        ratings=ratings_of(table["rating"]) if "rating" in present else None,
-        timestamps=timestamps_of(table["timestamp"]) if "timestamp" in present else None,
-        order=order_of(table["order"]) if "order" in present else None,
-        user_ids=user_ids,
-        item_ids=item_ids,
-        titles=titles,
-        rating_range=rating_range,
-        name=path.name,
-        sha256="",
-        is_synthetic=False,
-        genres=genres,
-    )
+def _chosen(source: Source, names: list[str], reading: Reading) -> dict[str, str]:
+    columns = Columns.of(reading.columns)
+    try:
+        return choose_columns(str(source.path), names, columns, reading.implicit, reading.one_user)
+    except HushrecError as error:
+        if reading.encoding is None:
+            raise
+        raise HushrecError(f"{error}; or check {option('encoding', reading.encoding)}") from None
 
 
-def _refuse_non_files(path: Path) -> None:
-    if path.is_dir():
-        raise HushrecError(f"{path} is a folder; give the file of ratings in it")
-    if not path.exists():
-        raise HushrecError(f"{path}: no such file; check the path")
-    if not os.access(path, os.R_OK):
-        raise HushrecError(f"{path}: may not be read; check its permissions")
-    if not path.stat().st_size:
-        raise HushrecError(f"{path}: the file is empty; {EXPECTED}")
+def _parquet_part(source: Source, reading: Reading) -> _Part:
+    damaged = HushrecError(f"{source.path}: not a Parquet file, or a damaged one; write it again")
+    try:
+        file = pa_parquet.ParquetFile(pa.BufferReader(source.content))
+        names = _chosen(source, file.schema_arrow.names, reading)
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
+        raise damaged from None
 
-
-def _is_parquet(path: Path) -> bool:
-    with path.open("rb") as file:
-        return path.suffix == ".parquet" or file.read(4) == b"PAR1"
-
-
-def _read_table(path: Path, columns: Columns, implicit: bool, one_user: bool) -> pa.Table:
-    """A table whose columns are called user, item and, where present, rating, timestamp, order."""
-    if _is_parquet(path):
+    def read_columns(_is_fast: bool) -> pa.Table:
         try:
-            with pa_parquet.ParquetFile(path) as file:
-                names = _choose(path, file.schema_arrow.names, columns, implicit, one_user)
-                table = file.read(columns=list(names.values()))
-        except (pa.ArrowInvalid, OSError):
-            raise HushrecError(f"{path}: not a Parquet file, or a damaged one; write it again") from None
-    else:
-        text_format = sniff(path)
-        if not text_format.has_header and columns != Columns():
-            raise HushrecError(
-                f"{path}: has no header line, so no column can be named; add one, or leave the names out"
-            )
-        names = _choose(path, text_format.names, columns, implicit, one_user)
-        table = read_text(path, text_format, {name: _text_type(role) for role, name in names.items()})
-    return pa.table({role: table[name] for role, name in names.items()})
+            table = file.read(columns=list(names.values()))
+            table.validate(full=True)
+            return table
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError):
+            raise damaged from None
+
+    return _Part(names, read_columns, lambda row: f"{source.path}, row {row + 1}")
 
 
-def _text_type(role: str) -> pa.DataType:
-    # Ids and ratings repeat: as codes into a dictionary they are parsed once per distinct text.
-    return pa.string() if role in ("timestamp", "order") else pa.dictionary(pa.int32(), pa.string())
+def _json_part(source: Source, reading: Reading) -> _Part:
+    table = read_json(source)
+    names = _chosen(source, names_in(source) if table is None else table.column_names, reading)
+
+    def read_columns(_is_fast: bool) -> pa.Table:
+        return read_json_as_text(source, list(names.values())) if table is None else table
+
+    return _Part(names, read_columns, lambda row: f"{source.path}, line {line_of_object(source, row)}")
 
 
-def _choose(path: Path, names: Sequence[str], columns: Columns, implicit: bool, one_user: bool) -> dict[str, str]:
-    """From role (user, item, ...) to the name of its column in the file."""
-    chosen = {}
-    for role, name in asdict(columns).items():
-        if name is None:
-            name = _guess(names, role)
-        elif name and name not in names:
-            raise HushrecError(f"{path}: no column {name!r}; the columns are: {', '.join(names)}")
-        if name and not (role == "rating" and implicit):
-            chosen[role] = name
-        elif role == "item" or (role == "user" and name is None and not one_user):
-            raise HushrecError(
-                f"{path}: no {role} column among: {', '.join(names)}; name it with --columns {role}=NAME"
-            )
-    if len(set(chosen.values())) < len(chosen):
-        raise HushrecError(f"{path}: one column has two uses; name each column once: {chosen}")
-    return chosen
-
-
-def _guess(names: Sequence[str], role: str) -> str | None:
-    plain = {re.sub(r"[\W_]", "", name).lower(): name for name in reversed(names)}
-    return next((plain[usual] for usual in USUAL_NAMES.get(role, "").split() if usual in plain), None)
-
-
-def _place(path: Path, row: int) -> str:
-    if _is_parquet(path):
-        return f"{path}, row {row + 1}"
-    return f"{path}, line {line_of_row(path, sniff(path), row)}"
+def _text_part(source: Source, reading: Reading) -> _Part:
+    text_format = sniff(source, reading.decimal)
+    if not text_format.has_header and Columns.of(reading.columns) != Columns():
+        raise HushrecError(
+            f"{source.path}: has no header line, so no column can be named; add one, or leave the names out"
+        )
+    names = _chosen(source, list(text_format.names), reading)
+    types = {name: _TEXT_TYPES.get(role, TEXT_CODES) for role, name in names.items()}
+    fast_types = {name: _FAST_TYPES.get(role, pa.string()) for role, name in names.items()}
+    return _Part(
+        names,
+        lambda is_fast: read_text(source, text_format, types, fast_types if is_fast else None),
+        lambda row: f"{source.path}, line {line_of_row(source, text_format, row)}",
+    )

@@ -15,7 +15,7 @@ import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
 from hushrec.data.interactions import Ids, Interactions
-from hushrec.data.titles import texts_beside
+from hushrec.data.titles import about_items, items_beside, with_items
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 
@@ -94,9 +94,10 @@ def steam_200k_hours(path: Path) -> Interactions:
     draft = _renumbered(
         table["user"].to_numpy().astype(np.int64)[rows], table["item"].to_numpy().astype(np.int64)[rows]
     )
-    titles, _ = texts_beside(path, draft.item_ids)
     ratings = (hours >= _LEAST_HOURS).astype(np.float32)
-    return replace(draft, ratings=ratings, rating_range=(0.0, 1.0), titles=titles)
+    draft = replace(draft, ratings=ratings, rating_range=(0.0, 1.0))
+    beside = items_beside(path)
+    return draft if beside is None else with_items(draft, about_items(beside))
 
 
 def gowalla_20(path: Path) -> Interactions:

@@ -3,8 +3,11 @@
 A random split depends on the data and the seed only, not on the order of the rows in the file.
 """
 
+import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal, get_args
 
 import numpy as np
@@ -12,14 +15,14 @@ import numpy.typing as npt
 
 from hushrec.data.interactions import Interactions
 from hushrec.data.row_order import count_starts
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 
 # One constant per purpose keeps draws of one seed apart.
 _K_FOLDS, _RANDOM_SHARE, _LEAVE_ONE_OUT = 1, 2, 3
 _MOST_PARTNERS = 26
 
 
-SplitKind = Literal["folds", "random", "latest", "leave-one-out", "partners", "pooled"]
+SplitKind = Literal["folds", "random", "latest", "leave-one-out", "shared", "global-time", "partners", "pooled"]
 Deals = Literal["each", "one"]
 Measure = Literal["test", "validation"]  # validation: for choosing settings, the test part is left alone
 
@@ -32,6 +35,7 @@ class Split:
     test: Interactions
     fold: int
     groups: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)  # test rows measured by themselves
+    facts: Mapping[str, float] = field(default_factory=dict)  # what else is to be told of it
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,12 @@ class Deal:
 
     def __post_init__(self) -> None:
         if not 2 <= self.num_partners <= _MOST_PARTNERS:
-            raise HushrecError(f"--partners {self.num_partners}: choose 2 to {_MOST_PARTNERS}")
+            raise HushrecError(f"{option('partners', self.num_partners)}: choose 2 to {_MOST_PARTNERS}")
         for name, share in (("users", self.common_users), ("items", self.common_items)):
             if not 0 <= share <= 1:
-                raise HushrecError(f"--common-{name} {share:g} is no share; choose 0 to 1")
+                raise HushrecError(f"{option(f'common_{name}', share)} is no share; choose 0 to 1")
         if self.deals not in get_args(Deals):
-            raise HushrecError(f"--deals {self.deals} is unknown; choose {' or '.join(get_args(Deals))}")
+            raise HushrecError(f"{option('deals', self.deals)} is unknown; choose {' or '.join(get_args(Deals))}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -86,6 +90,56 @@ def latest_share(data: Interactions, test_share: float = 0.2) -> Split:
     Latest by `order`, else by timestamp; of equal timestamps the later row of the file is the later.
     """
     return _share_from_end(data, _times(data), test_share)
+
+
+def global_time(data: Interactions, test_share: float = 0.2, split_at: str | None = None) -> Split:
+    """All rows from a moment on as test, whoever's they are: what a model trained at that moment is asked.
+
+    The moment is a date of ISO 8601 (or Unix seconds), or such that a share of the rows is the test; rows at one
+    time stay together. A test row whose user or item has no row before is left out, and counted: nothing was known.
+    """
+    times = _timestamps(data)
+    if split_at is None:
+        _check_share(test_share)
+        moment = int(np.quantile(times, 1 - test_share, method="higher"))
+    else:
+        moment = seconds_of(split_at)
+    is_late = times >= moment
+    if is_late.all() or not is_late.any():
+        where = "before" if is_late.all() else "after"
+        raise HushrecError(
+            f"{data.name} has no row {where} the moment to split at, {moment} in Unix seconds; choose another "
+            f"{option('split_at')} or {option('test_share')}"
+        )
+    has_user = np.bincount(data.users[~is_late], minlength=data.num_users) > 0
+    has_item = np.bincount(data.items[~is_late], minlength=data.num_items) > 0
+    is_new_user, is_new_item = is_late & ~has_user[data.users], is_late & ~has_item[data.items]
+    is_test = is_late & ~is_new_user & ~is_new_item
+    if not is_test.any():
+        raise HushrecError(
+            f"no row of {data.name} after the split is of a known user and item; split at a later moment"
+        )
+    facts = {
+        "test rows begin at, Unix seconds": float(moment),
+        "later rows of users unknown before, left out": float(np.count_nonzero(is_new_user)),
+        "later rows of items unknown before, left out": float(np.count_nonzero(is_new_item & ~is_new_user)),
+    }
+    return Split(data.select(~is_late), data.select(is_test), 1, facts=facts)
+
+
+def seconds_of(moment: str) -> int:
+    """Unix seconds of a date of ISO 8601, in UTC unless it says otherwise, or of a number of them.
+
+    >>> seconds_of("1970-01-02"), seconds_of("1970-01-01T01:00:00+01:00"), seconds_of("12")
+    (86400, 0, 12)
+    """
+    try:
+        if re.fullmatch(r"-?\d{1,15}", moment.strip()):
+            return int(moment)
+        parsed = datetime.fromisoformat(moment.strip())
+    except ValueError:
+        raise HushrecError(f"{option('split_at', moment)} is no date; write for example 2024-01-31") from None
+    return math.floor((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp())
 
 
 def leave_one_out(data: Interactions, by: Literal["time", "random"] = "time", seed: int = 0) -> Split:
@@ -129,14 +183,21 @@ def _to_rows(data: Interactions, values: npt.NDArray) -> npt.NDArray:
 
 
 def _times(data: Interactions) -> npt.NDArray[np.integer]:
-    if data.order is not None:
-        return data.order
+    return _timestamps(data) if data.order is None else data.order
+
+
+def _timestamps(data: Interactions) -> npt.NDArray[np.int64]:
     if data.timestamps is None:
         raise HushrecError(f"{data.name} has no timestamps to split by; use a random split")
     num_unknown = int((data.timestamps == -1).sum())
     if num_unknown:
         raise HushrecError(f"{num_unknown} rows of {data.name} have no timestamp to split by; use a random split")
     return data.timestamps
+
+
+def _check_share(test_share: float) -> None:
+    if not 0 < test_share < 1:
+        raise HushrecError(f"a test share of {test_share:g} is no share; use a number between 0 and 1")
 
 
 def _places_from_end(data: Interactions, keys: npt.NDArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -149,8 +210,7 @@ def _places_from_end(data: Interactions, keys: npt.NDArray) -> tuple[npt.NDArray
 
 
 def _share_from_end(data: Interactions, keys: npt.NDArray, test_share: float) -> Split:
-    if not 0 < test_share < 1:
-        raise HushrecError(f"a test share of {test_share:g} is no share; use a number between 0 and 1")
+    _check_share(test_share)
     from_end, counts = _places_from_end(data, keys)
     num_test = np.floor(test_share * counts + 0.5).astype(np.int64)
     num_test = np.minimum(num_test, np.maximum(counts - 1, 0))

@@ -1,21 +1,23 @@
 """Text tables: what separates the columns, what they are called, and in which line a fault lies."""
 
-import codecs
 import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from hushrec.errors import HushrecError
+from hushrec.data.arrow_columns import MISSING
+from hushrec.data.field_scan import has_byte, has_leading_zeros
+from hushrec.data.sources import EXPECTED, Source
+from hushrec.errors import HushrecError, option
 
-EXPECTED = "expected .inter, u.data, ratings.dat, CSV, TSV or Parquet"
 DEFAULT_NAMES = ("user", "item", "rating", "timestamp")
+TEXT_CODES = pa.dictionary(pa.int32(), pa.string())  # repeated text is kept and parsed once
 
 _DELIMITERS = ("::", "\t", ",", ";", "|")
 _RECBOLE_FIELD = re.compile(r"[^:]+:(token|token_seq|float|float_seq)")
@@ -31,45 +33,61 @@ class TextFormat:
     names: tuple[str, ...]
     has_header: bool
     has_quotes: bool
-    encoding: str = "utf-8"
+    decimal: str = "."
 
 
-def sniff(path: Path) -> TextFormat:
+def _encoding_hint() -> str:
+    return f"for another encoding name it, as in {option('encoding', 'latin-1')}"
+
+
+def sniff(source: Source, decimal: str = ".") -> TextFormat:
     """The format of a table, judged by its first line."""
-    with path.open("rb") as file:
-        head = file.read(_SNIFFED_BYTES)
+    head = bytes(source.content[:_SNIFFED_BYTES])
     if b"\0" in head:
-        raise HushrecError(f"{path}: not a table of text; {EXPECTED}")
-    first = next((line for line in re.split(rb"[\r\n]", head.removeprefix(codecs.BOM_UTF8)) if line), None)
+        raise HushrecError(
+            f"{source.path}: not a table of text; {EXPECTED}; UTF-16 needs {option('encoding', 'utf-16')}"
+        )
+    first = next((line for line in re.split(rb"[\r\n]", head) if line), None)
     if first is None:
-        raise HushrecError(f"{path}: the file is empty; {EXPECTED}")
+        raise HushrecError(f"{source.path}: the file is empty; {EXPECTED}")
     try:
         line = first.decode()
     except UnicodeDecodeError:
-        raise HushrecError(f"{path}: not a table of UTF-8 text; {EXPECTED}") from None
-    delimiter = next((mark for mark in _DELIMITERS if mark in line), ",")
+        raise HushrecError(f"{source.path}: not a table of UTF-8 text; {EXPECTED}; {_encoding_hint()}") from None
+    delimiter = _delimiter_of(line, decimal)
     fields = next(csv.reader([line])) if delimiter == "," else line.split(delimiter)
     fields = [field.strip().strip('"') for field in fields]
     is_recbole = all(_RECBOLE_FIELD.fullmatch(field) for field in fields)
-    if any(_is_number(field) for field in fields):
-        return _headless(path, delimiter, len(fields))
+    if any(_is_number(field.replace(decimal, ".")) for field in fields):
+        return _headless(source, delimiter, len(fields), decimal)
     names = tuple(
         (field.split(":")[0] if is_recbole else field) or f"column {place}"
         for place, field in enumerate(fields, start=1)
     )
     if len(set(names)) < len(names):
-        raise HushrecError(f"{path}, line 1: two columns have the same name; rename one of: {', '.join(names)}")
-    return TextFormat(delimiter, names, has_header=True, has_quotes=delimiter != "::" and not is_recbole)
+        raise HushrecError(
+            f"{source.path}, line 1: two columns have the same name; rename one of: {', '.join(names)}"
+        )
+    has_quotes = delimiter != "::" and not is_recbole
+    return TextFormat(delimiter, names, has_header=True, has_quotes=has_quotes, decimal=decimal)
 
 
-def _headless(path: Path, delimiter: str, num_columns: int) -> TextFormat:
+def _delimiter_of(line: str, decimal: str) -> str:
+    """Of commas, semicolons and bars, the one that is there most often; a decimal comma separates nothing."""
+    marks = [mark for mark in _DELIMITERS if mark != decimal]
+    if (sure := next((mark for mark in ("::", "\t") if mark in line), None)) is not None:
+        return sure
+    return max((mark for mark in marks if len(mark) == 1), key=line.count)
+
+
+def _headless(source: Source, delimiter: str, num_columns: int, decimal: str) -> TextFormat:
     if not 2 <= num_columns <= len(DEFAULT_NAMES):
         raise HushrecError(
-            f"{path}, line 1: {num_columns} columns and no header; "
+            f"{source.path}, line 1: {num_columns} columns and no header; "
             "expected a header line, or user, item and if known rating, timestamp"
         )
     names = DEFAULT_NAMES[:num_columns]
-    return TextFormat(delimiter, names, has_header=False, has_quotes=delimiter in ",;")
+    return TextFormat(delimiter, names, has_header=False, has_quotes=delimiter in ",;", decimal=decimal)
 
 
 def _is_number(field: str) -> bool:
@@ -80,70 +98,111 @@ def _is_number(field: str) -> bool:
     return True
 
 
-def read_text(path: Path, text_format: TextFormat, types: dict[str, pa.DataType]) -> pa.Table:
-    """The columns named in `types`, each of the type given there. Blank lines are no rows."""
-    source: str | io.BytesIO = str(path)
-    delimiter = text_format.delimiter
-    if delimiter == "::":
-        source = io.BytesIO(path.read_bytes().replace(b"::", _UNIT_SEPARATOR.encode()))
-        delimiter = _UNIT_SEPARATOR
+def read_text(
+    source: Source,
+    text_format: TextFormat,
+    types: Mapping[str, pa.DataType],
+    fast_types: Mapping[str, pa.DataType | None] | None = None,
+) -> pa.Table:
+    """The columns named in `types`, each of the type given there. Blank lines are no rows.
+
+    With `fast_types` the file is first read with these, which is quicker (None: Arrow chooses); where a value does
+    not fit, or a number of a whole column has leading zeros, with `types`.
+    """
+    if fast_types is not None and not _loses_zeros(source, text_format):
+        try:
+            table = _read_csv(
+                source, text_format, {name: kind for name, kind in fast_types.items() if kind}, types
+            )
+        except pa.ArrowInvalid:
+            table = None
+        whole = [name for name, kind in fast_types.items() if kind == pa.int64()]
+        if table is not None and not any(table[name].null_count for name in whole):
+            return table
     try:
-        return pa_csv.read_csv(
-            source,
-            pa_csv.ReadOptions(
-                column_names=list(text_format.names),
-                skip_rows_after_names=int(text_format.has_header),
-                encoding=text_format.encoding,
-            ),
-            pa_csv.ParseOptions(
-                delimiter=delimiter,
-                quote_char='"' if text_format.has_quotes else False,
-                newlines_in_values=text_format.has_quotes,
-            ),
-            pa_csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False),
-        )
+        return _read_csv(source, text_format, types, types)
     except pa.ArrowInvalid as error:
         reason = str(error).splitlines()[0]
-    raise HushrecError(_find_fault(path, text_format) or f"{path}: {reason}; {EXPECTED}")
+    raise HushrecError(_find_fault(source, text_format) or f"{source.path}: {reason}; {EXPECTED}")
 
 
-def line_of_row(path: Path, text_format: TextFormat, row: int) -> int:
+def _loses_zeros(source: Source, text_format: TextFormat) -> bool:
+    delimiter = text_format.delimiter[-1].encode()[0]
+    return bool(has_leading_zeros(np.frombuffer(source.content, np.uint8), delimiter))
+
+
+def _read_csv(
+    source: Source, text_format: TextFormat, types: Mapping[str, pa.DataType], names: Mapping[str, pa.DataType]
+) -> pa.Table:
+    content, delimiter = source.content, text_format.delimiter
+    if delimiter == "::":
+        content = pa.py_buffer(bytes(content).replace(b"::", _UNIT_SEPARATOR.encode()))
+        delimiter = _UNIT_SEPARATOR
+    return pa_csv.read_csv(
+        pa.BufferReader(content),
+        pa_csv.ReadOptions(
+            column_names=list(text_format.names), skip_rows_after_names=int(text_format.has_header)
+        ),
+        pa_csv.ParseOptions(
+            delimiter=delimiter,
+            quote_char='"' if text_format.has_quotes else False,
+            newlines_in_values=text_format.has_quotes and _has_quote_below(content),
+        ),
+        pa_csv.ConvertOptions(
+            column_types=dict(types),
+            include_columns=list(names),
+            strings_can_be_null=False,
+            null_values=MISSING,
+            decimal_point=text_format.decimal,
+        ),
+    )
+
+
+def _has_quote_below(content: pa.Buffer) -> bool:
+    """Whether there is a quotation mark below the first line: only then a value can hold the end of a line."""
+    first_line = bytes(content[:_SNIFFED_BYTES]).find(b"\n") + 1
+    return bool(has_byte(np.frombuffer(content, np.uint8)[first_line:], ord('"')))
+
+
+def line_of_row(source: Source, text_format: TextFormat, row: int) -> int:
     """The line (from 1, the header counted) where a row (from 0) starts."""
-    rows = itertools.islice(_rows(path, text_format), row + text_format.has_header, None)
+    rows = itertools.islice(_rows(source, text_format), row + text_format.has_header, None)
     return next(rows)[0]
 
 
-def _rows(path: Path, text_format: TextFormat) -> Iterator[tuple[int, list[str]]]:
+def _rows(source: Source, text_format: TextFormat) -> Iterator[tuple[int, list[str]]]:
     """The line and the fields of each row. Slow, and only run once a fault is known.
 
-    Bytes that are not text in the encoding come out as lone surrogates.
+    Bytes that are not UTF-8 come out as lone surrogates.
     """
-    with path.open(newline="", encoding=text_format.encoding, errors="surrogateescape") as file:
-        if text_format.has_quotes:
-            reader = csv.reader(file, delimiter=text_format.delimiter)
-            line = 1
-            for fields in reader:
-                if fields:
-                    yield line, fields
-                line = reader.line_num + 1
-        else:
-            for line, text in enumerate(file, start=1):
-                if text := text.rstrip("\r\n"):
-                    yield line, text.split(text_format.delimiter)
+    file = io.TextIOWrapper(
+        io.BufferedReader(pa.BufferReader(source.content)), "utf-8", errors="surrogateescape", newline=""
+    )
+    if text_format.has_quotes:
+        reader = csv.reader(file, delimiter=text_format.delimiter)
+        line = 1
+        for fields in reader:
+            if fields:
+                yield line, fields
+            line = reader.line_num + 1
+    else:
+        for line, text in enumerate(file, start=1):
+            if text := text.rstrip("\r\n"):
+                yield line, text.split(text_format.delimiter)
 
 
-def _find_fault(path: Path, text_format: TextFormat) -> str | None:
+def _find_fault(source: Source, text_format: TextFormat) -> str | None:
     """What is wrong with the first malformed row."""
-    names = text_format.names
+    names, path = text_format.names, source.path
     line = 0
     try:
-        for line, fields in _rows(path, text_format):
+        for line, fields in _rows(source, text_format):
             if len(fields) != len(names):
                 return (
                     f"{path}, line {line}: expected {len(names)} columns ({', '.join(names)}), found {len(fields)}"
                 )
             if any("\udc80" <= mark <= "\udcff" for field in fields for mark in field):
-                return f"{path}, line {line}: not UTF-8 text; {EXPECTED}"
+                return f"{path}, line {line}: not UTF-8 text; {EXPECTED}; {_encoding_hint()}"
     except csv.Error as error:
         return f"{path}, after line {line}: {error}; {EXPECTED}"
     return None

@@ -1,6 +1,8 @@
-"""Titles and genres of items, from the file that lies beside a file of ratings."""
+"""What is known of items: titles, genres and other columns, from a file beside the ratings or a named one."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +11,22 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 
 from hushrec.data.arrow_columns import texts_of
-from hushrec.data.interactions import Ids
+from hushrec.data.interactions import Interactions
+from hushrec.data.json_lines import is_json, names_in, read_json, read_json_as_text
+from hushrec.data.sources import PACKED_SUFFIXES, Source, sources_of
+from hushrec.data.tables import Tell
 from hushrec.data.text_tables import TextFormat, read_text, sniff
 from hushrec.errors import HushrecError
 
 Texts = npt.NDArray[np.str_]
 
-_ITEM_NAMES = ("item", "itemid", "movieid", "productid", "id", "asin", "bookid", "gameid")
-_TITLE_NAMES = ("title", "name", "movietitle", "itemtitle", "itemname", "productname", "label")
+_ITEM_NAMES = (
+    "item", "itemid", "iid", "movieid", "filmid", "productid", "id", "asin", "bookid", "isbn", "gameid", "trackid",
+    "songid", "artistid", "articleid", "sku", "animeid",
+)  # fmt: skip
+_TITLE_NAMES = ("title", "name", "movietitle", "itemtitle", "itemname", "productname", "booktitle", "label")
 _GENRES_NAMES = ("genres", "genre", "categories", "category")
+_LONGEST = 200  # signs of a text in another column; longer ones, such as descriptions, are left out
 _NO_GENRE = ("", "unknown", "(no genres listed)")
 _U_ITEM_GENRES = (
     "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy",
@@ -26,17 +35,30 @@ _U_ITEM_GENRES = (
 _U_ITEM = ("item", "title", "released", "released_on_video", "address", "unknown", *_U_ITEM_GENRES)
 # The publisher's own item files, which name no columns and are not UTF-8.
 _MOVIELENS_FORMATS = {
-    "u.item": TextFormat("|", _U_ITEM, has_header=False, has_quotes=False, encoding="latin-1"),
-    "movies.dat": TextFormat("::", ("item", "title", "genres"), False, False, encoding="latin-1"),
+    "u.item": TextFormat("|", _U_ITEM, has_header=False, has_quotes=False),
+    "movies.dat": TextFormat("::", ("item", "title", "genres"), has_header=False, has_quotes=False),
 }
 
 
-def titles_file(path: Path) -> Path | None:
-    """The file with titles and genres that belongs to a file of ratings, if there is one.
+@dataclass(frozen=True)
+class AboutItems:
+    """What a file says of items, a text each; titles and genres ("Comedy|Drama") only if it has them."""
+
+    path: Path
+    items: list[str]
+    titles: list[str] | None = None
+    genres: list[str] | None = None
+    others: Mapping[str, list[str]] = field(default_factory=dict)  # by the name of the column
+
+
+def items_beside(path: Path) -> Path | None:
+    """The file about items that belongs to a file of ratings, if there is one.
 
     Beside `NAME.csv`: `NAME-items.parquet`, `NAME-items.csv`, RecBole's `NAME.item`; beside MovieLens'
     u.data, ratings.dat and ratings.csv: u.item, movies.dat and movies.csv.
     """
+    if path.suffix in PACKED_SUFFIXES:
+        path = path.with_suffix("")
     candidates = [f"{path.stem}-items.parquet", f"{path.stem}-items.csv", f"{path.stem}.item"]
     candidates += {"u.data": ["u.item"], "ratings.dat": ["movies.dat"]}.get(path.name, [])
     candidates += ["movies.csv"] if path.name == "ratings.csv" else []
@@ -44,41 +66,92 @@ def titles_file(path: Path) -> Path | None:
     return next((file for file in beside if file.is_file() and file != path), None)
 
 
-def texts_beside(path: Path, item_ids: Ids) -> tuple[Texts | None, Texts | None]:
-    """A title and the genres ("Comedy|Drama") of each item, "" where unknown; None where no file has them."""
-    file = titles_file(path)
-    if file is None:
-        return None, None
-    table = _read_table(file)
-    plain = {name.lower().replace("_", "").replace(" ", ""): name for name in reversed(table.column_names)}
+def about_items(path: Path, encoding: str | None = None) -> AboutItems | None:
+    """What a file says of items; None: it has no column of items."""
+    if path.is_dir():
+        raise HushrecError(f"{path} is a folder; give a file with a column of items")
+    is_movielens = path.name in _MOVIELENS_FORMATS
+    table = _read_table(sources_of(path, "latin-1" if is_movielens else encoding)[0])
+    plain = {re.sub(r"[\W_]", "", name).lower(): name for name in reversed(table.column_names)}
     item = next((plain[name] for name in _ITEM_NAMES if name in plain), None)
     if item is None:
-        return None, None
-    items = texts_of(table[item])
+        return None
+    try:
+        is_recbole = path.suffix == ".item" and not is_movielens
+        titles, genres = _titles(table, plain, is_recbole), _genres(table, plain, is_recbole)
+        used = {item, *_used(plain, _TITLE_NAMES), *_used(plain, _GENRES_NAMES), *_U_ITEM_GENRES}
+        others = {name: texts_of(table[name]) for name in table.column_names if name not in used}
+        others = {name: texts for name, texts in others.items() if max(map(len, texts), default=0) <= _LONGEST}
+        return AboutItems(path, [text.strip() for text in texts_of(table[item])], titles, genres, others)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        types = ", ".join(f"{entry.name} {entry.type}" for entry in table.schema)
+        raise HushrecError(f"{path}: the columns are {types}; expected numbers and text") from None
 
-    def placed(texts: list[str] | None) -> Texts | None:
-        if texts is None:
-            return None
-        text_of = dict(zip(items, texts, strict=True))
-        return np.array([text_of.get(str(item), "") for item in item_ids.tolist()], np.str_)
 
-    is_recbole = file.suffix == ".item"
-    return placed(_titles(table, plain, is_recbole)), placed(_genres(table, plain, is_recbole))
+def with_named_items(
+    data: Interactions, path: str | Path, encoding: str | None, notify: Tell | None
+) -> Interactions:
+    """The data with what a file says that somebody named: it must be about some of its items."""
+    about = about_items(Path(path), encoding)
+    if about is None:
+        raise HushrecError(f"{path}: no item column; name one item, as in item,title,genres")
+    return with_items(data, about, notify or (lambda note: None))
 
 
-def _read_table(path: Path) -> pa.Table:
-    if path.suffix == ".parquet":
+def with_items(data: Interactions, about: AboutItems | None, notify: Tell | None = None) -> Interactions:
+    """The data with what a file says of its items; with `notify`, it was named, so it must be about some of them."""
+    if about is None:
+        return data
+    place_of = {text: place for place, text in enumerate(about.items)}
+    places = np.array([place_of.get(str(item), -1) for item in data.item_ids.tolist()], np.int64)
+    if notify is not None:
+        num_known = int((places >= 0).sum())
+        if not num_known:
+            raise HushrecError(f"{about.path}: none of its {len(place_of):,} items is rated; check its ids")
+        unknown, unsaid = len(place_of) - num_known, len(places) - num_known
+        if unknown or unsaid:
+            notify(
+                f"{about.path.name}: {unknown:,} of its {len(place_of):,} items are not in the ratings; "
+                f"it says nothing of {unsaid:,} of the {len(places):,} that are"
+            )
+
+    def placed(texts: list[str]) -> Texts:
+        return np.array([texts[place] if place >= 0 else "" for place in places.tolist()], np.str_)
+
+    return replace(
+        data,
+        titles=data.titles if about.titles is None else placed(about.titles),
+        genres=data.genres if about.genres is None else placed(about.genres),
+        item_columns={name: placed(texts) for name, texts in about.others.items()},
+    )
+
+
+def _read_table(source: Source) -> pa.Table:
+    if source.is_parquet:
         try:
-            return pa_parquet.read_table(path)
-        except (pa.ArrowInvalid, OSError):
-            raise HushrecError(f"{path}: not a Parquet file, or a damaged one; write it again") from None
-    text_format = _MOVIELENS_FORMATS.get(path.name) or sniff(path)
-    return read_text(path, text_format, dict.fromkeys(text_format.names, pa.string()))
+            table = pa_parquet.read_table(pa.BufferReader(source.content))
+            table.validate(full=True)
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
+            raise HushrecError(f"{source.path}: not a Parquet file, or a damaged one; write it again") from None
+    elif is_json(source):
+        table = read_json(source)
+        table = read_json_as_text(source, names_in(source)) if table is None else table
+    else:
+        text_format = _MOVIELENS_FORMATS.get(source.path.name) or sniff(source)
+        table = read_text(source, text_format, dict.fromkeys(text_format.names, pa.string()))
+    if len(set(table.column_names)) < len(table.column_names):
+        raise HushrecError(f"{source.path}: two columns have the same name; rename one of them")
+    return table
 
 
-def _titles(table: pa.Table, plain: dict[str, str], is_recbole: bool) -> list[str] | None:
+def _used(plain: Mapping[str, str], names: tuple[str, ...]) -> list[str]:
+    """The first of these names that occurs, as it is written."""
+    return [plain[name] for name in names if name in plain][:1]
+
+
+def _titles(table: pa.Table, plain: Mapping[str, str], is_recbole: bool) -> list[str] | None:
     """RecBole keeps the year of a film in a column of its own; it is put back behind the title."""
-    title = next((plain[name] for name in _TITLE_NAMES if name in plain), None)
+    title = next(iter(_used(plain, _TITLE_NAMES)), None)
     if title is None:
         return None
     titles = [text.strip() for text in texts_of(table[title])]
@@ -88,14 +161,14 @@ def _titles(table: pa.Table, plain: dict[str, str], is_recbole: bool) -> list[st
     return titles
 
 
-def _genres(table: pa.Table, plain: dict[str, str], is_recbole: bool) -> list[str] | None:
+def _genres(table: pa.Table, plain: Mapping[str, str], is_recbole: bool) -> list[str] | None:
     """Genres go between bars, commas or semicolons, in RecBole's files spaces; u.item has a flag for each."""
     if tuple(table.column_names) == _U_ITEM:
         flags = zip(*(texts_of(table[genre]) for genre in _U_ITEM_GENRES), strict=True)
         pairs = (zip(_U_ITEM_GENRES, marks, strict=True) for marks in flags)
         return ["|".join(genre for genre, mark in marks if mark == "1") for marks in pairs]
     names = (*_GENRES_NAMES, "class") if is_recbole else _GENRES_NAMES
-    column = next((plain[name] for name in names if name in plain), None)
+    column = next(iter(_used(plain, names)), None)
     if column is None:
         return None
     separator = r"\s+" if is_recbole else r"\s*[|,;]\s*"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Interactions
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 
 
 def num_raters(train: Interactions) -> NDArray[np.int64]:
@@ -27,7 +27,7 @@ def candidates_by(counts: NDArray[np.int64], min_raters: int) -> NDArray[np.bool
         return None
     is_candidate: NDArray[np.bool_] = counts >= min_raters
     if not is_candidate.any():
-        raise HushrecError(f"no item has {min_raters} raters; use fewer, as in --min-raters 0")
+        raise HushrecError(f"no item has {min_raters} raters; use fewer, as in {option('min_raters', 0)}")
     return is_candidate
 
 

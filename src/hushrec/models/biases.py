@@ -42,7 +42,9 @@ class Scale(NamedTuple):
 
     def to_ratings(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """What a model says, as ratings."""
-        return (self.centre + self.unit * values).astype(np.float32)
+        ratings = self.unit * values
+        ratings += self.centre
+        return ratings.astype(np.float32, copy=False)
 
 
 def scale_of(rating_range: RatingRange) -> Scale:
@@ -123,7 +125,9 @@ def eased(scores: NDArray[np.float32], rating_range: RatingRange) -> NDArray[np.
         return scores
     margin = (rating_range[1] - rating_range[0]) * _MARGIN
     low, high = rating_range[0] + margin, rating_range[1] - margin
-    below, above = np.maximum(low - scores, 0) / margin, np.maximum(scores - high, 0) / margin
     inside: NDArray[np.float32] = np.clip(scores, low, high)
-    beyond = margin * (np.expm1(-below) - np.expm1(-above))
-    return np.asarray(inside + beyond, np.float32)
+    is_beyond = inside != scores  # few are, as a rule
+    far = scores[is_beyond]
+    below, above = np.maximum(low - far, 0) / margin, np.maximum(far - high, 0) / margin
+    inside[is_beyond] += margin * (np.expm1(-below) - np.expm1(-above))
+    return inside.astype(np.float32, copy=False)

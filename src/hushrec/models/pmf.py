@@ -287,7 +287,10 @@ class FactorModel:
     def score(self, users: NDArray[np.int32]) -> NDArray[np.float32]:
         """U_u V_i of all items, not clipped, so that ties are rare; with biases, eased onto the ratings' scale."""
         scores = self._vectors[users] @ self.item_factors.T
-        return self._as_ratings(scores + self.user_factors[users, -1:]) if self.has_biases else scores
+        if not self.has_biases:
+            return scores
+        scores += self.user_factors[users, -1:]
+        return self._as_ratings(scores)
 
     def narrowed(self, items: NDArray[np.int32]) -> "FactorModel":
         """The same with these items alone."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, HushrecError, option
 from hushrec.kernels.rows import add_fixed, load, magnitude, width_of, zeros
 from hushrec.privacy.exact_sum import (
     ExactSum,
@@ -39,7 +39,7 @@ def check_denoisers(num_denoisers: int, num_clients: int) -> None:
     if num_denoisers > num_clients // 2:
         raise HushrecError(
             f"{num_denoisers} denoisers for {num_clients} clients leave some denoiser alone, so that its own "
-            f"gradients would show; use --denoisers {num_clients // 2} or less"
+            f"gradients would show; use {option('denoisers', num_clients // 2)} or less"
         )
 
 

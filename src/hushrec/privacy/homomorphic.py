@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Key
-from hushrec.errors import HushrecError, MissingExtraError, how_to_install
+from hushrec.errors import HushrecError, MissingExtraError, how_to_install, option
 from hushrec.privacy.seal_bytes import Bytes as Bytes
 from hushrec.privacy.seal_bytes import bytes_of, padded, value_from
 from hushrec.protocol import Numbers, Ragged
@@ -107,7 +107,9 @@ def to_blocks(numbers: Integers, slots: int) -> Integers:
 def check_range(numbers: Integers) -> None:
     """Refuse numbers that would come out as others."""
     if numbers.size and max(-int(numbers.min()), int(numbers.max())) > SUM_LIMIT:
-        raise HushrecError(f"a number to encrypt is not within ±{SUM_LIMIT}; use a lower --learning-rate")
+        raise HushrecError(
+            f"a number to encrypt is not within ±{SUM_LIMIT}; use a lower {option('learning_rate')}"
+        )
 
 
 def imported(module: str, what: str, package: str, extra: str) -> Any:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushrec.errors import HushrecError, MissingExtraError, how_to_install
+from hushrec.errors import HushrecError, MissingExtraError, how_to_install, option
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,7 +74,7 @@ def new_figure(height_inches: float) -> "Figure":
 def check_picture(path: Path | None) -> None:
     """Refuse a picture in a format that is not written, before the work is done."""
     if path is not None and path.suffix.lower() not in (".png", ".svg"):
-        raise HushrecError(f"--picture {path}: write a file that ends in .png or .svg")
+        raise HushrecError(f"{option('picture', str(path))}: write a file that ends in .png or .svg")
 
 
 def write_picture(figure: "Figure", path: Path) -> None:
@@ -84,7 +84,9 @@ def write_picture(figure: "Figure", path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     except OSError as error:
-        raise HushrecError(f"{path} cannot be written ({error.strerror}); choose another --picture") from None
+        raise HushrecError(
+            f"{path} cannot be written ({error.strerror}); choose another {option('picture')}"
+        ) from None
 
 
 def to_png(figure: "Figure") -> bytes:

@@ -209,6 +209,7 @@ def caveats(runs: Sequence[Run]) -> list[str]:
         lines.append("the runs differ in seed or split, so their test sets differ: small gaps mean nothing")
     elif len({test_set(run) for run in runs}) > 1:
         lines.append("the runs have different numbers of folds: their means are over different test sets")
+    lines += _about_relevance(runs)
     needed = sorted({run.provenance.min_raters or 0 for run in runs})
     if len(needed) > 1:
         numbers = ", ".join(str(number) for number in needed)
@@ -222,6 +223,24 @@ def caveats(runs: Sequence[Run]) -> list[str]:
     return lines
 
 
+def _about_relevance(runs: Sequence[Run]) -> list[str]:
+    """Whether systems that learn from ratings and from none are measured by the same rows."""
+    is_mixed = len({system_named(run.system).feedback.name for run in runs}) > 1
+    tests = {tuple(fold.test_sha256 for fold in run.folds) for run in runs}
+    if not is_mixed or len(tests) > 1 or not all(all(test) and test for test in tests):
+        return []
+    limits = sorted({run.provenance.relevance_limit for run in runs}, key=lambda limit: limit or 0.0)
+    if len(limits) == 1:
+        return [
+            "all runs are tested on the same rows, and the same of them count as relevant: compare rankings, too"
+        ]
+    told = ", ".join("all" if limit is None else f"from {limit:g} on" for limit in limits)
+    return [
+        f"all runs are tested on the same rows, but different ones count as relevant ({told}): compare no rankings; "
+        "with --split shared they are the same"
+    ]
+
+
 def test_set(run: Run) -> tuple[object, ...]:
     """What decides which ratings a run was tested on; the folds come last."""
     kept = run.provenance
@@ -229,6 +248,7 @@ def test_set(run: Run) -> tuple[object, ...]:
         kept.data_sha256,
         kept.split,
         kept.test_share,
+        kept.split_at,
         kept.measure,
         run.seed,
         tuple(fold.fold for fold in run.folds),

@@ -5,7 +5,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.protocol import AnySystem
 from hushrec.registry import system_named
 from hushrec.report.canvas import to_inline_svg
@@ -72,7 +72,9 @@ def write_report(runs: Sequence[Run], path: Path, samples: Samples = ()) -> Path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise HushrecError(f"{path} cannot be written ({error.strerror}); choose another --out") from None
+        raise HushrecError(
+            f"{path} cannot be written ({error.strerror}); choose another {option('out')}"
+        ) from None
     return path
 
 

@@ -100,8 +100,13 @@ def _split(run: Run) -> str:
         "folds": f"random folds, {share}",
         "random": f"random, {share}",
         "latest": f"by time, the latest {share}",
+        "shared": f"random, {share}, measured alike for all systems",
+        "global-time": f"all rows from {kept.split_at} on"
+        if kept.split_at
+        else f"by one moment, the last {share}",
         "leave-one-out": f"one rating per user for the {kept.measure}",
         "partners": f"dealt to partners, {share}",
+        "given": f"rows given by the user, {share}",
         "pooled": f"dealt to partners and pooled again, {share}",
     }
     return meanings[kept.split]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.recommender import load_run
 from hushrec.report.tables import short_title
 from hushrec.report.verdict_section import SampleList
@@ -20,7 +20,7 @@ def sample_lists_of(folder: Path, num_people: int) -> list[SampleList]:
     num_rated = np.diff(ranker.seen.starts)
     if not num_rated.any():
         raise HushrecError(
-            f"{folder} holds no user's ratings, so it has no lists to show; leave out --sample-lists"
+            f"{folder} holds no user's ratings, so it has no lists to show; leave out {option('sample_lists')}"
         )
     users = spaced_users(num_rated, num_people)
     lists = ranker.for_users(users, main_length(run.at))

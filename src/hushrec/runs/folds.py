@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Interactions, Split
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, HushrecError, option
 from hushrec.evaluation.candidates import candidates, usable_min_raters
+from hushrec.evaluation.feedback import EXPLICIT, relevance_limit
 from hushrec.protocol import AnySystem, restore, result_arrays
 from hushrec.registry import SYSTEMS, system_named
 from hushrec.runs.beside import Beside, stopwatch, with_beside
@@ -86,12 +87,16 @@ def run(
     """
     splits = splits_for(system, data, settings, config)
     first = next(splits)
-    if first.train.ratings is None and settings.relevant_from is not None:
-        raise HushrecError(f"{system.name} takes no ratings: all items are relevant; leave --relevant-from out")
+    if first.test.ratings is None and settings.relevant_from is not None:
+        raise HushrecError(
+            f"{system.name} takes no ratings: all items are relevant; leave {option('relevant_from')} out"
+        )
     whole = data_to_split(system, data, settings, config)
     if settings.min_raters is None and resume and folder and (folder / "run.json").exists():
         settings = replace(settings, min_raters=read_run(folder).provenance.min_raters or 0)
     planned = replace(planned_run(system, config, whole, settings, first.train), chosen=chosen, command=command)
+    limit = relevance_limit(first.test, settings.relevant_from)
+    planned = replace(planned, provenance=replace(planned.provenance, relevance_limit=limit))
     candidates(first.train, planned.provenance.min_raters or 0)  # refuses to rank nothing, before the training
     current = open_run(folder, planned, resume) if folder else planned
     with alone_in(folder) if folder else nullcontext():
@@ -119,7 +124,8 @@ def planned_run(
     holders, held = system.holders, data if held is None else held
     min_raters = settings.min_raters
     if min_raters is None:
-        min_raters = usable_min_raters(system.feedback.usual_min_raters, held, max(settings.at))
+        usual = EXPLICIT.usual_min_raters if settings.split == "shared" else system.feedback.usual_min_raters
+        min_raters = usable_min_raters(usual, held, max(settings.at))
     made = replace(
         _provenance(data, settings),
         min_raters=min_raters,
@@ -178,7 +184,13 @@ def _run_fold(
     result = _fold_result(split.fold, job, progress, split.test, plan)
     found = group_metrics(job, progress, split) | {name: values[-1] for name, values in probed.items()}
     curves = {name: values for name, values in probed.items() if len(values) == num_rounds > 1}
-    result = replace(result, metrics=result.metrics | found, curve=result.curve | curves)
+    result = replace(
+        result,
+        metrics=result.metrics | found,
+        curve=result.curve | curves,
+        facts=dict(split.facts) | result.facts,
+        test_sha256=_test_digest(split.test),
+    )
     if beside is None:
         return result
     spent = max(seconds(), min(progress.cpu_seconds, progress.wall_seconds))  # also that before an interruption
@@ -240,6 +252,12 @@ def _fold_result(
     )
 
 
+def _test_digest(test: Interactions) -> str:
+    """Of who has which item in the test, whatever is known of the ratings."""
+    rows = test.by_user()
+    return digest({"starts": rows.starts, "items": rows.items})
+
+
 def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
     versions = {name: version(name) for name in ("hushrec", "numpy", "numba", "pyarrow")}
     return Provenance(
@@ -258,6 +276,7 @@ def _provenance(data: Interactions, settings: RunSettings) -> Provenance:
         passed_over=settings.passed_over,
         measure=settings.measure,
         sampled=settings.sampled,
+        split_at=settings.split_at,
     )
 
 
@@ -267,14 +286,44 @@ def save_fitted(
     progress: Progress,
     min_raters: int | None = None,
     chosen: tuple[Choice, ...] = (),
+    overwrite: bool = False,
 ) -> None:
     """Keep a model that was fitted without a split, as the only fold of a run without test metrics."""
-    if (folder / "run.json").exists() and any(fold.num_test for fold in read_run(folder).folds):
-        raise HushrecError(f"{folder} holds a run with test metrics; save to another folder")
-    plan = planned_run(job.system, job.config, job.train, RunSettings(seed=job.seed, min_raters=min_raters))
+    _check_free(folder, overwrite)
     save_train(folder / "fold-1" / "train.npz", job.train, job.system)
     save_progress(folder / "fold-1" / "state.npz", job.system, progress)
-    write_run(folder, replace(plan, folds=[_fold_result(1, job, progress, None, plan)], chosen=chosen))
+    write_run(folder, fitted_run(job, progress, None, min_raters, chosen))
+
+
+def fitted_run(
+    job: Job,
+    progress: Progress,
+    test: Interactions | None = None,
+    min_raters: int | None = None,
+    chosen: tuple[Choice, ...] = (),
+    at: tuple[int, ...] = (10,),
+) -> Run:
+    """A model that was fitted as a run of one fold; with test rows, measured on them."""
+    settings = RunSettings(seed=job.seed, min_raters=min_raters, at=at)
+    plan = planned_run(job.system, job.config, job.train, settings)
+    return replace(plan, folds=[_fold_result(1, job, progress, test, plan)], chosen=chosen)
+
+
+def _check_free(folder: Path, overwrite: bool) -> None:
+    """Refuse a place with something in it; what may be overwritten is another fitted model."""
+    if folder.exists() and not folder.is_dir():
+        raise HushrecError(f"{folder} is a file; save to a folder")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not overwrite:
+        raise HushrecError(
+            f"{folder} holds something already; save to another folder, or replace it with "
+            f"{option('overwrite', True)}"
+        )
+    if not (folder / "run.json").exists():
+        raise HushrecError(f"{folder} holds something that is not a run; save to another folder")
+    if any(fold.num_test for fold in read_run(folder).folds):
+        raise HushrecError(f"{folder} holds a run with test metrics; save to another folder")
 
 
 def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -> tuple[Job, Progress]:
@@ -312,8 +361,12 @@ def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -
 
 def _check_side(system: AnySystem, party: str, side: Side | None) -> None:
     if side == "server" and system.result.server is None:
-        raise HushrecError(f"the server of {system.name} has no client's vector; leave --side server out")
+        raise HushrecError(
+            f"the server of {system.name} has no client's vector; leave {option('side', 'server')} out"
+        )
     if side == "client" and system.result.party is None:
-        raise HushrecError(f"clients of {system.name} have no model of their own; leave --side client out")
+        raise HushrecError(
+            f"clients of {system.name} have no model of their own; leave {option('side', 'client')} out"
+        )
     if (party, side) in (("server", "client"), ("node", "server")):
         raise HushrecError(f"this is the folder of a {party}; the model of a {side} is not in it")

@@ -1,6 +1,6 @@
 """Lists of items for people: by numbers, as entries with ids and titles, as rows of a table, and in a file."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -73,6 +73,27 @@ class Lists(NamedTuple):
             columns["because"] = pa.array(train.item_ids[because], mask=~is_known)
             columns["because_title"] = pa.array(_titles(train, because), pa.string(), mask=~is_known)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def table_of_lists(
+    lists: Sequence[Sequence[Recommendation]], train: Interactions, why: bool, users: Sequence[Any] | None = None
+) -> pa.Table:
+    """The same table from entries; without users it is one person's list."""
+    entries = [(place, one) for found in lists for place, one in enumerate(found, 1)]
+    item_kind = pa.from_numpy_dtype(train.item_ids.dtype) if train.item_ids.dtype.kind == "i" else pa.string()
+    columns = {
+        "rank": pa.array([place for place, _ in entries], pa.int32()),
+        "item": pa.array([one.item for _, one in entries], item_kind),
+        "score": pa.array([one.score for _, one in entries], pa.float32()),
+        "title": pa.array([one.title for _, one in entries], pa.string()),
+    }
+    if users is not None:
+        own = pa.array([user for user, found in zip(users, lists, strict=True) for _ in found])
+        columns = {"user": own} | columns
+    if why:
+        columns["because"] = pa.array([one.because and one.because.item for _, one in entries], item_kind)
+        columns["because_title"] = pa.array([one.because and one.because.title for _, one in entries], pa.string())
+    return pa.table(columns)
 
 
 def _entry(train: Interactions, item: int, score: float, because: int, similarity: float) -> Recommendation:

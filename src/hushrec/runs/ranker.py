@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hushrec.data import Interactions
 from hushrec.data.interactions import RatingRange
 from hushrec.data.item_choice import Mask
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.evaluation import top_k
 from hushrec.evaluation.candidates import candidates_by, num_raters, usable_min_raters
 from hushrec.evaluation.neighbours import directions, liking, reasons
@@ -153,7 +153,8 @@ class Ranker:
             is_candidate = among if is_candidate is None else is_candidate & among
             if not is_candidate.any():
                 raise HushrecError(
-                    f"no chosen item has {needed} raters; choose others, or use fewer, as in --min-raters 0"
+                    f"no chosen item has {needed} raters; choose others, or use fewer, as in "
+                    f"{option('min_raters', 0)}"
                 )
         excluded = (own.starts, own.values) if exclude_own else None
         items, scores = top_k(scores, min(k, self.train.num_items), excluded, is_candidate)

@@ -23,7 +23,17 @@ COMMAND = "command.txt"
 _LOCK = ".lock"
 _TEMPORARY = (".run.json.", f".{COMMAND}.")
 # What must be the same in a run that goes on.
-_COMPARED = ("data_sha256", "rating_range", "split", "test_share", "deal", "passed_over", "measure", "sampled")
+_COMPARED = (
+    "data_sha256",
+    "rating_range",
+    "split",
+    "test_share",
+    "deal",
+    "passed_over",
+    "measure",
+    "sampled",
+    "split_at",
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,7 @@ class FoldResult:
     lists: dict[str, float] = field(default_factory=dict)  # what they are like, see `hushrec.evaluation.lists`
     thirds: dict[str, float] = field(default_factory=dict)  # metrics of users with few and many training ratings
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)  # metrics and thirds of each, by its name
+    test_sha256: str = ""  # of the users and items of the test rows; "": an older run, or none is known here
 
     @classmethod
     def of(
@@ -104,7 +115,7 @@ class Provenance:
     num_items: int
     num_ratings: int
     rating_range: tuple[float, float] | None
-    split: SplitKind
+    split: SplitKind | Literal["given"]  # given: by whoever fitted the model
     test_share: float
     versions: dict[str, str]
     machine: str
@@ -119,6 +130,9 @@ class Provenance:
     sampled: int = 0  # negatives that one test item was ranked among, as well
     # How many raters an item needs to be listed; None: an older run, which measured lists of all items.
     min_raters: int | None = None
+    split_at: str | None = None  # with the split global-time, if it was told
+    # From which rating on a test row counts in rankings; None: all do, or an older run, which does not say.
+    relevance_limit: float | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hushrec.data import Interactions
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, HushrecError, option
 from hushrec.protocol import AnySystem
 from hushrec.runs.beside import Beside
 from hushrec.runs.folds import run
@@ -55,7 +55,7 @@ def by_data(
     paper = next(iter(about.presets))
     why = (
         f"preset {GENERAL}: {data_name} is in no published table of {system.name}; "
-        f"--preset {paper} has the paper's settings"
+        f"{option('preset', paper)} has the paper's settings"
     )
     return {_PRESET: GENERAL, **values}, (Choice(_PRESET, GENERAL, why),)
 
@@ -189,7 +189,7 @@ def stopped_at_best(system: AnySystem, config: Any, curve: list[float], metric: 
     words = choice.setting.removeprefix("num_")
     why = (
         f"{length} {words if length > 1 else words[:-1]}: the best {metric} on a validation part, "
-        f"{curve[best]:.4f}, of {len(curve)} measured; {choice.flag} fixes it"
+        f"{curve[best]:.4f}, of {len(curve)} measured; {option(choice.setting, length)} fixes it"
     )
     return replace(choice, why=why)
 
@@ -215,7 +215,7 @@ def _slower(plan: Plan, trials: Trials, tell: Tell, score: float | None = None) 
     fault = "diverges" if score is None else f"gives {trials.metric} {score:.4f}, worse than the mean,"
     why = (
         f"learning rate {rate:g} {fault} on {trials.data.name}; {found:g} was found on a validation part; "
-        f"--learning-rate fixes it"
+        f"{option('learning_rate')} fixes it"
     )
     tell(why)
     return replace(plan, length=None).with_choice(Choice(RATE, found, why))

@@ -164,9 +164,14 @@ def trials_of_run(
 
 
 def trials_of_fit(
-    system: AnySystem, config: Any, data: Interactions, seed: int, options: RuntimeOptions
+    system: AnySystem,
+    config: Any,
+    data: Interactions,
+    seed: int,
+    options: RuntimeOptions,
+    watching: Watching = _unwatched,
 ) -> Trials:
     """Trials within data that is all for training; what partners hold is not dealt anew to split it."""
     settings = settings_for(system, seed, data=data)
     inner = replace(settings, split="random") if settings.split == "folds" else settings
-    return Trials(system, config, data, inner, options, can_split=not settings.is_dealt)
+    return Trials(system, config, data, inner, options, watching=watching, can_split=not settings.is_dealt)

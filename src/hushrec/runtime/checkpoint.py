@@ -143,8 +143,13 @@ def save_train(path: Path, train: Interactions, system: AnySystem) -> None:
     arrays |= {"user_ids": train.user_ids, "item_ids": train.item_ids}
     if rows.ratings is not None:
         arrays["ratings"] = rows.ratings
-    if train.titles is not None:
-        arrays["titles"] = train.titles
+    about_items = {"titles": train.titles, "genres": train.genres}
+    arrays |= {name: texts for name, texts in about_items.items() if texts is not None}
+    if train.item_columns:  # numbered, as their names are a stranger's
+        arrays["item_columns"] = np.array(list(train.item_columns), np.str_)
+        arrays |= in_file(
+            "item_column", {str(place): texts for place, texts in enumerate(train.item_columns.values())}
+        )
     if train.rating_range is not None:
         arrays["rating_range"] = np.array(train.rating_range)
     if train.signed_from is not None:
@@ -163,9 +168,13 @@ def load_train(path: Path, system: AnySystem, name: str, data_sha256: str, is_sy
     rating_range = None if low_high is None else (float(low_high[0]), float(low_high[1]))
     signed = arrays.get("signed_from")
     signed_from = None if signed is None else (float(signed[0]), float(signed[1]), float(signed[2]))
+    columns = from_file("item_column", arrays)
+    named = {
+        name: columns[str(place)] for place, name in enumerate(arrays.get("item_columns", np.empty(0)).tolist())
+    }
     data = Interactions(
         users, rows.items, rows.ratings, None, None, arrays["user_ids"], arrays["item_ids"], arrays.get("titles"),
-        rating_range, name, data_sha256, is_synthetic, signed_from=signed_from,
+        rating_range, name, data_sha256, is_synthetic, arrays.get("genres"), named, signed_from=signed_from,
     )  # fmt: skip
     try:
         return system.holders.restored(data, arrays)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.kernels.sharing import lending
 from hushrec.privacy.sealing import SEAL_BYTES
 from hushrec.protocol import Answer, AnySystem, Ask, Cohort, Fold, Message, Numbers, Recorded, Transcript
@@ -64,9 +64,9 @@ class RuntimeOptions:
 
     def __post_init__(self) -> None:
         if self.threads < 1:
-            raise HushrecError("--threads must be at least 1")
+            raise HushrecError(f"{option('threads')} must be at least 1")
         if self.cohort_size is not None and self.cohort_size < 1:
-            raise HushrecError("--cohort-size must be at least 1")
+            raise HushrecError(f"{option('cohort_size')} must be at least 1")
 
 
 class InProcess:

@@ -8,7 +8,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from hushrec.draws import Draws
-from hushrec.errors import DivergedError
+from hushrec.errors import DivergedError, option
 from hushrec.protocol import Answer, AnySystem, Ask, is_finite
 from hushrec.runtime.checkpoint import Progress
 from hushrec.settings import to_dict
@@ -77,8 +77,7 @@ def diverged(config: Any, round_number: int, symptom: str) -> DivergedError:
         advice = f"use a --regularization below {weight:g}, such as 0.001"
         return DivergedError(f"round {round_number}: {symptom}; the training diverges: {advice}")
     remedies = [
-        f"a --{name.replace('_', '-')} below {rate:g}" if rate else f"a smaller --{name.replace('_', '-')}"
-        for name, rate in rates.items()
+        f"a {option(name)} below {rate:g}" if rate else f"a smaller {option(name)}" for name, rate in rates.items()
     ]
     advice = f": use {' or '.join(remedies)}" if remedies else ""
     return DivergedError(f"round {round_number}: {symptom}; the training diverges{advice}")

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
+from hushrec.errors import option
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.biases import initial_items, moved_items
 from hushrec.models.pmf import ClientGradients, FactorModel, Step, train_clients
@@ -73,7 +74,7 @@ class Config:
     resample: Literal["every-round", "once"] = setting("every-round", "when virtual items are drawn")
     predict_after: int = setting(5, "virtual ratings are predicted when more rounds are done (T_predict)")
     predict_after_counts: Literal["own", "all"] = setting(
-        "own", "the rounds that --predict-after counts: those that the client took part in, or all of the run"
+        "own", "the rounds that are counted for it: those that the client took part in, or all of the run"
     )
     local_steps: int = setting(15, "gradient steps of the vector that predicts them (T_local)", "[1, inf)")
     # DEVIATION: the paper does not say whether the participants of a round are drawn anew; here they are.
@@ -98,8 +99,14 @@ class Config:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        check(0 <= self.rho <= MOST_RHO, f"--rho {self.rho} is not within 0 to {MOST_RHO}; the paper uses 0 to 3")
-        check(self.filling != "none" or self.rho == 0, "--filling none lists no virtual items; add --rho 0")
+        check(
+            0 <= self.rho <= MOST_RHO,
+            f"{option('rho', self.rho)} is not within 0 to {MOST_RHO}; the paper uses 0 to 3",
+        )
+        check(
+            self.filling != "none" or self.rho == 0,
+            f"{option('filling', 'none')} lists no virtual items; add {option('rho', 0)}",
+        )
 
     def step(self, round_number: int) -> Step:
         """How clients train in a round."""

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
+from hushrec.errors import option
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.bpr import (
     Factors,
@@ -99,7 +100,7 @@ class Config:
     def __post_init__(self) -> None:
         check_bounds(self)
         most = fedrec.MOST_RHO
-        check(0 <= self.rho <= most, f"--rho {self.rho} is not within 0 to {most}; the paper uses 0 to 3")
+        check(0 <= self.rho <= most, f"{option('rho', self.rho)} is not within 0 to {most}; the paper uses 0 to 3")
 
     def pairing(self, rho: int) -> Pairing:
         """How clients make up their pairs, with so many virtual ones."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hushrec.data.holdings import USERS
+from hushrec.errors import option
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.server_model import ModelSettings
 from hushrec.protocol import About, Handler, Paper, System, of_server
@@ -42,7 +43,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        check(len(self.layers) > 0, "--layers needs the width of one layer or more")
+        check(len(self.layers) > 0, f"{option('layers')} needs the width of one layer or more")
 
     def model_settings(self) -> ModelSettings:
         """The network, and how it is trained in a round."""

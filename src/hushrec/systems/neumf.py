@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models import server_model
 from hushrec.models.server_model import Learned, ModelSettings, NetworkScorer, Pairs
@@ -73,7 +73,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        check(len(self.layers) > 0, "--layers needs the width of one layer or more")
+        check(len(self.layers) > 0, f"{option('layers')} needs the width of one layer or more")
 
     def model_settings(self) -> ModelSettings:
         """The network, and how it is trained in a round."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hushrec.data.holdings import SOLE_OWNER
+from hushrec.errors import option
 from hushrec.protocol import About, Handler, Paper
 from hushrec.settings import check, check_bounds, setting
 from hushrec.systems.drift import SYSTEM as DRIFT
@@ -58,7 +59,8 @@ class Config:
         check_bounds(self)
         check(
             not self.max_blocks or self.min_blocks <= self.max_blocks,
-            f"--min-blocks {self.min_blocks} is above --max-blocks {self.max_blocks}; nobody is left",
+            f"{option('min_blocks', self.min_blocks)} is above {option('max_blocks', self.max_blocks)}; "
+            f"nobody is left",
         )
 
     @property

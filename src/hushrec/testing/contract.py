@@ -139,8 +139,7 @@ class SystemContract:
         config_type = self._chosen().config
         for entry in fields(config_type):
             for value in impossible(entry, get_type_hints(config_type)[entry.name]):
-                flag = rf"--{entry.name.replace('_', '-')}|bad setting: .*{entry.name}"
-                with pytest.raises(HushrecError, match=flag) as refused:
+                with pytest.raises(HushrecError, match=rf"\b{entry.name}=") as refused:
                     self._chosen().configure({entry.name: value})
                 assert re.match(ONE_LINE, str(refused.value))
 

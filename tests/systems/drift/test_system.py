@@ -417,7 +417,7 @@ def test_gradients_that_do_not_fit_are_refused() -> None:
 @pytest.mark.parametrize("value", [np.nan, 1e30])
 def test_gradients_that_cannot_be_summed_name_round_and_remedy(value: float) -> None:
     change = spoilt(Vectors, lambda reply: with_values(reply, "gradients", lambda rows: np.full_like(rows, value)))
-    with pytest.raises(HushrecError, match=r"\Around 1: .*not finite.*use a --learning-rate below 0.1\Z"):
+    with pytest.raises(HushrecError, match=r"\Around 1: .*not finite.*use a learning_rate= below 0.1\Z"):
         run("drift", some_events(), change=change)
 
 
@@ -566,7 +566,7 @@ def test_what_was_withheld_is_ranked_better_than_by_chance() -> None:
 
 def test_divergence_is_refused_in_one_line() -> None:
     config = DRIFT.configure({"epochs": 4, "learning_rate": 1e38, "num_factors": 4})
-    with pytest.raises(HushrecError, match=r"\Around \d+: .*use a --learning-rate below 1e\+38\Z"):
+    with pytest.raises(HushrecError, match=r"\Around \d+: .*use a learning_rate= below 1e\+38\Z"):
         run_experiment(
             DRIFT, config, synthetic(24, 30, 300), settings_for(DRIFT, split="random"), RuntimeOptions(threads=1)
         )

@@ -33,7 +33,7 @@ def test_epsilon_sets_the_scale_by_the_clipping_norm() -> None:
     assert FEDCORE.configure({"inference_epsilon": 5.0}).vector_noise == VectorNoise(10.0, 4.0)
     assert FEDCORE.configure({"inference_noise": 0.1}).vector_noise == VectorNoise(UNCLIPPED, 0.1)
     assert FEDCORE.configure({}).vector_noise.scale == 0
-    with pytest.raises(HushrecError, match="set twice; use --inference-epsilon or --inference-noise"):
+    with pytest.raises(HushrecError, match="set twice; use inference_epsilon= or inference_noise="):
         FEDCORE.configure({"inference_epsilon": 5.0, "inference_noise": 0.1})
 
 

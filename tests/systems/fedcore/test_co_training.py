@@ -197,7 +197,7 @@ def test_numbers_that_nobody_knows_are_refused(number: int) -> None:
 @pytest.mark.parametrize("rows", [rows_of([1, 2, 3]), rows_of([1]), rows_of([1, 2], [3, 4])])
 def test_rows_of_another_width_or_number_are_refused(rows: np.ndarray) -> None:
     with pytest.raises(
-        HushrecError, match=r"^a partner's vectors have \d numbers, ours 2; agree on the same --num"
+        HushrecError, match=r"^a partner's vectors have \d numbers, ours 2; agree on the same num_factors="
     ):
         Sums.zeros(4, 2).add(numbers_of(0), rows, EVERYTHING)
 
@@ -242,7 +242,7 @@ def test_layers_move_by_the_mean_of_all_partners_gradients_whatever_their_order(
 def test_layers_that_cannot_be_moved_are_refused_and_stay() -> None:
     layers = np.ones(3, np.float32)
     with pytest.raises(
-        HushrecError, match=r"^a partner's layers have another shape; agree on the same --num-factors"
+        HushrecError, match=r"^a partner's layers have another shape; agree on the same num_factors="
     ):
         move_layers(layers, [np.zeros(3, np.float32), np.zeros(4, np.float32)], 0.5)
     for value in (np.nan, np.inf, -2048.0):

@@ -520,15 +520,15 @@ def test_mail_of_another_width_is_refused_as_it_comes() -> None:
     [
         (
             {"model": "neucf", "activation": "relu", "inference": "ckks"},
-            "ReLU cannot be encrypted; use --activation quadratic, or",
+            "ReLU cannot be encrypted; use activation='quadratic', or",
         ),
         (
             {"num_factors": 129},
-            "--num-factors 129 is too much for encrypted scores; use less, or --inference none",
+            "num_factors=129 is too much for encrypted scores; use less, or inference='none'",
         ),
-        ({"model": "neucf", "num_factors": 64}, "--num-factors 64 is too much for"),
-        ({"unaligned": 1.5}, "--unaligned 1.5 is not in"),
-        ({"epsilon": 0.0}, "--epsilon"),
+        ({"model": "neucf", "num_factors": 64}, "num_factors=64 is too much for"),
+        ({"unaligned": 1.5}, "unaligned=1.5 is not in"),
+        ({"epsilon": 0.0}, "epsilon="),
         ({"privatizer": "ldp"}, "bad setting"),
     ],
 )
@@ -566,8 +566,8 @@ def test_a_run_without_noise_on_gradients_says_so_aloud() -> None:
     for (model, privatizer), lines in said.items():
         if not privatizer.startswith("dp"):
             assert len(lines) == 1
-            assert f"UNPROTECTED: with --privatizer {privatizer}," in lines[0]
-            assert "use --privatizer dp+average" in lines[0]
+            assert f"UNPROTECTED: with privatizer='{privatizer}'," in lines[0]
+            assert "use privatizer='dp+average'" in lines[0]
         else:
             assert lines == (
                 () if model == "pmf"

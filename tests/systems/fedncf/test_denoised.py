@@ -293,11 +293,9 @@ def test_masked_layers_are_the_layers_behind_masks() -> None:
 
 
 def test_noise_without_denoisers_and_denoisers_without_clients_are_refused() -> None:
-    with pytest.raises(
-        HushrecError, match=r"--rho 3 adds noise that only denoisers take out .* add --denoisers 1"
-    ):
+    with pytest.raises(HushrecError, match=r"rho=3 adds noise that only denoisers take out .* add denoisers=1"):
         fedncf.SYSTEM.configure({"rho": 3})
-    with pytest.raises(HushrecError, match=r"7 denoisers for 12 clients .* use --denoisers 6 or less"):
+    with pytest.raises(HushrecError, match=r"7 denoisers for 12 clients .* use denoisers=6 or less"):
         fit(some_positives(24, 60), denoisers=7, participation=0.5)
 
 

@@ -149,5 +149,5 @@ def test_models_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize("layers", [(48,), (5, 4), ()])
 def test_impossible_layers_are_refused(layers: tuple[int, ...]) -> None:
-    with pytest.raises(HushrecError, match=r"--layers needs an even number of inputs and the outputs"):
+    with pytest.raises(HushrecError, match=r"layers= needs an even number of inputs and the outputs"):
         fedncf.SYSTEM.configure({"layers": layers})

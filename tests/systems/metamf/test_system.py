@@ -188,7 +188,7 @@ def test_two_tastes_are_learned() -> None:
 
 
 def test_divergence_names_round_and_remedy() -> None:
-    remedy = r"round \d+: the update of client \d+ is not finite or .*; .*use a --learning-rate below 1e\+30$"
+    remedy = r"round \d+: the update of client \d+ is not finite or .*; .*use a learning_rate= below 1e\+30$"
     with pytest.raises(DivergedError, match=remedy):
         run(learning_rate=1e30, num_rounds=5)
 
@@ -224,12 +224,12 @@ def test_short_gradients_are_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"num_factors": 0}, "--num-factors must be at least 1"),
-        ({"batch_size": 0}, "--batch-size must be at least 1"),
-        ({"num_negatives": -1}, "--num-negatives must not be below 0"),
-        ({"participation": 0.0}, "--participation 0.0 is not in"),
-        ({"learning_rate": 0.0}, "--learning-rate must be above 0"),
-        ({"regularization": -1.0}, "--regularization must not be below 0"),
+        ({"num_factors": 0}, "num_factors= must be at least 1"),
+        ({"batch_size": 0}, "batch_size= must be at least 1"),
+        ({"num_negatives": -1}, "num_negatives= must not be below 0"),
+        ({"participation": 0.0}, "participation=0.0 is not in"),
+        ({"learning_rate": 0.0}, "learning_rate= must be above 0"),
+        ({"regularization": -1.0}, "regularization= must not be below 0"),
     ],
 )
 def test_settings_that_cannot_be(values: dict[str, Any], message: str) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hushrec.data.holdings.node_files import Catalogue, NodeData, NodeFiles, catalogue_of
 from hushrec.data.interactions import Arrays, Interactions, Numbers, RatingRange, place_of
 from hushrec.data.splits import Deal, Split, SplitKind
-from hushrec.errors import HushrecError, PublicError
+from hushrec.errors import HushrecError, PublicError, option
 
 Rows = TypeVar("Rows", covariant=True)
 
@@ -62,7 +62,7 @@ class Holders(ABC, Generic[Rows]):
 
     def dealt(self, data: Interactions, how: str, seed: int, wanted_by: str) -> Interactions:
         """The same data, dealt as somebody wishes with --owners."""
-        raise HushrecError(f"--owners {how}: {wanted_by} knows no owners of items; leave it out")
+        raise HushrecError(f"{option('owners', how)}: {wanted_by} knows no owners of items; leave it out")
 
     @abstractmethod
     def num_parties(self, data: Interactions) -> int:

@@ -11,8 +11,9 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from hushrec.data.interactions import Ids, Interactions, Numbers, RatingRange
-from hushrec.data.readers import Columns, read
+from hushrec.data.readers import Reading, read
 from hushrec.data.splits import Split
+from hushrec.data.tables import Columns
 from hushrec.errors import HushrecError
 
 
@@ -85,7 +86,8 @@ def read_own(files: NodeFiles, path: str | None, rating_range: RatingRange) -> I
     """A file of the node's ratings."""
     if path is None:
         raise HushrecError("this node has no ratings; start it with --data")
-    data = read(path, columns=files.columns, duplicates=files.duplicates, rating_range=rating_range)  # type: ignore[arg-type]
+    reading = Reading(columns=files.columns, duplicates=files.duplicates, rating_range=rating_range)  # type: ignore[arg-type]
+    data = read(path, reading)
     return replace(data, name="own ratings")
 
 

@@ -26,7 +26,7 @@ from hushrec.data.row_order import count_starts
 from hushrec.data.splits import Split
 from hushrec.data.stream import stream_order
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 
 MOST_OWNERS = 1000
 _SECOND_OWNER = 0.5  # the chance that an item dealt at random has a second owner
@@ -72,7 +72,7 @@ def owned(data: Interactions, deal: str, seed: int) -> Interactions:
     else:
         names, items, owners = _from_file(data, Path(deal).expanduser())
     if not 1 <= len(names) <= MOST_OWNERS:
-        raise HushrecError(f"--owners {deal}: {len(names)} owners; {_WAYS}")
+        raise HushrecError(f"{option('owners', deal)}: {len(names)} owners; {_WAYS}")
     pairs = np.unique(np.stack([items, owners]).astype(np.int32), axis=1)  # by item, then owner
     return replace(data, holding=Owners(names, count_starts(pairs[0], data.num_items), pairs[1].copy()))
 
@@ -82,7 +82,9 @@ Dealt = tuple[tuple[str, ...], NDArray[np.integer], NDArray[np.integer]]  # name
 
 def _by_genre(data: Interactions) -> Dealt:
     if data.genres is None or not data.genres.astype(np.bool_).any():
-        raise HushrecError(f"{data.name} has no genres; give --owners a number, or a file of items and owners")
+        raise HushrecError(
+            f"{data.name} has no genres; give {option('owners')} a number, or a file of items and owners"
+        )
     held = [(item, genre) for item, text in enumerate(data.genres.tolist()) if text for genre in text.split("|")]
     return _numbered(held)
 
@@ -90,7 +92,7 @@ def _by_genre(data: Interactions) -> Dealt:
 def _at_random(data: Interactions, num_owners: int, seed: int) -> Dealt:
     num_items = data.num_items
     if not 1 <= num_owners <= min(MOST_OWNERS, num_items):
-        raise HushrecError(f"--owners {num_owners}: choose 1 to {min(MOST_OWNERS, num_items)}")
+        raise HushrecError(f"{option('owners', num_owners)}: choose 1 to {min(MOST_OWNERS, num_items)}")
     items = np.arange(num_items)
     if num_owners == 1:
         return ("all",), items, np.zeros(num_items, np.int64)
@@ -105,7 +107,7 @@ def _at_random(data: Interactions, num_owners: int, seed: int) -> Dealt:
 
 def _from_file(data: Interactions, path: Path) -> Dealt:
     held = []
-    for number, item, owner in read_held_items(path, f"--owners {path}: no readable file; {_WAYS}"):
+    for number, item, owner in read_held_items(path, f"{option('owners', str(path))}: no readable file; {_WAYS}"):
         try:
             held.append((data.item_number(item), owner))
         except HushrecError as error:
@@ -126,7 +128,7 @@ def _numbered(held: list[tuple[int, str]]) -> Dealt:
 def owners_of(data: Interactions) -> Owners:
     """Who holds which item."""
     if not isinstance(data.holding, Owners):
-        raise HushrecError(f"nobody owns the items of {data.name}; say who with --owners")
+        raise HushrecError(f"nobody owns the items of {data.name}; say who with {option('owners')}")
     return data.holding
 
 

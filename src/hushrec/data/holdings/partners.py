@@ -91,7 +91,7 @@ def alone(data: Interactions) -> Interactions:
     partners = Partners(("all",), starts([data.num_users]), starts([data.num_items]))
     return replace(
         data, users=of_users[data.users], items=of_items[data.items], user_ids=user_ids, item_ids=item_ids,
-        titles=titles, holding=partners, genres=None,
+        titles=titles, holding=partners, genres=None, item_columns={},
     )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def join(own: Mapping[str, Interactions]) -> Interactions:
         items=np.concatenate([numbers[part.items] for numbers, part in zip(of_items, parts, strict=True)]),
         ratings=np.concatenate([ratings_of(part) for part in parts]),
         timestamps=None, order=None, user_ids=user_ids, item_ids=item_ids, titles=None,
-        genres=None, name="+".join(names), holding=partners,
+        genres=None, item_columns={}, name="+".join(names), holding=partners,
         is_synthetic=any(part.is_synthetic for part in parts),
     )  # fmt: skip
     return replace(joined, sha256=data_digest(joined))

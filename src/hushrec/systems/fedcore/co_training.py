@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, HushrecError, option
 from hushrec.kernels.rows import (
     FIXED_LIMIT,
     FRACTION_BITS,
@@ -125,7 +125,7 @@ class Sums:
         if rows.shape != (len(numbers), self.totals.shape[1]):
             raise HushrecError(
                 f"a partner's vectors have {rows.shape[-1]} numbers, ours {self.totals.shape[1]}; "
-                "agree on the same --num-factors"
+                f"agree on the same {option('num_factors')}"
             )
         self.senders += 1
         fault = _add(
@@ -210,7 +210,7 @@ def move_own(
 def move_layers(layers: Rows, gradients: Sequence[Rows], learning_rate: float) -> None:
     """Move the layers by the mean of all partners' gradients (Alg. 1, line 16), in fixed point."""
     if any(gradient.shape != layers.shape for gradient in gradients):
-        raise HushrecError("a partner's layers have another shape; agree on the same --num-factors")
+        raise HushrecError(f"a partner's layers have another shape; agree on the same {option('num_factors')}")
     if not all(np.abs(gradient).max(initial=0.0) < _ROW_LIMIT for gradient in gradients):
         raise DivergedError("a gradient of the layers is not finite or far too large")
     total = sum(np.rint(gradient * _UNIT).astype(np.int64) for gradient in gradients)

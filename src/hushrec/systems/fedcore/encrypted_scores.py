@@ -41,7 +41,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
 from hushrec.draws import Key
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.privacy.homomorphic import imported
 from hushrec.privacy.seal_bytes import Bytes, bytes_of, padded, value_from
 
@@ -350,7 +350,8 @@ def _turn_name(num_slots: int) -> int:
 def _check_lengths(vectors: NDArray[np.floating], whose: str) -> None:
     if len(vectors) and not np.linalg.norm(vectors.astype(np.float64), axis=1).max() <= VECTOR_LIMIT:
         raise HushrecError(
-            f"some {whose} vector is longer than {VECTOR_LIMIT:g} or not finite; use a lower --learning-rate"
+            f"some {whose} vector is longer than {VECTOR_LIMIT:g} or not finite; use a lower "
+            f"{option('learning_rate')}"
         )
 
 
@@ -369,5 +370,7 @@ def _checked_layout(item_factors: Floats, item_offsets: Floats | None) -> Layout
         if item_offsets.shape != (num_items,):
             raise HushrecError(f"{num_items} items need as many offsets; give one per item")
         if not np.abs(item_offsets).max() <= OFFSET_LIMIT:
-            raise HushrecError(f"some item offset is beyond +-{OFFSET_LIMIT:g}; use a lower --learning-rate")
+            raise HushrecError(
+                f"some item offset is beyond +-{OFFSET_LIMIT:g}; use a lower {option('learning_rate')}"
+            )
     return layout

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from hushrec.data import PartnerRows
 from hushrec.data.holdings import PARTNERS
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models import neucf
 from hushrec.privacy.homomorphic import imported
@@ -137,12 +137,18 @@ class Config:
     def __post_init__(self) -> None:
         check_bounds(self)
         if self.inference == "ckks" and self.model == "neucf" and self.activation == "relu":
-            raise HushrecError("ReLU cannot be encrypted; use --activation quadratic, or --inference none")
+            raise HushrecError(
+                f"ReLU cannot be encrypted; use {option('activation', 'quadratic')}, or "
+                f"{option('inference', 'none')}"
+            )
         if self.inference_noise and self.inference_epsilon:
-            raise HushrecError("noise on vectors is set twice; use --inference-epsilon or --inference-noise")
+            raise HushrecError(
+                f"noise on vectors is set twice; use {option('inference_epsilon')} or {option('inference_noise')}"
+            )
         if self.serves_visitors and self.width + (self.model == "neucf") > MOST_FACTORS:
             raise HushrecError(
-                f"--num-factors {self.num_factors} is too much for encrypted scores; use less, or --inference none"
+                f"{option('num_factors', self.num_factors)} is too much for encrypted scores; use less, or "
+                f"{option('inference', 'none')}"
             )
 
     @property
@@ -241,7 +247,12 @@ def server_round(state: ServerState, round_number: int, config: Config, _draws: 
 def enrol(numbers: Numbers, rows: PartnerRows, _num_items: int, config: Config, _draws: Draws) -> Partnership:
     """The partners before the first round, with their ratings."""
     if config.serves_visitors:
-        imported("tenseal.sealapi", "encrypted inference (--inference none does without it)", "TenSEAL", "he")
+        imported(
+            "tenseal.sealapi",
+            f"encrypted inference ({option('inference', 'none')} does without it)",
+            "TenSEAL",
+            "he",
+        )
     return Partnership.enrol(numbers, rows, config.width, config.num_weights, config.num_asked)
 
 
@@ -320,8 +331,9 @@ def warnings(config: Config) -> tuple[str, ...]:
     # noise costs 2 to 3% of the RMSE on ML-100K at rate .3, and its epsilon over a run adds up to over 1,000.
     if not config.privatizer.startswith("dp"):
         found.append(
-            f"UNPROTECTED: with --privatizer {config.privatizer}, gradients of common users go to other partners "
-            "without noise and tell them most ratings (see hushrec audit fedcore); use --privatizer dp+average"
+            f"UNPROTECTED: with {option('privatizer', config.privatizer)}, gradients of common users go to "
+            "other partners without noise and tell them most ratings (see hushrec audit fedcore); use "
+            f"{option('privatizer', 'dp+average')}"
         )
     elif config.num_weights:
         found.append("UNPROTECTED: gradients of neucf's layers go to other partners without noise")

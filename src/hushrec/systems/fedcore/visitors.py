@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.models import neucf_scoring
 from hushrec.protocol import Numbers
 from hushrec.systems.fedcore.answer_privacy import VectorNoise, clipped_and_noisy, noisy_vectors
@@ -64,7 +64,9 @@ def encrypted_vectors(
 ) -> Vectors:
     """Steps 1 and 2: the encrypted vectors of visitors whom this partner knows, as far as its budget goes."""
     if len(names) > terms.num_asked:
-        raise HushrecError(f"a partner asks about {len(names)} visitors at once; agree on a larger --num-asked")
+        raise HushrecError(
+            f"a partner asks about {len(names)} visitors at once; agree on a larger {option('num_asked')}"
+        )
     known = np.flatnonzero(partner.is_rated)
     own = names_of(ids[known]).view(f"V{NAME_BYTES}").ravel()
     order = np.argsort(own)

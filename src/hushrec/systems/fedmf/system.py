@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, HushrecError, option
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.fcf import PositiveModel
 from hushrec.privacy.filling import Listing, list_items, num_virtual_items
@@ -180,7 +180,8 @@ def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> Ser
     most = int(num_clients * config.num_rounds * config.participation) + config.num_rounds
     if config.encryption == "bfv" and most > MOST_ADDITIONS:
         raise HushrecError(
-            f"{most} updates are more noise than a BFV ciphertext bears, {MOST_ADDITIONS}; use fewer --num-rounds"
+            f"{most} updates are more noise than a BFV ciphertext bears, {MOST_ADDITIONS}; use fewer "
+            f"{option('num_rounds')}"
         )
     items = np.arange(num_items, dtype=np.int32)
     drawn = initial_factors("item-factors", items, config.num_factors, config.initial_scale, draws)

@@ -51,6 +51,7 @@ from numpy.typing import NDArray
 from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
+from hushrec.errors import option
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.privacy.denoising import check_denoisers
 from hushrec.privacy.dense_sum import DenseSum
@@ -124,9 +125,13 @@ class Config:
     def __post_init__(self) -> None:
         check_bounds(self)
         is_taken_out = self.rho == 0 or self.denoisers > 0
-        check(is_taken_out, f"--rho {self.rho} adds noise that only denoisers take out again; add --denoisers 1")
+        check(
+            is_taken_out,
+            f"{option('rho', self.rho)} adds noise that only denoisers take out again; add "
+            f"{option('denoisers', 1)}",
+        )
         is_right = len(self.layers) >= 2 and self.layers[0] % 2 == 0
-        check(is_right, "--layers needs an even number of inputs and the outputs of one layer or more")
+        check(is_right, f"{option('layers')} needs an even number of inputs and the outputs of one layer or more")
 
     @property
     def shape(self) -> Shape:

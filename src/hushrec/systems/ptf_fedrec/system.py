@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
+from hushrec.errors import option
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models import server_model
 from hushrec.models.server_model import ModelSettings
@@ -91,9 +92,9 @@ class Config:
     # positives. Only `own` has both; the authors' code does as `trained`, which Table V is run with.
     unsampled: Literal["own", "trained"] = setting(
         "own",
-        "with --defense none or ldp: show own samples, or draw the negatives from all trained, told ones too",
+        "with the defense none or ldp: show own samples, or draw the negatives from all trained, told ones too",
     )
-    laplace_scale: float = setting(0.6, "of the noise on scores, for --defense ldp", "(0, inf)")
+    laplace_scale: float = setting(0.6, "of the noise on scores, for the defense ldp", "(0, inf)")
     num_told: int = setting(30, "items that the server tells a client (alpha)", "[0, inf)")
     confident_share: float = setting(
         0.5, "share of these that are the most updated items (mu)", "[0, 1]", is_secret=True
@@ -141,10 +142,12 @@ class Config:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        check(self.least_beta <= self.most_beta, "--least-beta must be at most --most-beta")
-        check(self.least_gamma <= self.most_gamma, "--least-gamma must be at most --most-gamma")
-        check(len(self.client_layers) > 0, "--client-layers needs the width of one layer or more")
-        check(len(self.server_layers) > 0, "--server-layers needs the width of one layer or more")
+        check(self.least_beta <= self.most_beta, f"{option('least_beta')} must be at most {option('most_beta')}")
+        check(
+            self.least_gamma <= self.most_gamma, f"{option('least_gamma')} must be at most {option('most_gamma')}"
+        )
+        check(len(self.client_layers) > 0, f"{option('client_layers')} needs the width of one layer or more")
+        check(len(self.server_layers) > 0, f"{option('server_layers')} needs the width of one layer or more")
 
     def most_shown(self, num_items: int) -> int:
         """How many rows an upload has at most: as if all items were positives."""

@@ -1,0 +1,272 @@
+"""What somebody with a frame does: fit, measure, predict, recommend, copy, keep, show."""
+
+import copy
+import doctest
+import inspect
+import logging
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+import hushrec
+from hushrec.errors import HushrecError
+from hushrec.recommender import ESTIMATORS, Recommender
+
+QUICK: dict[str, Any] = {"rho": 0, "num_rounds": 5, "num_factors": 4, "options": hushrec.RuntimeOptions(threads=1)}
+
+
+@pytest.fixture(scope="module")
+def ratings() -> pd.DataFrame:
+    """Ids are texts, and rows in no order."""
+    data = hushrec.load("synthetic:users=60,items=40,ratings=900")
+    users = [f"u{user:02}" for user in data.user_ids[data.users]]
+    columns = {"customer": users, "product": data.item_ids[data.items], "stars": data.ratings}
+    return pd.DataFrame(columns).sample(frac=1, random_state=1).reset_index(drop=True)
+
+
+@pytest.fixture(scope="module")
+def train(ratings: pd.DataFrame) -> pd.DataFrame:
+    return ratings.iloc[:750]
+
+
+@pytest.fixture(scope="module")
+def test(ratings: pd.DataFrame) -> pd.DataFrame:
+    return ratings.iloc[750:]
+
+
+@pytest.fixture(scope="module")
+def model(train: pd.DataFrame) -> Recommender:
+    return hushrec.FedRec(**QUICK).fit(train)
+
+
+def forms(frame: pd.DataFrame) -> dict[str, Any]:
+    """The same rows in other libraries."""
+    columns = frame.to_dict("list")
+    return {
+        "polars": pl.DataFrame(columns),
+        "Arrow": pa.table(columns),
+        "arrays": tuple(columns.values()),
+        "loaded": hushrec.load(frame),
+    }
+
+
+# --- Frames in -----------------------------------------------------------------------------------------------
+
+
+def test_all_libraries_give_the_same_model_and_the_same_metrics(model: Any, train: Any, test: Any) -> None:
+    expected, wanted = model.evaluate(test), model.predict(test)
+    assert {"MAE", "RMSE", "NDCG@10"} <= set(expected)
+    for form, same_test in zip(forms(train).values(), forms(test).values(), strict=True):
+        again = hushrec.FedRec(**QUICK).fit(form)
+        assert again.evaluate(same_test) == expected
+        np.testing.assert_array_equal(again.predict(test["customer"], test["product"]), wanted)
+
+
+def test_a_sparse_matrix_is_fitted_as_its_entries_are() -> None:
+    """Users and items are numbers of rows and columns, those without a rating, too."""
+    data = hushrec.load("synthetic:users=60,items=40,ratings=900")
+    matrix = sp.csr_matrix((data.ratings, (data.users, data.items)), shape=(62, 41))
+    found = hushrec.FedRec(**QUICK).fit(matrix).recommend([0, 61], k=41, min_raters=0)
+    assert len(found[1]) == 41
+    plain = hushrec.FedRec(**QUICK).fit((data.users, data.items, data.ratings))
+    assert plain.predict(3, 5).shape == (1,)
+
+
+def test_columns_and_duplicates_are_told_to_fit_and_evaluate(train: Any, test: Any, model: Any) -> None:
+    named = {"customer": "who", "product": "what", "stars": "how"}
+    columns = {"user": "who", "item": "what", "rating": "how"}
+    again = hushrec.FedRec(**QUICK).fit(train.rename(columns=named), columns=columns)
+    assert again.evaluate(test.rename(columns=named), columns=columns) == model.evaluate(test)
+    np.testing.assert_array_equal(again.predict(test.rename(columns=named), columns=columns), model.predict(test))
+    twice = pd.concat([train, train.iloc[:3]])
+    with pytest.raises(HushrecError, match="duplicates='last' or duplicates='mean'"):
+        hushrec.FedRec(**QUICK).fit(twice)
+    hushrec.FedRec(**QUICK).fit(twice, duplicates="last")
+    with pytest.raises(HushrecError, match=r"name it with columns=\{'user': NAME\}"):
+        hushrec.FedRec(**QUICK).fit(train.rename(columns=named))
+
+
+def test_unknown_rows_of_a_test_are_refused_or_left_out(model: Any, test: Any) -> None:
+    strange = pd.concat([test, test.iloc[:2].assign(customer="nobody"), test.iloc[:1].assign(product=999)])
+    with pytest.raises(HushrecError, match=r"^3 of 153 test rows have a user or an item .* skip_unknown=True"):
+        model.evaluate(strange)
+    assert model.evaluate(strange, skip_unknown=True) == model.evaluate(test)
+    with pytest.raises(HushrecError, match="no test row has a user and an item of frame"):
+        model.evaluate(test.assign(customer="x" + test.customer), skip_unknown=True)
+
+
+def test_a_test_is_measured_on_the_scale_of_the_training(model: Any, test: Any) -> None:
+    """What is relevant is the upper quarter of 1 to 5, though the test has no rating below 4."""
+    high = test[test.stars >= 4]
+    assert model.evaluate(high)["HR@10"] == model.evaluate(hushrec.load(high, rating_range=(1, 5)))["HR@10"]
+
+
+def test_predictions_are_of_pairs(model: Any, test: Any) -> None:
+    pairs = test.iloc[:5]
+    expected = model.predict(pairs)
+    for users, items in (
+        (pairs.customer, pairs["product"]),
+        (pl.Series(pairs.customer.tolist()), list(pairs["product"])),
+    ):
+        np.testing.assert_array_equal(model.predict(users, items), expected)
+    assert model.predict("u01", [1, 2, 3]).shape == (3,)
+    assert model.predict(["u01", "u02"], 7).shape == (2,)
+    for users, items in ((["u01", "u02"], [1]), (["u01"], [1, 2]), (["u01"] * 3, [1, 2])):
+        with pytest.raises(
+            HushrecError, match=r"^\d users and \d items; give as many of both, or one user or one item"
+        ):
+            model.predict(users, items)
+    with pytest.raises(HushrecError, match=r"shape \(2, 2\) and items of shape \(3, 3\) do not go together"):
+        model.predict(np.full((2, 2), "u01"), np.ones((3, 3), int))
+    with pytest.raises(HushrecError, match="predict needs users and items, or a frame"):
+        model.predict("u01")
+
+
+def test_newcomers_bring_frames(model: Any) -> None:
+    expected = model.recommend_newcomer([1, 2], [5, 1], k=3)
+    rated = pd.DataFrame({"product": [1, 2], "stars": [5, 1]})
+    for frame in (rated, pl.DataFrame(rated.to_dict("list")), rated.assign(customer="me")):
+        assert model.recommend_newcomer(frame, k=3) == expected
+    with pytest.raises(HushrecError, match="rows of 2 users; give those of one"):
+        model.recommend_newcomer(rated.assign(customer=["me", "you"]))
+    with pytest.raises(HushrecError, match="a frame has its ratings in a column; leave ratings= out"):
+        model.recommend_newcomer(rated, [5, 1])
+
+
+# --- Frames out ----------------------------------------------------------------------------------------------
+
+
+def test_recommendations_are_lists_and_a_frame(model: Any, test: Any) -> None:
+    users = list(dict.fromkeys(test.customer))
+    found = model.recommend(test, k=3, min_raters=0)
+    assert found == model.recommend(users, k=3, min_raters=0)
+    frame = found.to_pandas()
+    assert frame.columns.tolist() == ["user", "rank", "item", "score", "title"]
+    assert frame["user"].tolist() == [user for user in users for _ in range(3)]
+    assert frame["item"].tolist() == [entry.item for own in found for entry in own]
+    assert found.to_polars()["rank"].to_list() == [1, 2, 3] * len(users)
+    everyone = model.recommend_all(k=3, min_raters=0).to_arrow()
+    assert everyone.schema == found.to_arrow().schema
+    alone = model.recommend("u07", k=3, min_raters=0).to_arrow()
+    assert alone.equals(everyone.filter(pa.compute.equal(everyone["user"], "u07")).combine_chunks())
+
+
+def test_lists_of_one_person_have_no_user_and_reasons_if_asked(model: Any) -> None:
+    assert model.similar(3, k=2, min_raters=0).to_pandas().columns.tolist() == ["rank", "item", "score", "title"]
+    found = model.recommend_newcomer([1, 2], [5, 1], k=2, why=True, min_raters=0)
+    assert found.to_polars()["because"].to_list() == [entry.because and entry.because.item for entry in found]
+    assert model.recommend_newcomer([1, 2], [5, 1], k=2, only=[1, 2]).to_arrow().num_rows == 0
+
+
+def test_notebooks_show_what_there_is(model: Any, train: Any, test: Any) -> None:
+    assert "not fitted" in hushrec.FedRec()._repr_html_()
+    shown = model._repr_html_()
+    assert "FedRec" in shown
+    assert "fitted to frame: 750 rows, 60 users, 40 items, 5 rounds" in shown
+    assert "<td>750</td>" in hushrec.load(train)._repr_html_()
+    assert "u01" not in hushrec.load(train)._repr_html_(), "ids of users are private"
+    assert "RMSE" in model.evaluate(test)._repr_html_()
+
+
+# --- As in scikit-learn ----------------------------------------------------------------------------------------
+
+
+def test_parameters_are_those_of_the_constructor(train: Any) -> None:
+    model = hushrec.FedRec(rho=2, seed=4)
+    params = model.get_params()
+    assert list(params) == list(inspect.signature(hushrec.FedRec).parameters)
+    assert (params["rho"], params["seed"], params["num_rounds"], params["preset"]) == (2, 4, None, None)
+    assert model.set_params(rho=1, seed=5, preset="paper") is model
+    assert (model.config.rho, model.seed, model.settings) == (1, 5, {"rho": 1, "preset": "paper"})
+    model.set_params(preset=None, seed=None)
+    assert (model.settings, model.seed) == ({"rho": 1}, 0)
+    for wrong in ({"rhoo": 1}, {"rho": -1}, {"rho": "x"}):
+        with pytest.raises(HushrecError):
+            model.set_params(**wrong)
+        assert model.settings == {"rho": 1}
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS.values())
+def test_scikit_learn_clones_every_estimator(kind: type[Recommender]) -> None:
+    """What was not given stays open: the data of the clone's fit decides it."""
+    model = kind(seed=3)
+    again = clone(model)
+    assert type(again) is kind
+    assert (again.settings, again.seed, again.config) == ({}, 3, model.config)
+    assert again.get_params() == model.get_params()
+
+
+def test_a_clone_is_not_fitted_and_fits_the_same(model: Any, train: Any, test: Any) -> None:
+    again = clone(model)
+    with pytest.raises(HushrecError, match="is not fitted"):
+        again.recommend("u01")
+    assert again.fit(train).evaluate(test) == model.evaluate(test)
+
+
+def test_new_parameters_wait_for_the_next_fit(train: Any, test: Any) -> None:
+    model = hushrec.FedRec(**QUICK).fit(train)
+    before = model.evaluate(test)
+    model.set_params(num_rounds=1)
+    assert model.evaluate(test) == before
+    assert model.fit(train).evaluate(test) != before
+
+
+def test_what_is_fitted_to_a_frame_is_copied_and_pickled(model: Any, test: Any) -> None:
+    for again in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(again.predict(test), model.predict(test))
+        assert again.get_params() == model.get_params()
+
+
+# --- Keeping -------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_replaced_only_if_asked(model: Any, tmp_path: Path, test: Any) -> None:
+    model.save(tmp_path / "kept")
+    with pytest.raises(HushrecError, match=r"kept holds something already; .* replace it with overwrite=True$"):
+        model.save(tmp_path / "kept")
+    model.save(tmp_path / "kept", overwrite=True)
+    assert hushrec.load_run(tmp_path / "kept").evaluate(test) == model.evaluate(test)
+    (tmp_path / "other").mkdir()
+    model.save(tmp_path / "other")  # an empty folder is free
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "me.png").write_bytes(b"")
+    with pytest.raises(HushrecError, match="photos holds something that is not a run; save to another folder"):
+        model.save(tmp_path / "photos", overwrite=True)
+    with pytest.raises(HushrecError, match=r"me\.png is a file; save to a folder"):
+        model.save(tmp_path / "photos" / "me.png")
+
+
+def test_a_run_of_a_system_that_is_not_installed_is_one_line(model: Any, tmp_path: Path) -> None:
+    model.save(tmp_path / "kept")
+    record = tmp_path / "kept" / "run.json"
+    record.write_text(record.read_text().replace('"system": "fedrec"', '"system": "theirs"'))
+    with pytest.raises(
+        HushrecError, match=r"kept is of the system theirs, which is not installed; install the package"
+    ):
+        hushrec.load_run(tmp_path / "kept")
+
+
+# --- The page --------------------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_the_page_run() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
+    examples = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    parsed = doctest.DocTestParser().get_doctest(examples, {}, "python.md", "python.md", 0)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    logging.getLogger("hushrec").setLevel(logging.ERROR)
+    try:
+        result = runner.run(parsed)
+    finally:
+        logging.getLogger("hushrec").setLevel(logging.NOTSET)
+    assert result.failed == 0
+    assert result.attempted > 20
