@@ -21,19 +21,15 @@ class MissingExtraError(HushrecError):
     """A package is not installed without which a part of hushrec does not work: one of its extras."""
 
 
-# What an extra takes on the disk with all that it needs, as measured on Linux, Python 3.11.
+# What is large, on the disk (Linux, Python 3.11).
 _SIZES = {
-    "neural": "0.8 GB; first pip install torch --index-url https://download.pytorch.org/whl/cpu, else about 5 GB",
-    "report": "60 MB",
-    "deploy": "150 MB",
-    "serve": "30 MB",
+    "neural": " (5.4 GB; 0.75 GB if you first pip install torch --index-url https://download.pytorch.org/whl/cpu)"
 }
 
 
 def how_to_install(extra: str) -> str:
     """The command for an extra, which is given in the folder of the project: it is on no index."""
-    size = _SIZES.get(extra, "less than 30 MB")
-    return f"pip install '.[{extra}]' in the clone of hushrec ({size})"
+    return f"pip install '.[{extra}]' in the clone of hushrec{_SIZES.get(extra, '')}"
 
 
 class LostForGoodError(HushrecError):
