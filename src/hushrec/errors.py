@@ -53,7 +53,7 @@ class MissingExtraError(HushrecError):
     """A package is not installed without which a part of hushrec does not work: one of its extras."""
 
 
-# What an extra takes on the disk with all that it needs, as measured on Linux, Python 3.11.
+# What is large, on the disk (Linux, Python 3.11); tools/install_sizes.py measures it.
 _SIZES = {
     "report": "98 MB",
     "baselines": "154 MB",
@@ -65,8 +65,8 @@ _SIZES = {
 
 def how_to_install(extra: str) -> str:
     """The command for an extra, which is given in the folder of the project: it is on no index."""
-    size = _SIZES.get(extra, "less than 30 MB")
-    return f"pip install '.[{extra}]' in the clone of hushrec ({size})"
+    size = f" ({_SIZES[extra]})" if extra in _SIZES else ""
+    return f"pip install '.[{extra}]' in the clone of hushrec{size}"
 
 
 class LostForGoodError(HushrecError):

@@ -16,7 +16,7 @@ from hushrec.report.comparison import comparison_rows
 from hushrec.report.figures import accuracy_against_bytes
 from hushrec.report.findings import caveats, same_as
 from hushrec.report.numbers import ABSENT, format_bytes, format_count, format_metric, format_seconds
-from hushrec.report.tables import cpu_seconds, main_metric, metric_rows, shown_metrics, up_and_down
+from hushrec.report.tables import cpu_seconds, labels, main_metric, metric_rows, shown_metrics, up_and_down
 from hushrec.report.verdict import common_baselines
 from hushrec.runs.record import Run, read_run
 
