@@ -68,7 +68,7 @@ def child(what: str, path: Path) -> None:
 
 
 def _command(what: str, path: Path) -> None:
-    from contextlib import redirect_stdout
+    from contextlib import redirect_stdout, suppress
     from io import StringIO
 
     from hushrec.cli.app import main
@@ -77,11 +77,8 @@ def _command(what: str, path: Path) -> None:
         _stop_at_first_round()
     verb = ["data", "describe", str(path)] if what == "describe" else ["run", "fedrec", "--data", str(path)]
     sys.argv = ["hushrec", *verb, *(["--rounds", "1"] if what != "describe" else [])]
-    with redirect_stdout(StringIO()):
-        try:
-            main()
-        except (SystemExit, _FirstRoundError):
-            pass
+    with redirect_stdout(StringIO()), suppress(SystemExit, _FirstRoundError):
+        main()
 
 
 class _FirstRoundError(BaseException):

@@ -143,7 +143,7 @@ def _in_seconds(times: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], st
     if not times.size:
         return times, ""
     low, high = span_of(times)
-    if _FIRST_DAY <= low and high <= _LAST_DAY and _are_days(times):
+    if low >= _FIRST_DAY and high <= _LAST_DAY and _are_days(times):
         days = (times // 10_000 - 1970).astype("datetime64[Y]").astype("datetime64[M]")
         days = (days + (times // 100 % 100 - 1)).astype("datetime64[D]") + (times % 100 - 1)
         return days.astype("datetime64[s]").astype(np.int64), "days like 20240131"

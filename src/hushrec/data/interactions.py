@@ -45,7 +45,8 @@ class Interactions:
     the place in the user's history, where the source knows it better than the timestamps. `user_ids` and
     `item_ids` rise strictly (numbers by value, strings by code point) and may hold ids without a row.
     `titles`, `genres` (as in "Comedy|Drama") and `item_columns`, whatever else a file about items says, are ""
-    where unknown. `sha256` is the `data_digest` of the whole data set that the rows come from, also after `select`.
+    where unknown. `sha256` is the `data_digest` of the whole data set that the rows come from, also after
+    `select`.
     """
 
     users: npt.NDArray[np.int32]

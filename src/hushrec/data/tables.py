@@ -1,4 +1,4 @@
-"""The door through which interactions come in: an Arrow table, of whatever file or frame, becomes `Interactions`."""
+"""The door through which interactions come in: an Arrow table, of a file or a frame, becomes `Interactions`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -71,7 +71,7 @@ class RunSettings:
         if self.test_share != _USUAL_SHARE and self.split not in _WITH_SHARE:
             known = ", ".join(_WITH_SHARE)
             raise HushrecError(
-                f"--test-share {self.test_share:g} has no meaning with --split {self.split}; choose a split of: {known}"
+                f"--test-share {self.test_share:g} has no meaning with --split {self.split}; choose of: {known}"
             )
         if self.split_at is not None:
             if self.split != "global-time":
