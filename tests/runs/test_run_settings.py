@@ -34,7 +34,7 @@ def done(name: str, split: str) -> Run:
 
 
 def test_systems_with_and_without_ratings_share_a_test() -> None:
-    """The same rows, the same of them relevant, the same lengths and candidates; with folds, others are relevant."""
+    """The same rows, the same of them relevant, the same lengths and candidates; not so with folds."""
     rated, implicit = done("fedrec", "shared"), done("fcf", "shared")
     assert rated.folds[0].test_sha256 == implicit.folds[0].test_sha256 != ""
     assert rated.provenance.relevance_limit == implicit.provenance.relevance_limit is not None

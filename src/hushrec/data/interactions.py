@@ -92,7 +92,7 @@ class Interactions:
         )
         known = vars(self).get(_SORTED)
         if known is not None and rows.dtype == np.bool_:
-            vars(chosen)[_SORTED] = order_of_chosen(known, rows)
+            vars(chosen)[_SORTED] = order_of_chosen(known, rows.astype(np.bool_, copy=False))
         return chosen
 
     def sorted_like(self, other: "Interactions") -> "Interactions":
