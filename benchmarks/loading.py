@@ -77,11 +77,14 @@ def _command(what: str, path: Path) -> None:
         _stop_at_first_round()
     verb = ["data", "describe", str(path)] if what == "describe" else ["run", "fedrec", "--data", str(path)]
     sys.argv = ["hushrec", *verb, *(["--rounds", "1"] if what != "describe" else [])]
+    ended_by: BaseException | None = None
     with redirect_stdout(StringIO()):
         try:
             main()
-        except (SystemExit, _FirstRoundError):
-            pass
+        except (SystemExit, _FirstRoundError) as error:
+            ended_by = error
+    if isinstance(ended_by, _FirstRoundError) != (what == "first_round") or getattr(ended_by, "code", None):
+        raise RuntimeError(f"{what} ended by {ended_by!r}")
 
 
 class _FirstRoundError(BaseException):

@@ -174,7 +174,7 @@ def _date(seconds: int) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
     except (ValueError, OverflowError, OSError):
-        return f"{seconds} s"  # not seconds at all, perhaps milliseconds
+        return f"{seconds} s"  # in no year that a calendar has
 
 
 def _description_table(description: Description) -> Table:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, naming_options
 
 BAD_INPUT = 2
 INTERRUPTED = 130  # the exit code that Typer makes of Ctrl-C
@@ -132,7 +132,8 @@ def exits_cleanly(command: Callable[[], int | None]) -> None:
     """Run a command; bad input ends in one line and exit code 2."""
     _prepare_streams()
     try:
-        exit_code = command() or 0
+        with naming_options():
+            exit_code = command() or 0
         sys.stdout.flush()
         if exit_code == INTERRUPTED:  # Typer takes Ctrl-C for a way to end, and says nothing
             raise KeyboardInterrupt

@@ -20,20 +20,15 @@ def has_leading_zeros(content: Bytes, delimiter: int) -> bool:
         here = content[place]
         if is_at_start and here == _ZERO and _ZERO <= content[place + 1] <= _NINE:
             return True
-        is_blank = here == _SPACE or here == _TAB or here == _MINUS
-        is_at_start = (
-            here == delimiter
-            or here == _NEWLINE
-            or here == _RETURN
-            or here == _QUOTE
-            or (is_at_start and is_blank)
-        )
+        is_blank = here in (_SPACE, _TAB, _MINUS)
+        is_end = here in (delimiter, _NEWLINE, _RETURN, _QUOTE)
+        is_at_start = is_end or (is_at_start and is_blank)
     return False
 
 
 @njit(cache=True, nogil=True)
 def _may_have_leading_zeros(content: Bytes) -> bool:
-    """A quick look, without branches, for a 0 that stands before a digit and behind neither a digit nor a point."""
+    """A quick look, without branches, for a 0 that stands before a digit and behind no digit or point."""
     hits = content.size > 1 and content[0] == _ZERO
     for place in range(1, content.size - 1):
         before, after = content[place - 1], content[place + 1]

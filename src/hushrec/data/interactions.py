@@ -47,7 +47,8 @@ class Interactions(Tabular):
     the place in the user's history, where the source knows it better than the timestamps. `user_ids` and
     `item_ids` rise strictly (numbers by value, strings by code point) and may hold ids without a row.
     `titles`, `genres` (as in "Comedy|Drama") and `item_columns`, whatever else a file about items says, are ""
-    where unknown. `sha256` is the `data_digest` of the whole data set that the rows come from, also after `select`.
+    where unknown. `sha256` is the `data_digest` of the whole data set that the rows come from, also after
+    `select`.
     """
 
     users: npt.NDArray[np.int32]
@@ -111,7 +112,7 @@ class Interactions(Tabular):
         )
         known = vars(self).get(_SORTED)
         if known is not None and rows.dtype == np.bool_:
-            vars(chosen)[_SORTED] = order_of_chosen(known, rows)
+            vars(chosen)[_SORTED] = order_of_chosen(known, rows.astype(np.bool_, copy=False))
         return chosen
 
     def sorted_like(self, other: "Interactions") -> "Interactions":

@@ -28,8 +28,9 @@ class Reading:
     """How a file of interactions is to be read.
 
     `missing` is for ratings that are not there: "refuse" them, "drop" their rows, or a rating to take instead.
-    `encoding` is that of text, None: UTF-8 or what a mark at the start says. `decimal` is the sign before decimals.
-    `items` is a file with titles, genres and whatever else is known of items; None: one beside it, if there is one.
+    `encoding` is that of text, None: UTF-8 or what a mark at the start says. `decimal` is the sign before
+    decimals. `items` is a file with titles, genres and whatever else is known of items; None: one beside it, if
+    there is one.
     """
 
     columns: Columns | Mapping[str, str] | None = None

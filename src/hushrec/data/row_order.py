@@ -1,6 +1,6 @@
 """Compiled loops that put interactions in canonical order: by user, then by item, no pair twice."""
 
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,6 @@ from numba import njit
 import hushrec.compiling  # noqa: F401 - before the first kernel
 
 Int32s = npt.NDArray[np.int32]
-_Value = TypeVar("_Value", np.int32, np.float32)
 
 
 @njit(cache=True, nogil=True)
@@ -92,7 +91,7 @@ def order_of_chosen(
 
 
 @njit(cache=True, nogil=True)
-def taken(values: npt.NDArray[_Value], rows: npt.NDArray[np.signedinteger]) -> npt.NDArray[_Value]:
+def taken(values: npt.NDArray[Any], rows: npt.NDArray[np.signedinteger]) -> npt.NDArray[Any]:
     """The values of these rows."""
     found = np.empty(rows.size, values.dtype)
     for place in range(rows.size):

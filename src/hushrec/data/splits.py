@@ -96,7 +96,7 @@ def global_time(data: Interactions, test_share: float = 0.2, split_at: str | Non
     """All rows from a moment on as test, whoever's they are: what a model trained at that moment is asked.
 
     The moment is a date of ISO 8601 (or Unix seconds), or such that a share of the rows is the test; rows at one
-    time stay together. A test row whose user or item has no row before is left out, and counted: nothing was known.
+    time stay together. A test row whose user or item has no row before is left out, and counted.
     """
     times = _timestamps(data)
     if split_at is None:

@@ -99,7 +99,7 @@ def with_named_items(
 
 
 def with_items(data: Interactions, about: AboutItems | None, notify: Tell | None = None) -> Interactions:
-    """The data with what a file says of its items; with `notify`, it was named, so it must be about some of them."""
+    """The data with what a file says of its items; with `notify`, it must be about some of them."""
     if about is None:
         return data
     place_of = {text: place for place, text in enumerate(about.items)}

@@ -231,12 +231,10 @@ def _about_relevance(runs: Sequence[Run]) -> list[str]:
         return []
     limits = sorted({run.provenance.relevance_limit for run in runs}, key=lambda limit: limit or 0.0)
     if len(limits) == 1:
-        return [
-            "all runs are tested on the same rows, and the same of them count as relevant: compare rankings, too"
-        ]
+        return ["all runs are tested on the same rows, and the same count as relevant: compare rankings, too"]
     told = ", ".join("all" if limit is None else f"from {limit:g} on" for limit in limits)
     return [
-        f"all runs are tested on the same rows, but different ones count as relevant ({told}): compare no rankings; "
+        f"all runs are tested on the same rows, but others count as relevant ({told}): compare no rankings; "
         "with --split shared they are the same"
     ]
 

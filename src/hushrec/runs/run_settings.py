@@ -80,7 +80,7 @@ class RunSettings:
             known = ", ".join(_WITH_SHARE)
             raise HushrecError(
                 f"{option('test_share', self.test_share)} has no meaning with {option('split', self.split)}; "
-                f"choose a split of: {known}"
+                f"choose of: {known}"
             )
         if self.split_at is not None:
             if self.split != "global-time":
