@@ -35,7 +35,8 @@ def normalised_graph(
     """A of weighted edges; weights of repeated pairs add up, a node without weight has no neighbours."""
     users, items, values = _each_pair_once(users, items, weights.astype(np.float64), sizes)
     by_user, by_item = (
-        _inverse_root(np.bincount(ends, values, size)) for ends, size in zip((users, items), sizes, strict=True)
+        _inverse_root(np.bincount(ends, values, size).astype(np.float64))
+        for ends, size in zip((users, items), sizes, strict=True)
     )
     values *= by_user[users] * by_item[items]
     back = canonical_order(items, users, sizes[1], sizes[0])

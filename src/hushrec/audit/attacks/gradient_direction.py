@@ -69,7 +69,7 @@ def _weights_of(moved: Moved, users: NDArray[np.int64]) -> Floats:
         gradients = moved.gradients[items] - count * moved.regularization * moved.vectors[items]
         along = vectors @ gradients[:, :, None]
         if count > 1:  # of one user the sign is enough
-            along = np.linalg.solve(vectors @ vectors.transpose(0, 2, 1), along)
+            along = np.linalg.solve(vectors @ vectors.transpose(0, 2, 1), along).astype(np.float64)
         weights[items, :count] = along[:, :, 0]
     return weights
 
