@@ -150,6 +150,7 @@ class FedRecBPR(Recommender):
     Feng Liang, Weike Pan, Zhong Ming: FedRec++: Lossless Federated Recommendation with Explicit Feedback (AAAI 2021).
 
     Settings:
+        preset: named settings, of which others may differ: usual, general; default: general for data of no paper, else usual
         rho: virtual pairs per real pair (default 3)
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
@@ -162,6 +163,7 @@ class FedRecBPR(Recommender):
         bias_pace: how much faster the items' biases go: they have a longer way (default 10.0)
         user_steps: steps by which a client solves for its vector (default 10)
         regularization: weight of the vectors' squared norms; biases are free (default 1.0)
+        crowding: how much more a client's vector is held back, the more of all items it has (default 0.0)
         initial_scale: items' vectors start uniformly within plus and minus this (default 0.1)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
@@ -170,6 +172,7 @@ class FedRecBPR(Recommender):
     def __init__(
         self,
         *,
+        preset: Literal["usual", "general"] | None = None,
         rho: int = 3,
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
@@ -182,6 +185,7 @@ class FedRecBPR(Recommender):
         bias_pace: float = 10.0,
         user_steps: int = 10,
         regularization: float = 1.0,
+        crowding: float = 0.0,
         initial_scale: float = 0.1,
         seed: int = 0,
         options: RuntimeOptions | None = None,
@@ -450,7 +454,7 @@ class FedNCF(Recommender):
     Vasileios Perifanis, Pavlos S. Efraimidis: Federated Neural Collaborative Filtering (Knowledge-Based Systems 2022).
 
     Settings:
-        preset: named settings, of which others may differ: paper, tuned
+        preset: named settings, of which others may differ: paper, tuned, general; default: general for data of no paper, else paper
         variant: products of vectors, dense layers, or both (default 'neumf')
         num_factors: length of the vectors that are multiplied (default 12)
         layers: inputs of the dense layers, half of them an item's vector, and their outputs (default (48, 24, 12, 6))
@@ -460,6 +464,8 @@ class FedNCF(Recommender):
         batch_size: samples per step of Adam (default 8)
         num_negatives: negatives per positive, drawn anew every round (default 4)
         learning_rate: of Adam, which starts anew in each round (default 0.001)
+        biases: learn a bias of each item, a number more of its vector (default False)
+        shrinkage: so many clients who would not move an item count in its mean, beside those who listed it (default 0.0)
         rho: virtual samples per sample of a client, among which denoisers hide it (default 0)
         denoisers: clients of a round that collect the noise of others; 0 hides nothing (default 0)
         seed: of everything random (default 0)
@@ -469,7 +475,7 @@ class FedNCF(Recommender):
     def __init__(
         self,
         *,
-        preset: Literal["paper", "tuned"] = "paper",
+        preset: Literal["paper", "tuned", "general"] | None = None,
         variant: Literal["gmf", "mlp", "neumf"] = "neumf",
         num_factors: int = 12,
         layers: tuple[int, ...] = (48, 24, 12, 6),
@@ -479,6 +485,8 @@ class FedNCF(Recommender):
         batch_size: int = 8,
         num_negatives: int = 4,
         learning_rate: float = 0.001,
+        biases: bool = False,
+        shrinkage: float = 0.0,
         rho: int = 0,
         denoisers: int = 0,
         seed: int = 0,
@@ -491,6 +499,7 @@ class MetaMF(Recommender):
     Yujie Lin, Pengjie Ren, Zhumin Chen, Zhaochun Ren, Dongxiao Yu, Jun Ma, Maarten de Rijke, X. Cheng: Meta Matrix Factorization for Federated Rating Predictions (SIGIR 2020).
 
     Settings:
+        preset: named settings, of which others may differ: paper, general; default: general for data of no paper, else paper
         num_factors: length of item vectors and of users' vectors (default 32)
         item_memory: item vectors are products of a matrix with this many columns and one with rows (default 8)
         memory_size: columns of the collaborative memory (default 128)
@@ -508,6 +517,7 @@ class MetaMF(Recommender):
     def __init__(
         self,
         *,
+        preset: Literal["paper", "general"] | None = None,
         num_factors: int = 32,
         item_memory: int = 8,
         memory_size: int = 128,
@@ -531,6 +541,7 @@ class NeuMF(Recommender):
         preset: named settings, of which others may differ: paper, general; default: general for data of no paper, else paper
         num_factors: length of the vectors (default 32)
         layers: units of the dense layers behind a pair's vectors (default (32, 16))
+        start_scale: standard deviation of the vectors before training (default 1.0)
         num_rounds: epochs; chosen on held-out training items of ML-100K (default 50)
         learning_rate: of Adam (default 0.001)
         batch_size: samples per step of Adam (default 1024)
@@ -545,6 +556,7 @@ class NeuMF(Recommender):
         preset: Literal["paper", "general"] | None = None,
         num_factors: int = 32,
         layers: tuple[int, ...] = (32, 16),
+        start_scale: float = 1.0,
         num_rounds: int = 50,
         learning_rate: float = 0.001,
         batch_size: int = 1024,
@@ -730,6 +742,7 @@ class DRIFT(Recommender):
     Theo Nommay: DRIFT: A Federated Recommender System with Implicit Feedback (Master thesis, Grenoble 2022).
 
     Settings:
+        preset: named settings, of which others may differ: usual, general; default: general for data of no paper, else usual
         num_factors: length of vectors (default 16)
         epochs: how often the stream is learned from (default 3)
         theta: completed blocks of an owner for which it asks for vectors (default 2)
@@ -747,6 +760,7 @@ class DRIFT(Recommender):
         recommended: items recommended to each user of a window while learning (default 0)
         parts: rounds that an epoch is cut into, to go on from after a stop (default 8)
         positive_from: rating from which on an event is good; 0: the middle of the range (default 0.0)
+        unseen: items that a user never met, drawn before each good event and taken for bad ones (default 0)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -754,6 +768,7 @@ class DRIFT(Recommender):
     def __init__(
         self,
         *,
+        preset: Literal["usual", "general"] | None = None,
         num_factors: int = 16,
         epochs: int = 3,
         theta: int = 2,
@@ -771,6 +786,7 @@ class DRIFT(Recommender):
         recommended: int = 0,
         parts: int = 8,
         positive_from: float = 0.0,
+        unseen: int = 0,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -781,7 +797,7 @@ class SAROS(Recommender):
     Aleksandra Burashnikova, Yury Maximov, Marianne Clausel, Charlotte Laclau, Franck Iutzeler, Massih-Reza Amini: Learning over no-Preferred and Preferred Sequence of Items for Robust Recommendation (JAIR 2021).
 
     Settings:
-        preset: named settings, of which others may differ: usual, original
+        preset: named settings, of which others may differ: usual, original, general; default: general for data of no paper, else usual
         num_factors: length of vectors (default 16)
         epochs: how often the stream is learned from (default 7)
         learning_rate: step size of the gradient descent (default 0.1)
@@ -793,6 +809,7 @@ class SAROS(Recommender):
         parts: rounds that an epoch is cut into, to go on from after a stop (default 8)
         recommended: items recommended to each user of a window while learning (default 0)
         positive_from: rating from which on an event is good; 0: the middle of the range (default 0.0)
+        unseen: items that a user never met, drawn before each good event and taken for bad ones (default 0)
         min_blocks: completed blocks that a user must have to be learned from (default 0)
         max_blocks: completed blocks that a user may have to be learned from; 0: any number (default 0)
         seed: of everything random (default 0)
@@ -802,7 +819,7 @@ class SAROS(Recommender):
     def __init__(
         self,
         *,
-        preset: Literal["usual", "original"] = "usual",
+        preset: Literal["usual", "original", "general"] | None = None,
         num_factors: int = 16,
         epochs: int = 7,
         learning_rate: float = 0.1,
@@ -814,6 +831,7 @@ class SAROS(Recommender):
         parts: int = 8,
         recommended: int = 0,
         positive_from: float = 0.0,
+        unseen: int = 0,
         min_blocks: int = 0,
         max_blocks: int = 0,
         seed: int = 0,
