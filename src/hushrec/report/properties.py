@@ -59,7 +59,6 @@ def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         "cold test cases": lambda run: _each_fold(run, lambda fold: _count_or_absent(fold.num_cold)),
         "CPU time per fold": lambda run: _each_fold(run, lambda fold: format_seconds(fold.cpu_seconds)),
         "wall time per fold": lambda run: _each_fold(run, lambda fold: format_seconds(fold.wall_seconds)),
-        "made again by": lambda run: run.command or ABSENT,
         "machine": lambda run: run.provenance.machine,
         "started": lambda run: run.provenance.started.replace("T", " ").replace("+00:00", " UTC"),
     }
@@ -67,8 +66,6 @@ def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
         del wanted["who holds what"]
     if not any(run.provenance.passed_over for run in runs):
         del wanted["drawn, passed-over items"]
-    if not any(run.command for run in runs):
-        del wanted["made again by"]
     if not any(run.chosen for run in runs):
         del wanted["chosen by the data"]
     rows = [PropertyRow(name, [text(run) for run in runs]) for name, text in wanted.items()]

@@ -240,7 +240,6 @@ class Run:
             **({"lists": self.lists} if self.lists else {}),
             **({"baselines": self.baselines} if self.baselines else {}),
             **({"chosen": chosen} if chosen else {}),
-            **({"command": self.command} if self.command else {}),
         }
 
 
