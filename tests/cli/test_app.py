@@ -212,7 +212,10 @@ BAD_VALUES = {
     "no threads": (["run", "pmf", "--data", DATA, "--threads", "0"], "--threads must be at least 1"),
     "no rounds": (["run", "pmf", "--data", DATA, "--rounds", "0"], "--rounds must be at least 1"),
     "negative seed": (["run", "pmf", "--data", DATA, "--seed", "-1"], "the seed is -1; use a number from 0 up"),
-    "columns of known data": (["run", "pmf", "--data", DATA, "--columns", "user=x"], "has known columns"),
+    "columns of known data": (
+        ["run", "pmf", "--data", DATA, "--columns", "user=x"],
+        "is known, and no file; leave --columns out",
+    ),
     "divergence": (
         ["run", "fedrec", "--data", DATA, "--preset", "paper", "--learning-rate", "50"],
         "the training diverges: use a --learning-rate below 50",
@@ -367,4 +370,4 @@ def test_ctrl_c_ends_with_130_and_the_run_goes_on(
 
 def test_ctrl_c_says_how_to_go_on(interrupted: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     _, process = interrupted
-    assert process.stderr.strip() == "hushrec: interrupted; a run with --out goes on with --resume"
+    assert process.stderr.splitlines()[-1] == "hushrec: interrupted; the same command goes on with --resume"

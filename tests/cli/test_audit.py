@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from hushrec.cli.audit import app, parse_thetas
+from hushrec.cli.audit import parse_thetas
 from hushrec.cli.verbs import app as whole_app
+from hushrec.cli.verbs import verb_named
 from hushrec.errors import HushrecError, naming_options
 from hushrec.registry import SYSTEMS
 from hushrec.settings import setting
 
+app = verb_named("audit")
 DATA = "synthetic:users=80,items=50,ratings=1500"
 SHORT = ["--data", DATA, "--rounds", "4", "--num-factors", "5"]
 

@@ -1,4 +1,5 @@
 import json
+import re
 import webbrowser
 from pathlib import Path
 
@@ -63,4 +64,4 @@ def test_lists_of_people_only_if_asked_for(folder: Path, tmp_path: Path) -> None
     CliRunner().invoke(app, [str(folder), "--out", str(out)], catch_exceptions=False)
     assert "a person with" not in out.read_text()
     CliRunner().invoke(app, [str(folder), "--out", str(out), "--sample-lists", "3"], catch_exceptions=False)
-    assert out.read_text().count("a person with") == 3
+    assert len(re.findall("<th[^>]*>[^<]*a person with", out.read_text())) == 3

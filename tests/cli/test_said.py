@@ -112,9 +112,6 @@ def test_the_command_in_a_runs_folder_makes_it_again(words: list[str], tmp_path:
     assert [fold.model_sha256 for fold in first.folds] == [fold.model_sha256 for fold in again.folds]
     assert [fold.clients_sha256 for fold in first.folds] == [fold.clients_sha256 for fold in again.folds]
     assert first.config == again.config
-    report = tmp_path / "report.html"
-    invoke("report", str(tmp_path / "one"), "--out", str(report))
-    assert "made again by" in report.read_text(encoding="utf-8")
 
 
 def test_the_command_quotes_what_needs_it(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def _no_token_of_the_tester(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "pmf"
-    hushrec.PMF(num_rounds=10, num_factors=5).fit(hushrec.load(DATA)).save(folder)
+    hushrec.PMF(num_rounds=10, num_factors=5).fit(hushrec.load(DATA)).save(folder, overwrite=True)
     return folder
 
 
@@ -140,7 +140,7 @@ def test_a_new_token_is_shown_once(folder: Path) -> None:
         assert server.ask("/v1/model", token)[0] == 200
         assert server.ask("/v1/model", token[:-1] + "!")[0] == 401
         code, out, err = server.stop(signal.SIGTERM)
-    assert code == -signal.SIGTERM
+    assert code == 0
     assert token not in out + err
 
 
@@ -202,7 +202,7 @@ def test_listening_to_everyone(folder: Path) -> None:
 
 def fitted(folder: Path, seed: int) -> str:
     """A run of two, and the digest of its model."""
-    hushrec.PMF(num_rounds=3, num_factors=5, seed=seed).fit(hushrec.load(DATA)).save(folder)
+    hushrec.PMF(num_rounds=3, num_factors=5, seed=seed).fit(hushrec.load(DATA)).save(folder, overwrite=True)
     return read_run(folder).folds[0].model_sha256
 
 

@@ -198,7 +198,7 @@ def test_ids_of_the_source_mean_all_partners_and_named_ones_one(grid: Interactio
     assert 1 <= len(known) <= 2
     assert not len(unknown)
     assert PARTNERS.source_id(f"a:{item}") == str(item)
-    with pytest.raises(HushrecError, match="no user 'nobody' in"):
+    with pytest.raises(HushrecError, match="no user 'nobody' with any partner"):
         PARTNERS.accounts(train, np.array(["nobody"]))
 
 

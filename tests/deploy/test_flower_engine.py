@@ -60,7 +60,7 @@ def test_without_flower_the_error_says_what_to_install(tmp_path: Path, monkeypat
         lambda: FlowerEngine().node_command(tmp_path),
         lambda: FlowerEngine().session(tmp_path, 1.0),
     ):
-        with pytest.raises(HushrecError, match=r"pip install 'hushrec\[flower\]'"):
+        with pytest.raises(HushrecError, match=r"pip install '\.\[flower\]'"):
             use()
 
 

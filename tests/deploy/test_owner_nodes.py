@@ -32,8 +32,7 @@ from federation import (
     split_for,
 )
 
-from hushrec.cli.deploy import Consent, OwnFiles
-from hushrec.cli.deploy import node as deploy_node
+from hushrec.cli.deploy import OwnFiles
 from hushrec.data import Interactions
 from hushrec.data.holdings import OWNERS, SOLE_OWNER
 from hushrec.data.holdings.node_files import Catalogue, NodeFiles, read_held_items, read_own
@@ -483,7 +482,7 @@ def test_a_node_without_ratings_says_so() -> None:
 )
 def test_a_node_has_one_thing(tmp_path: Path, options: dict[str, Path], reason: str) -> None:
     with pytest.raises(HushrecError, match=reason):
-        deploy_node(tmp_path, OwnFiles(**options), Consent())
+        OwnFiles(**options).node_files()
 
 
 @pytest.mark.slow

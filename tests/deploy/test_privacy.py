@@ -278,9 +278,8 @@ def test_a_node_does_not_know_other_nodes_users(shared: Finished) -> None:
 def test_the_server_cannot_recommend(shared: Finished) -> None:
     with pytest.raises(HushrecError) as caught:
         hushrec.load_run(shared.ordered.folder)
-    assert (
-        str(caught.value)
-        == "the server of fedrec++ has no client's vector; recommend on a node, from its private/runs"
+    assert str(caught.value).startswith(
+        "the server of fedrec++ has no client's vector; recommend on a node, from its private/runs"
     )
 
 

@@ -103,7 +103,7 @@ def test_without_matplotlib_the_error_names_the_command(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for draw in DRAW.values():
-        with pytest.raises(HushrecError, match=r"figures need matplotlib; .*: pip install 'hushrec\[report\]'"):
+        with pytest.raises(HushrecError, match=r"figures need matplotlib; .*: pip install '\.\[report\]'"):
             draw([runs["pmf"]])
 
 

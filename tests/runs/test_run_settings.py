@@ -13,11 +13,11 @@ from hushrec.runtime.in_process import RuntimeOptions
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"split": "random", "test_share": 0.0}, "--test-share 0 is no share; use a number between 0 and 1"),
-        ({"test_share": 0.0}, "--test-share 0 is no share"),
-        ({"test_share": 0.3}, "--test-share 0.3 has no meaning with --split folds; choose of: random, latest"),
-        ({"split_at": "2024-01-31"}, "--split-at 2024-01-31 needs --split global-time"),
-        ({"split": "global-time", "split_at": "soon"}, "--split-at 'soon' is no date"),
+        ({"split": "random", "test_share": 0.0}, "test_share=0.0 is no share; use a number between 0 and 1"),
+        ({"test_share": 0.0}, "test_share=0.0 is no share"),
+        ({"test_share": 0.3}, "test_share=0.3 has no meaning with split='folds'; choose of: random, latest"),
+        ({"split_at": "2024-01-31"}, "split_at='2024-01-31' needs split='global-time'"),
+        ({"split": "global-time", "split_at": "soon"}, "split_at='soon' is no date"),
     ],
 )
 def test_wishes_that_cannot_be_met(settings: dict, message: str) -> None:

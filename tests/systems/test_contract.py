@@ -77,7 +77,8 @@ def test_a_variant_without_its_extra_is_skipped_and_no_other_error_is(
 
 def test_a_missing_extra_is_an_error_of_its_own() -> None:
     with pytest.raises(
-        MissingExtraError, match=r"\AFun needs toys; install it with: pip install 'hushrec\[fun\]'\Z"
+        MissingExtraError,
+        match=r"\AFun needs toys; install it with: pip install '\.\[fun\]' in the clone of hushrec\Z",
     ):
         imported("no_such_module", "Fun", "toys", "fun")
 

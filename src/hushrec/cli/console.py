@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     Task,
@@ -22,7 +23,7 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from hushrec.report.numbers import format_bytes, format_metric
+from hushrec.report.numbers import format_bytes, format_count, format_metric
 from hushrec.runs.folds import FoldProgress, Watch
 
 # The time left follows the pace of the last ten minutes: a round may take one of them.
@@ -227,7 +228,7 @@ def _line(task: Task) -> str:
     """The progress line as plain text."""
     told = task.fields
     if "unit" in told:
-        parts = [f"{task.completed:,.0f}/{task.total or 0:,.0f} {told['unit']}"]
+        parts = [f"{format_count(task.completed)}/{format_count(task.total or 0)} {told['unit']}"]
     else:
         parts = [f"round {told['round_number']}/{told['num_rounds']}", told["metric"], f"{told['sent']} sent"]
     return f"{task.description}: {', '.join(part for part in [*parts, _time_left(task)] if part)}"
@@ -244,7 +245,8 @@ def counting(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
     shown = _progress(
         _plain("{task.description}"),
         BarColumn(bar_width=24),
-        _plain(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {unit}"),
+        MofNCompleteColumn(),
+        _plain(unit),
         TimeElapsedColumn(),
         _plain("left"),
         TimeRemainingColumn(),

@@ -240,7 +240,9 @@ def _train(width, clients, rows, numbers, sizes, item_factors, keys, round_numbe
         ends = own.size + num_negatives[client], listed.size - num_virtual_negatives[client]
         negatives, virtual, others = listed[own.size : ends[0]], listed[ends[0] : ends[1]], listed[ends[1] :]
         draw_negatives((keys[0], numbers[client], round_number), kinds, negatives, negatives.size)
-        vector, step, strength = _solve_client(width, own, negatives, item_factors, fixed, differences, pairing, path)
+        vector, step, strength = _solve_client(
+            width, own, negatives, item_factors, fixed, differences, pairing, path
+        )
         store(user_factors, rows[client], vector)
         _add_slopes(width, vector, item_factors, own, negatives, pairing.negatives, slopes)
         if virtual.size:

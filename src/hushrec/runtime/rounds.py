@@ -73,8 +73,8 @@ def diverged(config: Any, round_number: int, symptom: str) -> DivergedError:
     values = to_dict(config)
     rates = {name: rate for name, rate in values.items() if name.endswith("learning_rate")}
     weight, rate = values.get("regularization") or 0.0, values.get("learning_rate") or 0.0
-    if weight * rate > 1:  # a step takes more than the whole of a vector away: a smaller rate alone is no remedy
-        advice = f"use a --regularization below {weight:g}, such as 0.001"
+    if weight * rate > 1 and weight > rate:  # a step takes more than the whole of a vector away, by its weight
+        advice = f"use a {option('regularization')} below {weight:g}, such as 0.001"
         return DivergedError(f"round {round_number}: {symptom}; the training diverges: {advice}")
     remedies = [
         f"a {option(name)} below {rate:g}" if rate else f"a smaller {option(name)}" for name, rate in rates.items()

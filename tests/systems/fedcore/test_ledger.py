@@ -129,6 +129,6 @@ def test_refused() -> None:
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    with pytest.raises(HushrecError, match=r"pip install 'hushrec\[dp\]'"):
+    with pytest.raises(HushrecError, match=r"pip install '\.\[dp\]'"):
         ledger_of((1, 1)).total()
     assert ledger_of((1, 1)).plain_sum() == 1
