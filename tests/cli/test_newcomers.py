@@ -137,5 +137,5 @@ def test_users_are_known_by_the_ids_of_the_file(folder: Path) -> None:
     assert len(items) == len(set(items))
     assert items
     assert set(items) <= {f"i{item}" for item in range(NUM_ITEMS)}
-    with pytest.raises(HushrecError, match="no user 'u99' (in|with any partner of)"):
+    with pytest.raises(HushrecError, match=r"no user 'u99' (in|with any partner of)"):
         CliRunner().invoke(app, [*words[:3], "u99"], catch_exceptions=False)
