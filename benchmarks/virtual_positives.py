@@ -1,10 +1,11 @@
 """Can a server tell FedNCF's virtual positives from real ones? `python -m benchmarks.virtual_positives`.
 
 A run without noise has the same model, so the uploads of some clients are made with rho 3 after some of its
-rounds. Of each upload the server takes what moves the client's way (`step_direction`), and orders it by what it
-knows of an item: its popularity, the length of its step, the length of its vector, and where both lie. Printed is
-how often a real positive comes before a virtual one (AUC, chance is .5): by each number alone, and by all of them,
-weighted by a logistic regression that was shown the truth of other clients.
+rounds: clients with 10 to 80 items, for whom the catalogue has room. Of each upload the server takes what moves
+the client's way (`step_direction`), and orders it by what it knows of an item: its popularity, the length of its
+step, the length of its vector, and where both lie. Printed is how often a real positive comes before a virtual one
+(AUC, chance is .5): by each number alone, and by all of them, weighted by a logistic regression that was shown the
+truth of other clients.
 """
 
 import copy

@@ -57,7 +57,7 @@ def test_every_attack_reads_messages_of_some_system_from_a_seat_that_sees_them(n
     [
         ("pmf", ["listed items", "upload frequency"]),
         ("fedrec", ["listed items", "upload frequency"]),
-        ("fedrec-bpr", ["listed items", "upload frequency", "pulled up"]),
+        ("fedrec-bpr", ["listed items", "upload frequency", "pulled up", "fitting pairs"]),
         (
             "ptf-fedrec",
             [

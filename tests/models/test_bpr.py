@@ -50,6 +50,7 @@ def random_factors(num_items: int, num_factors: int = 4) -> np.ndarray:
         (5, 1, 0, 100, (5, 5, 0, 0)),
         (6, 1, 1, 10, (6, 2, 1, 1)),  # 4 unrated: 2 are negatives, 2 are left for virtual pairs
         (40, 1, 3, 100, (40, 30, 17, 13)),  # 60 unrated: 30 are left, 40 : 30 is 17 : 13
+        (5, 2, 3, 40, (5, 10, 8, 16)),  # 25 are left, 1 : 2 is 8 : 17, and the last of these would be in no pair
         (9, 1, 3, 10, (9, 1, 0, 0)),
         (10, 1, 3, 10, (0, 0, 0, 0)),  # there is nothing to rank its items above
         (0, 1, 3, 10, (0, 0, 0, 0)),

@@ -38,7 +38,8 @@ def test_masks_cancel_and_leave_the_bits_of_a_plain_sum(table: np.ndarray) -> No
     """Clients upload to the sum and to two collectors in turn; the first of them has numbers of its own."""
     count, width = table.shape
     clients, collectors = numbered(count), np.arange(count, dtype=np.int32) % 2
-    masks, words = draw_masks(Draws(3).key("masks"), clients, 5, width), fixed_point(clients, table)
+    words = fixed_point(clients, table)
+    masks = draw_masks(Draws(3).key("masks"), clients, 5, words)
     uploads, collected, inbox = MaskedSum.zeros(width), MaskedSum.zeros(width), MaskSums(width)
     uploads.add(clients, Sent(as_ragged(words + masks)))
     inbox.add(collectors, Sent(as_ragged(masks)))
@@ -53,7 +54,7 @@ def test_masks_cancel_and_leave_the_bits_of_a_plain_sum(table: np.ndarray) -> No
 
 
 def test_forks_give_the_same_sums() -> None:
-    masks = draw_masks(Draws(0).key("masks"), numbered(6), 1, 4)
+    masks = draw_masks(Draws(0).key("masks"), numbered(6), 1, np.zeros((6, 4), np.int64))
     to, whole, parts = np.array([5, 9, 5, 5, 9, 9], np.int32), MaskSums(4), MaskSums(4)
     whole.add(to, Sent(as_ragged(masks)))
     fork, total, piece = parts.fork(), MaskedSum.zeros(4), MaskedSum.zeros(4)
@@ -72,13 +73,23 @@ def test_forks_give_the_same_sums() -> None:
 
 def test_masks_are_uniform_and_each_its_own() -> None:
     """12,800 bits of each place: a share of ones off 1/2 by .025 has odds of 64 in 70 million (5.6 sigma)."""
-    masks = draw_masks(Draws(1).key("masks"), numbered(400), 2, 32)
+    key, words = Draws(1).key("masks"), np.zeros((400, 32), np.int64)
+    masks = draw_masks(key, numbered(400), 2, words)
     bits = masks.view(np.uint64).ravel()[:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
     assert np.abs(bits.mean(axis=0) - 0.5).max() < 0.025
     assert len(np.unique(masks)) == masks.size
-    again = draw_masks(Draws(1).key("masks"), np.array([7], np.int32), 2, 32)
+    again = draw_masks(key, np.array([7], np.int32), 2, words[:1])
     np.testing.assert_array_equal(again[0], masks[7])
-    assert (draw_masks(Draws(1).key("masks"), np.array([7], np.int32), 3, 32) != again).all()
+    assert (draw_masks(key, np.array([7], np.int32), 3, words[:1]) != again).all()
+
+
+def test_other_numbers_have_other_masks() -> None:
+    """Else two uploads of one round would differ by what differs behind their masks."""
+    key, party, words = Draws(1).key("masks"), numbered(1), np.zeros((1, 32), np.int64)
+    other = words.copy()
+    other[0, 31] = 1
+    assert (draw_masks(key, party, 2, words) != draw_masks(key, party, 2, other)).all()
+    assert (draw_masks(key, party, 2, words) != draw_masks(Draws(2).key("masks"), party, 2, words)).all()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 8.0])

@@ -8,13 +8,13 @@ from hushrec.data.interactions import UserRows
 from hushrec.errors import HushrecError
 from hushrec.evaluation.ranking import ranking_metrics
 from hushrec.systems import fedrec_bpr
-from hushrec.systems.fedrec import ItemGradients
+from hushrec.systems.fedrec_bpr import PairRows
 from hushrec.systems.fedrec_plus_plus import DenoisingSums, Noise
 
 from .positive_runs import Finished, Positives, assert_same, positives, run, some_positives
 from .runs import digest, losing
 
-GOLDEN = "0af47ae4d8a1953ba5f4d8cd04697c939a85e2240993977f8ce3baf35d0bdbd9"
+GOLDEN = "107b58d36da3d54cfc005c4374e432cad49b34f40666844cfd60db9455c6fec2"
 
 
 def fit(data: Positives, **options: Any) -> Finished:
@@ -47,7 +47,7 @@ def test_hand_worked_round() -> None:
         data, prepare=prepare, num_factors=1, num_rounds=1, rho=1, denoisers=1, negatives=1, looks=1,
         user_steps=1, learning_rate=0.25, bias_pace=2.0, regularization=1.0,
     )  # fmt: skip
-    (upload,), (noise,) = finished.sent(ItemGradients), finished.sent(Noise)
+    (upload,), (noise,) = finished.sent(PairRows), finished.sent(Noise)
     rows = dict(zip(upload.message.items.values.tolist(), upload.message.gradients.values, strict=True))
     virtual = noise.message.items.values.tolist()
     (negative,) = {1, 2, 3} - set(virtual)
@@ -160,7 +160,7 @@ def test_golden_transcript() -> None:
 def test_bytes_of_uploads_are_known_before() -> None:
     finished = fit(some_positives(), num_rounds=1, denoisers=0, rho=2)
     told = fedrec_bpr.upload_bytes(finished.private, finished.config)
-    assert int(told.sum()) == 4 * (1 + 6) * finished.transcript.total(ItemGradients).rows
+    assert int(told.sum()) == 4 * (1 + 6) * finished.transcript.total(PairRows).rows
 
 
 @pytest.mark.parametrize(

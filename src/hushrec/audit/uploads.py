@@ -17,6 +17,7 @@ from hushrec.protocol import Message, Role, View
 Pairs = NDArray[np.int64]
 
 _STRIDE = np.int64(1) << 31
+_BLIND = 0.5  # an AUC without knowing anything
 
 
 class Listed(NamedTuple):
@@ -146,3 +147,27 @@ def f1_of(clients: NDArray[np.int64], pairs: Pairs, train: Interactions) -> Outc
     both = num_guesses + num_positives
     told = both > 0
     return Outcome.of_victims(clients[told], 2 * num_hits[told] / both[told], 2 * blind_hits[told] / both[told])
+
+
+def auc_of(pairs: Pairs, scores: NDArray[np.float64], train: Interactions) -> Outcome:
+    """Per client: how often an own item has a higher score than another; ties count half. Pairs are ascending.
+
+    Clients with only own items among the pairs, or none, are left out: there is nothing to tell apart.
+    """
+    clients, owners = by_client(pairs)
+    order = np.lexsort((scores, owners))
+    owners, scores = owners[order], scores[order]
+    is_positive = is_own(pairs, train)[order]
+    # Ranks within a client from 1; equal scores share the mean of their ranks.
+    starts = np.searchsorted(owners, np.arange(len(clients)))
+    is_first = np.ones(len(owners), bool)
+    is_first[1:] = (owners[1:] != owners[:-1]) | (scores[1:] != scores[:-1])
+    firsts = np.flatnonzero(is_first)
+    sizes = np.diff(np.append(firsts, len(owners)))
+    ranks = np.repeat(firsts + (sizes + 1) / 2, sizes) - starts[owners]
+    num_positives = np.bincount(owners, is_positive, len(clients))
+    num_others = np.bincount(owners, ~is_positive, len(clients))
+    wins = np.bincount(owners, ranks * is_positive, len(clients)) - num_positives * (num_positives + 1) / 2
+    can_tell = (num_positives > 0) & (num_others > 0)
+    shares = wins[can_tell] / (num_positives * num_others)[can_tell]
+    return Outcome.of_victims(clients[can_tell], shares, np.full(len(shares), _BLIND))

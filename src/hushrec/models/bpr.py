@@ -27,15 +27,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.draws import BLOCK_WORDS, Draws, Key, chacha_block, uniform_rows
+from hushrec.draws import Draws, Key, uniform_rows
 from hushrec.errors import HushrecError
 from hushrec.kernels.adam import adam
 from hushrec.kernels.rows import dot, load, multiply, store, width_of, zeros
+from hushrec.models.bpr_virtual import REAL, VIRTUAL, draw_negatives, draw_virtual, step_weights
 from hushrec.protocol import kept
 
 Factors = NDArray[np.float32]
-
-_REAL, _VIRTUAL = 1, 2  # what a listed item is
 
 
 class Pairing(NamedTuple):
@@ -43,7 +42,7 @@ class Pairing(NamedTuple):
 
     negatives: int  # per item of the client
     rho: int  # virtual pairs per real one
-    num_looks: int  # unrated items that a client looks at for one that scores like an item of its own
+    num_looks: int  # unrated items that a client looks at for each virtual one: see `bpr_virtual`
     num_steps: int
     regularization: np.float32
     crowding: np.float32 = np.float32(0.0)  # how much more of it, the more of all items a client has
@@ -66,7 +65,8 @@ def sizes_of(num_positives: NDArray[np.int64], negatives: int, rho: int, num_ite
     """How much each client lists; who has no item, or all of them, lists nothing.
 
     Real negatives are at most half of the unrated items, so that something is left for virtual pairs. Where too
-    little is left for rho of these per real pair, all that is left is shared out in the proportion of real ones.
+    little is left for rho of these per real pair, what is left is shared out in the proportion of real ones, and a
+    negative that would be in no pair is left out.
     """
     num_unrated = num_items - num_positives
     num_negatives = np.minimum(negatives * num_positives, (num_unrated + 1) // 2)
@@ -74,7 +74,7 @@ def sizes_of(num_positives: NDArray[np.int64], negatives: int, rho: int, num_ite
     both, left = np.maximum(own + num_negatives, 1), num_unrated - num_negatives
     has_room = rho * both <= left
     virtual = np.where(has_room, rho * own, left * own // both)
-    virtual_negatives = np.where(has_room, rho * num_negatives, left - virtual)
+    virtual_negatives = np.where(has_room, rho * num_negatives, np.minimum(left - virtual, negatives * virtual))
     is_paired = (virtual > 0) & (virtual_negatives > 0) & (rho > 0)
     return Sizes(own, num_negatives, np.where(is_paired, virtual, 0), np.where(is_paired, virtual_negatives, 0))
 
@@ -137,54 +137,6 @@ def adam_step(
     return after[0], after[2], after[3]
 
 
-# --- Draws -------------------------------------------------------------------------------------------------
-
-
-@numba.njit(nogil=True, cache=True)
-def _draw(stream, key, party, round_number, words, num_items):
-    """The next item of a stream; `stream` counts the words that were used."""
-    place = stream[0] % BLOCK_WORDS
-    if place == 0:
-        chacha_block(key, party, round_number, stream[0] // BLOCK_WORDS, words)
-    stream[0] += 1
-    return np.int64((np.uint64(words[place]) * np.uint64(num_items)) >> np.uint64(32))
-
-
-@numba.njit(nogil=True, cache=True)
-def _draw_free(stream, key, party, round_number, words, kinds):
-    """The next item of a stream that has no part yet."""
-    while True:
-        item = _draw(stream, key, party, round_number, words, kinds.size)
-        if kinds[item] == 0:
-            return item
-
-
-@numba.njit(nogil=True, cache=True)
-def _draw_negatives(key, party, round_number, kind, kinds, out, num_drawn):
-    """So many items without a part, which they get now."""
-    words, stream = np.empty(BLOCK_WORDS, np.uint32), np.zeros(1, np.int64)
-    for place in range(num_drawn):
-        item = _draw_free(stream, key, party, round_number, words, kinds)
-        kinds[item] = kind
-        out[place] = item
-
-
-@numba.njit(nogil=True, cache=True)
-def _draw_alike(width, key, party, round_number, vector, item_factors, own, kinds, num_looks, out, num_drawn):
-    """So many virtual positives: each is that of a few drawn items which scores most like an own item."""
-    words, stream = np.empty(BLOCK_WORDS, np.uint32), np.zeros(1, np.int64)
-    for place in range(num_drawn):
-        wanted = dot(vector, load(item_factors, np.int64(own[place % own.size]), width))
-        chosen, least = -1, np.float32(np.inf)
-        for _ in range(num_looks):
-            item = _draw_free(stream, key, party, round_number, words, kinds)
-            away = abs(dot(vector, load(item_factors, item, width)) - wanted)
-            if chosen < 0 or away < least:
-                chosen, least = item, away
-        kinds[chosen] = _VIRTUAL
-        out[place] = chosen
-
-
 # --- Pairs -------------------------------------------------------------------------------------------------
 
 
@@ -195,8 +147,11 @@ def _slope(margin):
 
 
 @numba.njit(nogil=True, cache=True)
-def _solve(width, differences, num_pairs, pairing, strength):
-    """U_u without its last number, by accelerated gradient steps from zero; `strength` is the client's lambda."""
+def _solve(width, differences, num_pairs, pairing, strength, path):
+    """U_u without its last number, by accelerated gradient steps from zero, and their size.
+
+    `strength` is the client's lambda; `path` gets where the gradient of each step is taken.
+    """
     share = np.float32(1.0) / np.float32(pairing.negatives)
     squares = np.float32(0.0)
     for place in range(num_pairs):
@@ -205,7 +160,8 @@ def _solve(width, differences, num_pairs, pairing, strength):
     step = np.float32(1.0) / (strength + np.float32(0.25) * share * squares)
     vector, ahead = zeros(width), zeros(width)
     momentum = 1.0
-    for _ in range(pairing.num_steps):
+    for number in range(pairing.num_steps):
+        store(path, number, ahead)
         total = zeros(width)
         for place in range(num_pairs):
             difference = load(differences, place, width)
@@ -214,7 +170,7 @@ def _solve(width, differences, num_pairs, pairing, strength):
         following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
         ahead = moved + np.float32((momentum - 1.0) / following) * (moved - vector)
         vector, momentum = moved, following
-    return vector
+    return vector, step
 
 
 @numba.njit(nogil=True, cache=True)
@@ -230,8 +186,8 @@ def _add_slopes(width, vector, item_factors, positives, negatives, per_positive,
 
 
 @numba.njit(nogil=True, cache=True)
-def _solve_client(width, own, negatives, item_factors, fixed, differences, pairing):
-    """Take the differences of a client's pairs without the biases, and solve for its vector."""
+def _solve_client(width, own, negatives, item_factors, fixed, differences, pairing, path):
+    """Take the differences of a client's pairs without the biases; solve for its vector; the size of steps, lambda."""
     last, others = load(fixed, 0, width), load(fixed, 1, width)
     for place in range(own.size * pairing.negatives):
         item, other = np.int64(own[place // pairing.negatives]), np.int64(negatives[place % negatives.size])
@@ -239,7 +195,8 @@ def _solve_client(width, own, negatives, item_factors, fixed, differences, pairi
         store(differences, place, multiply(others, difference))
     share = np.float32(own.size) / np.float32(len(item_factors) - own.size)
     strength = pairing.regularization * (np.float32(1.0) + pairing.crowding * share * share)
-    return last + _solve(width, differences, own.size * pairing.negatives, pairing, strength)
+    vector, step = _solve(width, differences, own.size * pairing.negatives, pairing, strength, path)
+    return last + vector, step, strength
 
 
 @numba.njit(nogil=True, cache=True)
@@ -252,7 +209,7 @@ def _write_rows(width, vector, items, kinds, slopes, first, out, num_noise):
         listed[first + place] = item
         gradient = slopes[item] * vector
         store(gradients, first + place, gradient)
-        if kinds[item] == _VIRTUAL:
+        if kinds[item] == VIRTUAL:
             noise_items[num_noise] = item
             store(noise, num_noise, gradient)
             num_noise += 1
@@ -267,6 +224,7 @@ def _train(width, clients, rows, numbers, sizes, item_factors, keys, round_numbe
     kinds = np.zeros(len(item_factors), np.int8)
     slopes = np.zeros(len(item_factors), np.float32)
     differences = np.empty((max(num_own.max() * pairing.negatives, 1), len(width)), np.float32)
+    path = np.empty((pairing.num_steps, len(width)), np.float32)
     fixed = np.zeros((2, len(width)), np.float32)
     fixed[0, -1], fixed[1, :-1] = 1.0, 1.0  # (0, ..., 0, 1) and (1, ..., 1, 0)
     first, num_noise = 0, 0
@@ -278,20 +236,20 @@ def _train(width, clients, rows, numbers, sizes, item_factors, keys, round_numbe
             num_own[client] + num_negatives[client] + num_virtual[client] + num_virtual_negatives[client], np.int64
         )
         listed[: own.size] = own
-        kinds[own] = _REAL
+        kinds[own] = REAL
         ends = own.size + num_negatives[client], listed.size - num_virtual_negatives[client]
         negatives, virtual, others = listed[own.size : ends[0]], listed[ends[0] : ends[1]], listed[ends[1] :]
-        party = numbers[client]
-        _draw_negatives(keys[0], party, round_number, _REAL, kinds, negatives, negatives.size)
-        vector = _solve_client(width, own, negatives, item_factors, fixed, differences, pairing)
+        draw_negatives((keys[0], numbers[client], round_number), kinds, negatives, negatives.size)
+        vector, step, strength = _solve_client(
+            width, own, negatives, item_factors, fixed, differences, pairing, path
+        )
         store(user_factors, rows[client], vector)
         _add_slopes(width, vector, item_factors, own, negatives, pairing.negatives, slopes)
         if virtual.size:
-            looks = pairing.num_looks
-            _draw_alike(
-                width, keys[1], party, round_number, vector, item_factors, own, kinds, looks, virtual, virtual.size
-            )
-            _draw_negatives(keys[2], party, round_number, _VIRTUAL, kinds, others, others.size)
+            weights = step_weights(step, strength, 1.0 / pairing.negatives, pairing.num_steps)
+            solved = own, negatives, vector, differences, path, weights
+            drawn, how = (keys[1], numbers[client], round_number), (pairing.num_looks, pairing.negatives)
+            draw_virtual(width, drawn, solved, item_factors, fixed, kinds, how, virtual, others)
             _add_slopes(width, vector, item_factors, virtual, others, pairing.negatives, slopes)
         num_noise = _write_rows(width, vector, listed, kinds, slopes, first, out, num_noise)
         first += listed.size
@@ -301,13 +259,12 @@ class Keys(NamedTuple):
     """Of what clients draw."""
 
     negatives: Key
-    virtual_positives: Key
-    virtual_negatives: Key
+    virtual: Key
 
 
 def keys_of(draws: Draws) -> Keys:
     """The keys of a run."""
-    return Keys(draws.key("negatives"), draws.key("virtual-items"), draws.key("virtual-negatives"))
+    return Keys(draws.key("negatives"), draws.key("virtual-items"))
 
 
 class PairGradients(NamedTuple):

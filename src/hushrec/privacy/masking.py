@@ -3,11 +3,15 @@
 
 Guarantee: a number in 64-bit fixed point plus a mask that is uniform modulo 2^64 is uniform itself. So an upload
 tells nothing to whoever has not its mask, and a mask tells nothing to whoever has not the upload; who has both has
-all. The sum is exact, the same bits as `DenseSum`. Not protected: the sum over those whose masks are summed up
-together, and whoever uses a mask twice for different numbers.
+all. Masks are drawn by ChaCha8 from a secret seed, so this holds against whoever cannot compute beyond that. A
+mask depends on the numbers that it hides: other numbers have another one, however often and with whatever a party
+is asked. The sum is exact, the same bits as `DenseSum`. Not protected: the sum over those whose masks are summed
+up together; two such sums, which differ by the mask of who is in one of them only; and the sum from a party that
+lies, since nobody sees how large its numbers are.
 """
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from threading import Lock
 from typing import Protocol
 
@@ -37,21 +41,26 @@ class Masked(Protocol):
 
 
 @numba.njit(nogil=True, cache=True)
-def _draw_masks(key, parties, round_number, out):
+def _draw_masks(keys, parties, round_number, out):
     words = np.empty(BLOCK_WORDS, np.uint32)
     for party in range(parties.size):
         for column in range(out.shape[1]):
             place = 2 * column % BLOCK_WORDS
             if place == 0:
-                chacha_block(key, parties[party], round_number, 2 * column // BLOCK_WORDS, words)
+                chacha_block(keys[party], parties[party], round_number, 2 * column // BLOCK_WORDS, words)
             low, high = np.uint64(words[place]), np.uint64(words[place + 1])
             out[party, column] = np.int64(high << np.uint64(32) | low)
 
 
-def draw_masks(key: Key, parties: Numbers, round_number: int, num_columns: int) -> Words:
-    """A row of masks per party: uniform 64-bit numbers."""
-    masks = np.empty((len(parties), num_columns), np.int64)
-    _draw_masks(key, parties, round_number, masks)
+def draw_masks(key: Key, parties: Numbers, round_number: int, words: Words) -> Words:
+    """A row of masks per party, uniform 64-bit numbers, for the row of numbers that it hides."""
+    secret = key.tobytes()
+    digests = [
+        blake2b(row.tobytes(), key=secret, digest_size=32, person=b"hushrec masks").digest() for row in words
+    ]
+    keys = np.frombuffer(b"".join(digests), "<u4").astype(np.uint32).reshape(len(words), -1)
+    masks = np.empty_like(words)
+    _draw_masks(keys, parties, round_number, masks)
     return masks
 
 

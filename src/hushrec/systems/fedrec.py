@@ -139,7 +139,10 @@ class ItemFactors(Message):
 
 @dataclass(frozen=True)
 class ItemGradients(Message):
-    """Reveals: a list that holds the client's rated items, with the gradients of each."""
+    """Reveals: a list that holds the client's rated items, and of each the error times U_u, plus lambda V_i.
+
+    With `biases`, the last number of a gradient is the error itself.
+    """
 
     sender, receiver = Role.CLIENT, Role.SERVER
     items: Ragged = ragged(np.int32, low=0)

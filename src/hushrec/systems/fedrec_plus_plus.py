@@ -46,7 +46,7 @@ from hushrec.privacy.denoising import (
     check_denoisers,
     draw_denoisers,
 )
-from hushrec.privacy.exact_sum import ExactSum
+from hushrec.privacy.exact_sum import ExactSum, Gradients
 from hushrec.protocol import (
     NO_ONE,
     About,
@@ -153,7 +153,10 @@ class DenoiserFactors(Message):
 
 @dataclass(frozen=True)
 class DenoisingSums(Message):
-    """Reveals: sums of noise less the denoiser's own gradients, and counts; one below zero is an item it rated."""
+    """Reveals: sums of noise less the denoiser's own gradients, and counts; one below zero is an item it listed.
+
+    Where no noise covers such an item, the denoiser's own gradient shows as it is.
+    """
 
     sender, receiver = Role.DENOISER, Role.SERVER
     items: Ragged = ragged(np.int32, low=0)
@@ -251,7 +254,7 @@ def noise_of(trained: ClientGradients) -> Noise:
     return Noise(Ragged(trained.noise_starts, trained.noise_items), Ragged(trained.noise_starts, trained.noise))
 
 
-def reply(gradients: ItemGradients, noise: Noise, denoiser: Numbers, config: DenoisedConfig) -> Reply:
+def reply(gradients: Message, noise: Noise, denoiser: Numbers, config: DenoisedConfig) -> Reply:
     """The upload to the server and, if there are denoisers, the noise sealed to them."""
     return Reply(gradients, (Sealed(noise, denoiser),) if config.denoisers else ())
 
@@ -269,7 +272,7 @@ def denoiser_update(
     return released(cohort, upload(*own))
 
 
-def released(cohort: Cohort[Any], own: ItemGradients) -> Reply:
+def released(cohort: Cohort[Any], own: Gradients) -> Reply:
     """Eq. 9, refused by a denoiser to whom no client sent anything.
 
     DEVIATION: the counts are those of virtual raters less the items that the denoiser rated, so that |U_i| of

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.masking import fixed_point
-from hushrec.protocol import Role
+from hushrec.protocol import Cohort, Role
 from hushrec.runtime.in_process import Losses
 from hushrec.runtime.training import Job
 from hushrec.systems.fedncf import clients, denoised
@@ -148,6 +149,48 @@ def test_noise_that_stays_in_would_be_seen() -> None:
         shown.add(sent.numbers, sent.message)
     moved = finished.states[1].item_factors - finished.states[0].item_factors
     assert (np.abs(moved - shown.mean()) > 1e-4).any(axis=1).mean() > 0.9
+
+
+def test_a_server_that_asks_twice_gets_two_masks() -> None:
+    """Asked again with other layers, a client hides what it has learned from them behind another mask.
+
+    With one mask for both, the difference of the uploads would be that of the two steps. Asked again with the same
+    model it answers the same, so that a round can begin again.
+    """
+    data = some_positives(6, 30)
+    small = {"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16}
+    config = fedncf.SYSTEM.configure({**small, "denoisers": 1, "rho": 1})
+    draws, numbers, to = Draws(7), np.arange(6, dtype=np.int32), np.zeros(1, np.int32)
+    private = fedncf.enrol(numbers, data.rows, 30, config, draws)
+    state = fedncf.start(6, 30, config, draws)
+    cohort = Cohort(numbers[3:4], np.array([3]), private, 1, {})
+
+    def asked(layers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        denoised.client_update(cohort, denoised.ModelToHide(state.item_factors, layers, to), config, draws)
+        reply = denoised.client_layers(cohort, denoised.SendMaskedLayers(to), config, draws)
+        table = clients.weighted_layers(private, cohort.rows, config.num_negatives)
+        return reply.message.words.values, fixed_point(cohort.numbers, table)[0]
+
+    (first, hidden), (second, other), (again, _) = (
+        asked(layers) for layers in (state.layers, state.layers * 0, state.layers)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (hidden != other).any()
+    assert ((first - second) != (hidden - other)).all()
+
+
+def test_the_largest_letter_is_known_before() -> None:
+    """Masks are longer than the noise of whoever has few items."""
+    finished = fit(some_positives(24, 60), rho=1, denoisers=3, num_rounds=1)
+    told = fedncf.upload_bytes(finished.private, finished.config)
+    for kind, row_bytes in (
+        (denoised.LayerMasks, 8),
+        (denoised.Noise, 4 * (1 + finished.config.shape.num_columns)),
+    ):
+        for sent in finished.sent(kind):
+            assert int(sent.message.lengths.max()) * row_bytes <= int(told.max())
+    (masks, *_) = finished.sent(denoised.LayerMasks)
+    assert int(told.min()) >= 8 * int(masks.message.lengths[0])
 
 
 # --- Who is lost -------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "order change": f"{__name__}.order_change",
         "upload frequency": f"{__name__}.upload_frequency",
         "pulled up": f"{__name__}.pulled_up",
+        "fitting pairs": f"{__name__}.fitting_pairs",
         "server extraction 1%": f"{__name__}.server_extraction_1",
         "server extraction 10%": f"{__name__}.server_extraction",
         "server extraction 50%": f"{__name__}.server_extraction_50",

@@ -6,24 +6,55 @@ pushed down. So one row gives U, and with the V that was sent, the score of ever
 U was made of the client's own items, so they score higher than virtual ones that were drawn blindly.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.audit.scoreboard import Attack, Outcome, Truth
-from hushrec.audit.uploads import Answered, Pairs, answered, by_client, is_own, lists, paired
+from hushrec.audit.uploads import Answered, Pairs, answered, auc_of, lists, paired
 from hushrec.errors import HushrecError
 from hushrec.protocol import Message, Role, Seat, View
 
-_CHANCE = 0.5
+Floats = NDArray[np.float64]
 
 
 class Scored(NamedTuple):
     """The items that each client pulls up."""
 
     pairs: Pairs  # ascending
-    scores: NDArray[np.float64]
+    scores: Floats
+
+    @classmethod
+    def of(cls, found: list[tuple[Pairs, Floats]]) -> "Scored":
+        """From several uploads; what is in two of them counts as in the first."""
+        if not found:
+            return cls(np.empty(0, np.int64), np.empty(0))
+        pairs, scores = (np.concatenate(column) for column in zip(*found, strict=True))
+        pairs, places = np.unique(pairs, return_index=True)
+        return cls(pairs, scores[places])
+
+
+class Shown(NamedTuple):
+    """What some clients were sent, and what their uploads show."""
+
+    clients: NDArray[np.int64]
+    starts: NDArray[np.int64]  # of each client's rows
+    items: NDArray[np.int32]
+    slopes: Floats  # the rows' last numbers: below zero for what is pulled up
+    users: Floats  # the vector of each client
+    vectors: Floats  # of all items
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """For each row the place of its client."""
+        return np.repeat(np.arange(len(self.clients)), np.diff(self.starts))
+
+    def pulled_up(self, scores: Floats) -> tuple[Pairs, Floats]:
+        """The pairs of a client and an item that it pulls up, with a score for each row of the uploads."""
+        is_up = self.slopes < 0
+        return paired(self.clients[self.owners[is_up]], self.items[is_up]), scores[is_up]
 
 
 def has_gradients(message_type: type[Message]) -> bool:
@@ -31,18 +62,15 @@ def has_gradients(message_type: type[Message]) -> bool:
     return lists(message_type, "gradients")
 
 
-def scored(view: View) -> Scored:
-    """The items that each client pulls up, with their scores."""
+def shown(view: View) -> Iterator[Shown]:
+    """What uploads show, batch after batch."""
     kinds = {type(one.message) for one in view if has_gradients(type(one.message))}
-    found = [_scored_batch(one) for kind in kinds for one in answered(view, "item_factors", kind)]
-    if not found:
-        return Scored(np.empty(0, np.int64), np.empty(0))
-    pairs, scores = (np.concatenate(column) for column in zip(*found, strict=True))
-    pairs, places = np.unique(pairs, return_index=True)
-    return Scored(pairs, scores[places])
+    for kind in kinds:
+        for one in answered(view, "item_factors", kind):
+            yield _shown(one)
 
 
-def _scored_batch(one: Answered) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _shown(one: Answered) -> Shown:
     vectors: NDArray[np.float32] = one.request.item_factors  # type: ignore[attr-defined]
     items, rows = one.upload.column("items"), one.upload.column("gradients").values.astype(np.float64)
     if rows.shape[1:] != vectors.shape[1:] or (items.values >= len(vectors)).any():
@@ -54,34 +82,22 @@ def _scored_batch(one: Answered) -> tuple[NDArray[np.int64], NDArray[np.float64]
     users = np.zeros((len(one.clients), rows.shape[1]))
     last = rows[longest, -1:]
     users[owners[longest]] = np.divide(rows[longest], last, out=np.zeros_like(rows[longest]), where=last != 0)
-    is_up = rows[:, -1] < 0
-    listed, who = items.values[is_up], owners[is_up]
-    scores = np.einsum("nf,nf->n", users[who], vectors[listed].astype(np.float64))
-    return paired(one.clients[who], listed), scores
+    return Shown(one.clients, items.starts, items.values, rows[:, -1], users, vectors.astype(np.float64))
+
+
+def scored(view: View) -> Scored:
+    """The items that each client pulls up, with their scores."""
+    return Scored.of(
+        [
+            one.pulled_up(np.einsum("nf,nf->n", one.users[one.owners], one.vectors[one.items]))
+            for one in shown(view)
+        ]
+    )
 
 
 def judge(found: Scored, truth: Truth) -> Outcome:
-    """Per client: how often one of its items has a higher score than another that is pulled up (AUC, ties half).
-
-    Clients who pull up only their own items, or none of them, are left out: there is nothing to tell apart.
-    """
-    clients, owners = by_client(found.pairs)
-    order = np.lexsort((found.scores, owners))
-    owners, scores = owners[order], found.scores[order]
-    is_positive = is_own(found.pairs, truth.train)[order]
-    # Ranks within a client from 1; equal scores share the mean of their ranks.
-    starts = np.searchsorted(owners, np.arange(len(clients)))
-    is_first = np.ones(len(owners), bool)
-    is_first[1:] = (owners[1:] != owners[:-1]) | (scores[1:] != scores[:-1])
-    firsts = np.flatnonzero(is_first)
-    sizes = np.diff(np.append(firsts, len(owners)))
-    ranks = np.repeat(firsts + (sizes + 1) / 2, sizes) - starts[owners]
-    num_positives = np.bincount(owners, is_positive, len(clients))
-    num_others = np.bincount(owners, ~is_positive, len(clients))
-    wins = np.bincount(owners, ranks * is_positive, len(clients)) - num_positives * (num_positives + 1) / 2
-    can_tell = (num_positives > 0) & (num_others > 0)
-    shares = wins[can_tell] / (num_positives * num_others)[can_tell]
-    return Outcome.of_victims(clients[can_tell], shares, np.full(len(shares), _CHANCE))
+    """Per client: how often one of its items has a higher score than another that is pulled up."""
+    return auc_of(found.pairs, found.scores, truth.train)
 
 
 ATTACK = Attack(

@@ -6,10 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.audit.scoreboard import Attack, Outcome, Truth
-from hushrec.audit.uploads import Pairs, by_client, distinct, is_own, listed, lists, places_of
+from hushrec.audit.uploads import Pairs, auc_of, distinct, listed, lists, places_of
 from hushrec.protocol import Role, Seat, View
-
-_CHANCE = 0.5
 
 
 class Counts(NamedTuple):
@@ -36,23 +34,8 @@ def add_round(before: Counts | None, now: Pairs) -> Counts:
 
 
 def judge(counts: Counts, truth: Truth) -> Outcome:
-    """Per client: how often one of its items is listed in more rounds than another listed item (AUC, ties half).
-
-    Clients of whom only own items were listed, or none, are left out: there is nothing to tell apart.
-    """
-    clients, owners = by_client(counts.pairs)
-    num_counts = int(counts.times.max(initial=0)) + 1
-    cells = owners * num_counts + counts.times
-    size = len(clients) * num_counts
-    # How many of a client's own items, and of others, were listed once, twice, ...
-    is_positive = is_own(counts.pairs, truth.train)
-    positives = np.bincount(cells[is_positive], minlength=size).reshape(len(clients), num_counts)
-    others = np.bincount(cells, minlength=size).reshape(len(clients), num_counts) - positives
-    num_pairs = positives.sum(axis=1) * others.sum(axis=1)
-    wins = np.sum(positives * (np.cumsum(others, axis=1) - others / 2), axis=1)
-    can_tell = num_pairs > 0
-    scores = wins[can_tell] / num_pairs[can_tell]
-    return Outcome.of_victims(clients[can_tell], scores, np.full(len(scores), _CHANCE))
+    """Per client: how often one of its items is listed in more rounds than another listed item."""
+    return auc_of(counts.pairs, counts.times.astype(np.float64), truth.train)
 
 
 ATTACK = Attack(

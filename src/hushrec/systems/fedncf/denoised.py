@@ -98,7 +98,7 @@ class SendMaskedLayers(Message):
 
 @dataclass(frozen=True)
 class MaskedLayers(Message):
-    """Reveals: nothing without the masks."""
+    """Reveals: nothing without the masks, whose sum the denoiser tells."""
 
     sender, receiver = Role.CLIENT, Role.SERVER
     words: Ragged = ragged(np.int64)  # fixed point, modulo 2^64: the client's weight, and it times each step
@@ -123,7 +123,11 @@ class DenoiserModel(Message):
 
 @dataclass(frozen=True)
 class DenoisingSums(Message):
-    """Reveals: sums of noise less the denoiser's own steps, and counts; one below zero is an item it listed."""
+    """Reveals: sums of noise less the denoiser's own steps, and counts; one below zero is an item it listed.
+
+    Where no noise covers such an item, its step shows as it is, and with it whether the item is the denoiser's
+    own.
+    """
 
     sender, receiver = Role.DENOISER, Role.SERVER
     items: Ragged = ragged(np.int32, low=0)
@@ -140,7 +144,10 @@ class SendMaskSums(Message):
 
 @dataclass(frozen=True)
 class SummedMasks(Message):
-    """Reveals: with what came from the denoiser's clients, the sum of their layers and its own."""
+    """Reveals: with what came from the denoiser's clients, the sum of their layers and its own.
+
+    Two of them that hold the masks of different clients differ by what tells these clients' layers.
+    """
 
     sender, receiver = Role.DENOISER, Role.SERVER
     words: Ragged = ragged(np.int64)  # masks less the denoiser's own
@@ -221,7 +228,7 @@ def client_layers(
 ) -> Reply:
     """Upload the weighted steps of the layers behind a mask, and send the mask to the denoiser."""
     words = fixed_point(cohort.numbers, weighted_layers(cohort.private, cohort.rows, config.num_negatives))
-    masks = draw_masks(draws.key("layer-masks"), cohort.numbers, cohort.round_number, words.shape[1])
+    masks = draw_masks(draws.key("layer-masks"), cohort.numbers, cohort.round_number, words)
     mail = Sealed(LayerMasks(as_ragged(masks)), request.denoiser)
     return Reply(MaskedLayers(as_ragged(words + masks)), (mail,))
 

@@ -29,15 +29,21 @@ Threat model: the server is honest but curious, and without denoisers hardly any
 upload lists the items that a client has trained, and its own move the other way than those that it has drawn: with
 products the first principal direction of the steps tells all of them apart, with dense layers alone most, and with
 biases their sign. Other clients see means, and with biases which items are popular.
-With denoisers, who are honest but curious too and do not collude with the server, layers are hidden, but for their
-sum over a denoiser and its clients. One upload leaves 1 + rho times as many items as the client has, where the
-catalogue has room for so many. They are not all equally likely: on ML-100K with rho 3, a server that weighs all it
-knows orders a real and a virtual positive rightly in .69 to .85 of cases. And virtual items are drawn anew in each
-round, so a client that takes part often can be read, as what moved its way every time is its own: F1 .47 after one
-round, .75 after two uploads of each client, .99 without denoisers. A denoiser sees noise without names. Its sums
-show what it listed itself (a count below zero) and, if it has one client, that client's noise. If a round begins
-again and a client was lost in between, two sums of its denoiser differ by what it sent. Whoever knows a client's
-seed knows its masks and virtual items.
+With denoisers, who are honest but curious too and do not collude with the server, layers are
+hidden, but for their sum over a denoiser and its clients. One upload leaves 1 + rho times as many items as the
+client has, where the catalogue has room for so many; who has more lists fewer, and is hidden less. They are not
+all equally likely: on ML-100K with rho 3, among clients with 10 to 80 items, who have that room, a server that
+weighs all it knows orders a real and a virtual positive rightly in .69 to .85 of cases. And virtual items are
+drawn anew in each round, so a client that takes part often can be read, as what moved its way every time is its
+own: F1 .47 after one round, .75 after two uploads of each client, .99 without denoisers. A denoiser sees noise
+without names. Its sums show what it listed itself (a count below zero) and, if it has one client, that client's
+noise. If a round begins again and a client was lost in between, two sums of its denoiser differ by what it sent,
+its mask included.
+A server that does not follow the protocol is not protected against. It gains nothing by asking
+a client twice in a round, with another model: other numbers have another mask. But it delivers the mail, so it can
+withhold a letter from a denoiser, or ask for sums once with it and once without; their difference is that client's
+mask or noise. And a client that lies can move the layers at will, as nobody sees how large a number behind a mask
+is. Whoever knows a client's seed knows its masks and virtual items.
 
 Symbols: u = a row of user_factors, V = item_factors; the network is that of `network.py`.
 """
@@ -280,10 +286,12 @@ def own_model(clients: NcfClients, config: Config, _rating_range: RatingRange) -
 
 
 def upload_bytes(clients: NcfClients, config: Config) -> NDArray[np.int64]:
-    """Size of each client's upload of items, the larger one."""
+    """Size of each client's largest upload: that of items, or that of layers, which masks make twice as long."""
     num_samples = clients.num_samples(config.num_negatives)
     num_listed = num_samples + num_virtual_items(num_samples, config.rho, clients.num_items)
-    return 4 * (1 + config.shape.num_columns) * num_listed
+    of_layers = (8 if config.denoisers else 4) * (1 + config.shape.num_weights)
+    largest: NDArray[np.int64] = np.maximum(4 * (1 + config.shape.num_columns) * num_listed, of_layers)
+    return largest
 
 
 PAPER = Paper(
