@@ -187,7 +187,7 @@ def _add_slopes(width, vector, item_factors, positives, negatives, per_positive,
 
 @numba.njit(nogil=True, cache=True)
 def _solve_client(width, own, negatives, item_factors, fixed, differences, pairing, path):
-    """Take the differences of a client's pairs without the biases; solve for its vector; the size of steps, lambda."""
+    """Take the differences of a client's pairs without the biases; solve for its vector; step size, lambda."""
     last, others = load(fixed, 0, width), load(fixed, 1, width)
     for place in range(own.size * pairing.negatives):
         item, other = np.int64(own[place // pairing.negatives]), np.int64(negatives[place % negatives.size])
