@@ -113,7 +113,10 @@ def test_table_has_a_line_and_a_sentence_for_each_attack() -> None:
     assert lines[5].startswith("upload frequency: Of one of the user's own items")
 
 
-DRIFT = ["drift", "--data", DATA, "--split", "random", "--epochs", "1", "--parts", "2", "--window", "64"]
+DRIFT = [
+    *("drift", "--data", DATA, "--preset", "usual", "--split", "random"),
+    *("--epochs", "1", "--parts", "2", "--window", "64"),
+]
 
 
 def test_owners_are_audited_by_the_orchestrator_and_an_observer() -> None:
@@ -125,6 +128,15 @@ def test_owners_are_audited_by_the_orchestrator_and_an_observer() -> None:
     assert len(found["gradient sign"]["rounds"]) == 2
     lines = invoke(*DRIFT, "--owners", "3", "--theta", "2").stdout.splitlines()
     assert any(line.startswith("interactions read: What the threshold leaves open") for line in lines)
+
+
+def test_where_events_are_drawn_flags_are_left_out_with_a_reason() -> None:
+    words = [*DRIFT, "--unseen", "1", "--owners", "3"]
+    result = invoke(*words)
+    assert "flag reading" not in {
+        attack["name"] for attack in json.loads(invoke(*words, "--json").stdout)["attacks"]
+    }
+    assert "drawn events (--unseen) are sent among real ones" in " ".join((result.stdout + result.stderr).split())
 
 
 def test_thresholds_side_by_side() -> None:

@@ -179,6 +179,20 @@ def test_a_server_that_asks_twice_gets_two_masks() -> None:
     assert ((first - second) != (hidden - other)).all()
 
 
+def test_the_largest_letter_is_known_before() -> None:
+    """Masks are longer than the noise of whoever has few items."""
+    finished = fit(some_positives(24, 60), rho=1, denoisers=3, num_rounds=1)
+    told = fedncf.upload_bytes(finished.private, finished.config)
+    for kind, row_bytes in (
+        (denoised.LayerMasks, 8),
+        (denoised.Noise, 4 * (1 + finished.config.shape.num_columns)),
+    ):
+        for sent in finished.sent(kind):
+            assert int(sent.message.lengths.max()) * row_bytes <= int(told.max())
+    (masks, *_) = finished.sent(denoised.LayerMasks)
+    assert int(told.min()) >= 8 * int(masks.message.lengths[0])
+
+
 # --- Who is lost -------------------------------------------------------------------------------------------
 
 

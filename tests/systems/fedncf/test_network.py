@@ -173,7 +173,8 @@ def test_first_values_are_within_the_bounds_of_glorot_and_bengio() -> None:
 def test_a_network_by_the_users_vector(shape) -> None:
     user, vectors, layers = network(shape)
     dense = shape.dense if shape.has_dense else ()
-    logits, slopes = frozen_network(vectors, layers, shape.num_products, dense)(user.astype(np.float64))
+    logits, slopes_of = frozen_network(vectors, layers, shape.num_products, dense)(user.astype(np.float64))
+    slopes = slopes_of()
     model = ncf.NcfModel(user[None], vectors, layers, shape)
     np.testing.assert_allclose(logits, model.score(np.zeros(1, np.int32))[0], rtol=1e-4, atol=1e-4)
     given = torch.tensor(user, dtype=torch.float64, requires_grad=True)

@@ -445,7 +445,7 @@ def test_settings_reach_the_models() -> None:
     )  # fmt: skip
     for one, two, same in (
         (usual.local_settings(), other.local_settings(), set()),
-        (usual.server_settings(), other.server_settings(), {"loss"}),
+        (usual.server_settings(), other.server_settings(), {"loss", "start_scale"}),
     ):
         left, right = asdict(one), asdict(two)
         assert {name for name in left if left[name] == right[name]} == same

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hushrec.audit.attacks.wire_reading import Read, is_interaction, read_messages
 from hushrec.audit.interactions import Interacted, interacted
 from hushrec.audit.scoreboard import Attack, Outcome, Own, Truth
+from hushrec.errors import HushrecError
 from hushrec.protocol import Role, Seat, View
 
 
@@ -35,6 +36,8 @@ def read_flags(view: View, own: Own) -> Flags:
 
 def judge(flags: Flags, truth: Truth) -> Outcome:
     """By owner. Blind: the commoner sign for all."""
+    if truth.settings.get("unseen"):
+        raise HushrecError("drawn events (--unseen) are sent among real ones, and not told apart; use --unseen 0")
     known = interacted(truth)
     sent = _sent(known, truth)
     is_there = sent >= 0

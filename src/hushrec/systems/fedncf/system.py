@@ -295,7 +295,8 @@ def upload_bytes(clients: NcfClients, config: Config) -> NDArray[np.int64]:
     num_samples = clients.num_samples(config.num_negatives)
     num_listed = num_samples + num_virtual_items(num_samples, config.rho, clients.num_items)
     of_layers = (8 if config.denoisers else 4) * (1 + config.shape.num_weights)
-    return np.maximum(4 * (1 + config.shape.num_columns) * num_listed, of_layers)
+    largest: NDArray[np.int64] = np.maximum(4 * (1 + config.shape.num_columns) * num_listed, of_layers)
+    return largest
 
 
 PAPER = Paper(
