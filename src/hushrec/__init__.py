@@ -8,6 +8,9 @@
 ['HR@10', 'MAE']
 """
 
+from importlib import import_module
+from typing import Any
+
 from hushrec.data import (
     Interactions,
     k_folds,
@@ -39,11 +42,14 @@ __all__ = [
     "random_share",
     "read",
     "synthetic",
+    "tune",
 ]
 
 
-def __getattr__(name: str) -> type[Recommender]:
-    """Every system's class: `hushrec.FedRec`, and those of systems that other packages bring."""
+def __getattr__(name: str) -> Any:
+    """`tune`, and every system's class: `hushrec.FedRec`, and those of systems that other packages bring."""
+    if name == "tune":  # few need it, and it takes its time to load
+        return import_module("hushrec.tuning").tune
     if name[:1].isupper() and name in ESTIMATORS:  # to look for a module loads no system
         return ESTIMATORS[name]
     raise AttributeError(f"module 'hushrec' has no attribute {name!r}; see `hushrec systems`")

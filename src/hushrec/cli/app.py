@@ -6,7 +6,7 @@ from importlib import import_module
 
 import typer
 
-from hushrec.cli import audit, data, deploy, run
+from hushrec.cli import audit, data, deploy, run, tune
 from hushrec.cli.commands import joined
 from hushrec.cli.compare import compare
 from hushrec.cli.console import INTERRUPTED, notes
@@ -36,6 +36,7 @@ app.command("systems", epilog="Example: hushrec systems fedrec++")(systems)
 app.add_typer(run.app, name="run")
 app.command("reproduce", epilog="Example: hushrec reproduce fedrec++ table2 --data ml-100k")(reproduce)
 app.add_typer(audit.app, name="audit")
+app.add_typer(tune.app, name="tune")
 app.command("compare", epilog="Example: hushrec compare runs/one runs/two")(compare)
 app.command("recommend", epilog="Example: hushrec recommend runs/one --user 1")(joined(recommend))
 app.command("similar", epilog="Example: hushrec similar runs/one --item 50")(joined(similar))

@@ -100,28 +100,32 @@ def _time_left(task: Task) -> str:
 
 
 @contextmanager
-def counting(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """A progress line of so many things, with the time left; without a terminal a line a minute."""
+def counting(label: str, total: int, unit: str) -> Iterator[Callable[..., None]]:
+    """A progress line of so many things, with the time left; without a terminal a line a minute.
+
+    What is yielded takes how many are done, and what else is to be said.
+    """
     console = notes()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
         TextColumn(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {unit}"),
+        TextColumn("{task.fields[more]}"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        number = progress.add_task(label, total=total)
+        number = progress.add_task(label, total=total, more="")
         (task,) = progress.tasks
         last_line = time.monotonic()
 
-        def tell(completed: int) -> None:
+        def tell(completed: int, more: str = "") -> None:
             nonlocal last_line
-            progress.update(number, completed=completed)
+            progress.update(number, completed=completed, more=more)
             if not console.is_terminal and time.monotonic() - last_line >= SECONDS_BETWEEN_LINES:
                 last_line = time.monotonic()
-                parts = [f"{completed:,}/{total:,} {unit}", _time_left(task)]
+                parts = [f"{completed:,}/{total:,} {unit}", more, _time_left(task)]
                 note(f"{label}: {', '.join(part for part in parts if part)}")
 
         yield tell
