@@ -94,7 +94,7 @@ class Typed:
     words: tuple[str, ...]
 
 
-def tune_system(system: AnySystem, typed: Typed, options: TuneOptions) -> None:
+def tune_system(system: AnySystem, options: TuneOptions, typed: Typed) -> None:
     """Try settings, and print the best of them."""
     need_optuna()
     system.configure(typed.values)  # for what it refuses, before data is read

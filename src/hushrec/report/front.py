@@ -14,7 +14,7 @@ _NAMES = {BYTES: "bytes per party and round", LEAKAGE: "leakage: best attack abo
 
 
 def front_figure(tuned: Tuned) -> "Figure":
-    """The first measure against each of the others; trials of the front are joined where there are two measures."""
+    """The first measure against each of the others; with two measures, trials of the front are joined."""
     with style():
         first, others = tuned.measures[0], tuned.measures[1:]
         figure = new_figure(4.4)

@@ -83,7 +83,7 @@ def prepared_search(
     """Check what is asked for, then search. The test part of `settings` is what is measured."""
     system = system_named(system_name)
     names, at = checked_measures(measures, system, settings.at)
-    spaces = chosen_spaces(system, over, [name for name in fixed if name != "preset"])
+    spaces = chosen_spaces(system, over, fixed)
     plan = plan_for(system, fixed, data.name)
     values = {**{choice.setting: choice.value for choice in plan.chosen}, **fixed}
     bench = Bench(system_name, data, replace(settings, at=at), names)

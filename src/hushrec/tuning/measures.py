@@ -55,4 +55,4 @@ def leakage(job: Job, options: RuntimeOptions) -> float:
     length = min(length_until(system, config, num_points), getattr(config, setting))
     short: Any = replace(config, **{setting: length})
     found = audit(replace(job, config=short), options, lambda _progress, _scores: None).findings
-    return max((finding.score - finding.chance for finding in found), default=0.0) if found else 0.0
+    return max([0.0, *(finding.score - finding.chance for finding in found)])

@@ -21,21 +21,21 @@ def declared(system: AnySystem) -> dict[str, Space]:
     return {entry.name: space for entry in fields(system.config) if (space := entry.metadata.get("search"))}
 
 
-def chosen_spaces(system: AnySystem, over: Iterable[str], fixed: Iterable[str]) -> dict[str, Space]:
+def chosen_spaces(system: AnySystem, over: Iterable[str], fixed: Mapping[str, Any]) -> dict[str, Space]:
     """What is searched: all that is usual, or what was asked for; never what somebody gave a value.
 
     Each text of `over` is a list of names (`rho,num_factors`), or one name with an interval (`rho=0..5`) or values
     (`filling=hybrid,average`); `usual` stands for what is searched without being asked for. The length of a
     training is not drawn, but found while training; its space says how long that may take.
     """
-    own, held = declared(system), set(fixed)
-    usual = {name: space for name, space in own.items() if not space.only_if_asked and name not in held}
+    own = declared(system)
+    usual = {name: space for name, space in own.items() if not space.only_if_asked and name not in fixed}
     asked: dict[str, Space] = {}
     for text in over:
         if "=" in text:
             name, _, values = text.partition("=")
             name = _name(name, system)
-            asked[name] = _parsed(name, values, system)
+            asked[name] = _parsed(name, values, system, fixed)
             continue
         for part in text.split(","):
             if part.strip() == USUAL:
@@ -44,7 +44,7 @@ def chosen_spaces(system: AnySystem, over: Iterable[str], fixed: Iterable[str]) 
             name = _name(part, system)
             asked[name] = own[name] if name in own else _of_type(name, system)
     for name in asked:
-        if name in held:
+        if name in fixed:
             raise HushrecError(f"{name} is given a value; leave that out, or take it out of --over")
     spaces, length = asked or usual, length_setting(system)
     if length in usual:
@@ -75,7 +75,7 @@ def _of_type(name: str, system: AnySystem) -> Space:
     raise HushrecError(f"--over {name}: say where to look, as in --over {name}=LOW..HIGH")
 
 
-def _parsed(name: str, text: str, system: AnySystem) -> Space:
+def _parsed(name: str, text: str, system: AnySystem, fixed: Mapping[str, Any]) -> Space:
     kind = get_type_hints(system.config)[name]
     before = declared(system).get(name)
     try:
@@ -91,25 +91,21 @@ def _parsed(name: str, text: str, system: AnySystem) -> Space:
         is_right = False
     if not is_right:
         raise HushrecError(f"--over {name}={text}: write an interval, as in {name}=LOW..HIGH, or values: A,B")
-    _check_accepted(name, space, system)
+    # What the system does not take, it refuses here, before anything is tried.
+    for value in (space.low, space.high) if isinstance(space, Between) else space.values:
+        system.configure({**fixed, name: value})
     return space
 
 
 def _value(text: str, kind: Any) -> str | int | float | bool:
     if kind is bool:
-        return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else int("")
+        return ("false", "true").index(text.lower()) == 1
     if kind in (int, float):
         number: int | float = kind(text)
         return number
     if get_origin(kind) is Literal and text in get_args(kind):
         return text
     raise ValueError(text)
-
-
-def _check_accepted(name: str, space: Space, system: AnySystem) -> None:
-    """Have the system refuse what it does not take, before anything is tried."""
-    for value in (space.low, space.high) if isinstance(space, Between) else space.values:
-        system.configure({name: value})
 
 
 def rounded(value: Any, space: Space) -> Any:

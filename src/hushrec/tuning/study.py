@@ -101,6 +101,8 @@ class _Desk:
         self._study, self._wanted, self._plan, self._on_trial = study, wanted, plan, on_trial
         self._trials: dict[int, optuna.Trial] = {}
         self._interrupted = [trial for trial in study.trials if not trial.state.is_finished()]
+        # Rounds whose measure is noted already: a trial that begins again measures the same.
+        self._noted = {trial.number: set(trial.intermediate_values) for trial in self._interrupted}
 
     # --- Giving out -------------------------------------------------------------------------------------
 
@@ -155,7 +157,7 @@ class _Desk:
         if len(self._wanted.bench.measures) > 1 or not self._wanted.is_pruning:
             return False
         trial = self._trials[number]
-        if round_number not in self._study.trials[number].intermediate_values:
+        if round_number not in self._noted.get(number, ()):
             trial.report(value, round_number)
         return number > 0 and trial.should_prune()
 

@@ -119,18 +119,8 @@ class Config:
     learning_rate: float = setting(
         0.001, "of Adam, which starts anew in each round", "(0, inf)", search=Between(1e-4, 0.02, log=True)
     )
-    rho: int = setting(
-        0,
-        "virtual samples per sample of a client, among which denoisers hide it",
-        "[0, 100]",
-        search=Between(0, 5, only_if_asked=True),
-    )
-    denoisers: int = setting(
-        0,
-        "clients of a round that collect the noise of others; 0 hides nothing",
-        "[0, inf)",
-        search=Between(0, 8, only_if_asked=True),
-    )
+    rho: int = setting(0, "virtual samples per sample of a client, among which denoisers hide it", "[0, 100]")
+    denoisers: int = setting(0, "clients of a round that collect the noise of others; 0 hides nothing", "[0, inf)")
 
     def __post_init__(self) -> None:
         check_bounds(self)
