@@ -29,6 +29,7 @@ def test_the_names_are_these() -> None:
         "random_share",
         "read",
         "synthetic",
+        "tune",
     ]
     assert len(set(hushrec.__all__)) == len(hushrec.__all__)
 

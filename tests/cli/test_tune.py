@@ -62,7 +62,9 @@ def test_the_default_stands_beside_the_best(tmp_path: Path) -> None:
 
 def test_failed_trials_are_told() -> None:
     over = ["--over", "learning_rate=50..60", "--over", "rounds=1..4"]
-    told = invoke("tune", "pmf", "--data", DATA, "--num-factors", "5", "--preset", "paper", "--trials", "3", *over).stdout
+    told = invoke(
+        "tune", "pmf", "--data", DATA, "--num-factors", "5", "--preset", "paper", "--trials", "3", *over
+    ).stdout
     assert "3 trials, 0 given up, 2 failed" in told
     assert "trial 1 failed: round " in told
     assert "the training diverges" in told
@@ -78,6 +80,16 @@ def test_the_front_is_printed_and_drawn(tmp_path: Path) -> None:
     assert "the front: no other trial is as good in all and better in one" in result.stdout
     assert "leakage" in result.stdout
     assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
+    command = shlex.split(result.stdout.splitlines()[-1])
+    for flag, value in (
+        ("--num-rounds", "3"),
+        ("--denoisers", "2"),
+        ("--num-factors", "5"),
+        ("--preset", "paper"),
+    ):
+        assert command[command.index(flag) + 1] == value  # what was typed stays
+    assert command.count("--rho") == 1
+    assert "--measure" not in command
 
 
 BAD: dict[str, tuple[list[str], str]] = {

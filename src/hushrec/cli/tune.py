@@ -28,6 +28,7 @@ from hushrec.tuning.results import Row
 from hushrec.tuning.store import need_optuna
 
 _MOST_ROWS = 10  # of the best trials
+_MOST_FAILED = 3
 _OWN = ("trials", "measure", "over", "jobs", "prune", "out", "resume", "picture", "as_json")  # not of `run`
 
 
@@ -110,7 +111,7 @@ def tune_system(system: AnySystem, options: TuneOptions, typed: Typed) -> None:
             options.jobs, options.prune, options.out, options.resume,
             lambda rows: tell(len(rows), _best_so_far(rows)),
         )  # fmt: skip
-    command = run_command(tuned, typed.words, system)
+    command = run_command(tuned, typed, system)
     if options.as_json:
         print(msgspec.json.encode({**tuned.described(), "data": data.name, "command": command}).decode())
     else:
@@ -152,13 +153,12 @@ def _spelled(flag: str, value: Any) -> list[str]:
     return [flag, ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
 
 
-def run_command(tuned: Tuned, words: Sequence[str], system: AnySystem) -> str:
+def run_command(tuned: Tuned, typed: Typed, system: AnySystem) -> str:
     """The command of a run with the best settings, and nothing left to choose."""
-    found = ["hushrec", "run", tuned.system, *words]
+    found = ["hushrec", "run", tuned.system, *typed.words]
     for name, value in tuned.best_settings.items():
-        flag = f"--{name.replace('_', '-')}" if name != "num_rounds" else "--rounds"
-        if flag not in words and f"--no-{flag[2:]}" not in words and "--num-rounds" not in (flag, *words):
-            found += _spelled(flag, value)
+        if name not in typed.values:
+            found += _spelled("--rounds" if name == "num_rounds" else f"--{name.replace('_', '-')}", value)
     lengths = sorted({int(name.partition("@")[2]) for name in tuned.measures if "@" in name})
     if lengths and tuple(lengths) != system.feedback.usual_lengths:
         found += ["--at", ",".join(map(str, lengths))]
@@ -203,9 +203,11 @@ def _print(tuned: Tuned, data_name: str, command: str) -> None:
     )
     out.print("the front: no other trial is as good in all and better in one" if is_front else "the best of them")
     failed = [row for row in tuned.rows if row.state == "failed"]
-    out.print(_table(tuned, [*shown, *failed[:_MOST_ROWS]]))
-    for row in failed[:_MOST_ROWS]:
+    out.print(_table(tuned, [*shown, *failed[:_MOST_FAILED]]))
+    for row in failed[:_MOST_FAILED]:
         out.print(f"trial {row.number} failed: {row.outcome.fault}", soft_wrap=True)
+    if len(failed) > _MOST_FAILED:
+        out.print(f"{len(failed) - _MOST_FAILED} more failed; --json tells all")
     out.print(_beside_default(tuned), soft_wrap=True)
     seconds = sum(row.outcome.seconds for row in tuned.rows)
     out.print(f"{format_seconds(seconds)} of CPU; the best run:")

@@ -48,11 +48,14 @@ def checked_measures(
 
 
 def leakage(job: Job, options: RuntimeOptions) -> float:
-    """By how much the best attack on the first rounds is above a blind guess; 0: none is, or none applies."""
+    """By how much the best attack on the first rounds is above a blind guess; 0: none is, or none applies.
+
+    It has two decimals: what a few rounds tell of is no more exact.
+    """
     system, config = job.system, job.config
     num_points = max(1, _AUDITED_ROUNDS // system.result.measured_every(config))
     setting = length_setting(system)
     length = min(length_until(system, config, num_points), getattr(config, setting))
     short: Any = replace(config, **{setting: length})
     found = audit(replace(job, config=short), options, lambda _progress, _scores: None).findings
-    return max([0.0, *(finding.score - finding.chance for finding in found)])
+    return round(max([0.0, *(finding.score - finding.chance for finding in found)]), 2)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hushrec.errors import HushrecError, MissingExtraError
 from hushrec.files import make_private_folder
@@ -19,6 +19,8 @@ STUDY = "study.db"
 _NEW = "study.new"  # until it is whole
 _NAME = "hushrec"
 _PLAN = "plan"
+
+Direction = Literal["minimize", "maximize"]
 
 
 def need_optuna() -> None:
@@ -47,7 +49,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def opened(
-    folder: Path | None, resume: bool, plan: Mapping[str, Any], directions: list[str], pruner: Any
+    folder: Path | None, resume: bool, plan: Mapping[str, Any], directions: list[Direction], pruner: Any
 ) -> Iterator["optuna.Study"]:
     """The study of a plan: a new one, or that of a folder if it is to be gone on with."""
     import optuna
@@ -90,7 +92,7 @@ def _check_folder(folder: Path, resume: bool) -> None:
         raise HushrecError(f"{folder} cannot be made ({error.strerror}); choose another --out") from None
 
 
-def _make(folder: Path, plan: Mapping[str, Any], directions: list[str]) -> None:
+def _make(folder: Path, plan: Mapping[str, Any], directions: list[Direction]) -> None:
     """Write a new study; a command that is killed meanwhile leaves none, not half of one."""
     import optuna
 

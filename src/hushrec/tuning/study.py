@@ -21,7 +21,7 @@ from hushrec.tuning.bench import Attempt, Bench, Outcome
 from hushrec.tuning.measures import is_small_good
 from hushrec.tuning.results import Row, Tuned
 from hushrec.tuning.spaces import Spaces, longest, rounded
-from hushrec.tuning.store import opened
+from hushrec.tuning.store import Direction, opened
 from hushrec.tuning.workers import one_by_one, side_by_side
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def search(
 ) -> Tuned:
     """Make the trials that are missing, and tell all. The first one has the settings as they are by default."""
     measures = wanted.bench.measures
-    directions = ["minimize" if is_small_good(name) else "maximize" for name in measures]
+    directions: list[Direction] = ["minimize" if is_small_good(name) else "maximize" for name in measures]
     with opened(folder, resume, wanted.described(), directions, _pruner()) as study:
         desk = _Desk(study, wanted, plan, on_trial)
         desk.tell()
@@ -171,10 +171,12 @@ class _Desk:
             raise HushrecError(outcome.fault)  # so would all others
         trial.set_user_attr("outcome", asdict(outcome))
         trial.set_user_attr("settings", self._settings(number, trial.params, outcome))
-        if outcome.fault:
-            self._study.tell(number, state=states.FAIL)
-        elif outcome.is_pruned:
+        if (
+            outcome.is_pruned or outcome.is_diverged
+        ):  # so that it is known for bad; failed ones are not learned from
             self._study.tell(number, state=states.PRUNED)
+        elif outcome.fault:
+            self._study.tell(number, state=states.FAIL)
         else:
             self._study.tell(number, [outcome.measured[name] for name in self._wanted.bench.measures])
         self.tell()
