@@ -146,7 +146,7 @@ def test_a_round_touches_no_file(name: str) -> None:
 def test_the_library_imports_without_its_extras() -> None:
     code = (
         "import sys, hushrec, hushrec.systems, hushrec.runtime.training;"
-        "print([name for name in ('torch', 'matplotlib', 'flwr', 'tenseal') if name in sys.modules])"
+        "print([name for name in ('torch', 'matplotlib', 'flwr', 'tenseal', 'optuna') if name in sys.modules])"
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert finished.stdout.strip() == "[]"

@@ -35,6 +35,7 @@ def test_the_names_are_these() -> None:
         "read",
         "report",
         "synthetic",
+        "tune",
     ]
     assert len(set(hushrec.__all__)) == len(hushrec.__all__)
 

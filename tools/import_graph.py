@@ -28,6 +28,7 @@ LAYERS = (
     ("audit", "deploy"),
     ("systems",),
     ("experiments", "recommender"),
+    ("tuning",),
     ("report", "serving"),
     ("workbench",),
     ("cli",),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hushrec.recommender import Recommender, load_run
     from hushrec.registry import SYSTEMS
     from hushrec.runtime.in_process import RuntimeOptions
+    from hushrec.tuning import tune
     from hushrec.workbench import audit, compare, report
 
 __version__ = "0.1.0"
@@ -49,6 +50,7 @@ __all__ = [
     "read",
     "report",
     "synthetic",
+    "tune",
 ]
 
 
@@ -63,6 +65,7 @@ _PLACES = {
     "compare": "hushrec.workbench",
     "load_run": "hushrec.recommender",
     "report": None,
+    "tune": "hushrec.tuning",
 }
 
 

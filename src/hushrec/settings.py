@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -13,12 +13,46 @@ Config = TypeVar("Config")
 LARGEST = 2**31 - 1  # of whole numbers
 
 
-def setting(default: Any, help: str, within: str = "", is_secret: bool = False) -> Any:
+@dataclass(frozen=True)
+class Between:
+    """Numbers among which a good value of a setting is looked for; on a logarithmic scale, or a plain one.
+
+    What protects people is searched only if that is asked for.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    only_if_asked: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Values among which a good one of a setting is looked for."""
+
+    values: tuple[str | int | float | bool, ...]
+    only_if_asked: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.values
+
+
+Space = Between | OneOf
+
+
+def setting(
+    default: Any, help: str, within: str = "", is_secret: bool = False, search: Space | None = None
+) -> Any:
     """A config field with the paper's default and a line for `--help`.
 
     `within` is an interval such as "(0, 1]" or "[1, inf)", for `check_bounds`. A secret never leaves the server.
+    `search` is where `hushrec tune` looks for a better value; of the length of a training, its end is the longest.
     """
-    return field(default=default, metadata={"help": help, "within": within, "is_secret": is_secret})
+    metadata = {"help": help, "within": within, "is_secret": is_secret, "search": search}
+    return field(default=default, metadata=metadata)
 
 
 def check_bounds(config: object) -> None:

@@ -150,7 +150,9 @@ def small(text: str) -> list[str]:
     arguments = shlex.split(text)[1:]
     if "--data" in arguments:
         arguments[arguments.index("--data") + 1] = DATA
-    is_run = arguments[0] in ("run", "audit") and arguments[1] in SYSTEMS
+    if "--trials" in arguments:
+        arguments[arguments.index("--trials") + 1] = "1"
+    is_run = arguments[0] in ("run", "audit", "tune") and arguments[1] in SYSTEMS
     return arguments + as_options(arguments[1], short(arguments[1], num_rounds=3)) if is_run else arguments
 
 

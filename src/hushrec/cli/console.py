@@ -228,7 +228,7 @@ def _line(task: Task) -> str:
     """The progress line as plain text."""
     told = task.fields
     if "unit" in told:
-        parts = [f"{format_count(task.completed)}/{format_count(task.total or 0)} {told['unit']}"]
+        parts = [f"{format_count(task.completed)}/{format_count(task.total or 0)} {told['unit']}", told["more"]]
     else:
         parts = [f"round {told['round_number']}/{told['num_rounds']}", told["metric"], f"{told['sent']} sent"]
     return f"{task.description}: {', '.join(part for part in [*parts, _time_left(task)] if part)}"
@@ -240,26 +240,30 @@ def _time_left(task: Task) -> str:
 
 
 @contextmanager
-def counting(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """A progress line of so many things, with the time left; without a terminal a line a minute."""
+def counting(label: str, total: int, unit: str) -> Iterator[Callable[..., None]]:
+    """A progress line of so many things, with the time left; without a terminal a line a minute.
+
+    What is yielded takes how many are done, and what else is to be said.
+    """
     shown = _progress(
         _plain("{task.description}"),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         _plain(unit),
+        _plain("{task.fields[more]}"),
         TimeElapsedColumn(),
         _plain("left"),
         TimeRemainingColumn(),
     )
     console = shown.console
     with shown as progress:
-        number = progress.add_task(label, total=total, unit=unit)
+        number = progress.add_task(label, total=total, unit=unit, more="")
         (task,) = progress.tasks
         last_line = time.monotonic()
 
-        def tell(completed: int) -> None:
+        def tell(completed: int, more: str = "") -> None:
             nonlocal last_line
-            progress.update(number, completed=completed)
+            progress.update(number, completed=completed, more=more)
             if not console.is_terminal and time.monotonic() - last_line >= SECONDS_BETWEEN_LINES:
                 last_line = time.monotonic()
                 note(_line(task))

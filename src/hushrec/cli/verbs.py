@@ -17,6 +17,7 @@ VERBS = {
     "run": "Run a system in this process and measure it.",
     "reproduce": "Run published tables' experiments and print ours beside the paper's, with spread and verdict.",
     "audit": "Attack what the server, a partner or an observer saw: of a system on data, or of a run in a folder.",
+    "tune": "Look for settings that suit a file: many are tried, on validation data only.",
     "compare": "Compare runs: accuracy, bytes, CPU time, and which of them end with the same model, bit for bit.",
     "recommend": "Recommend items to a user of a run, to all of them, or to a newcomer.",
     "similar": "List the items that a run's model finds most like one of them.",
@@ -43,6 +44,12 @@ def verb_named(name: str) -> typer.Typer:
             name,
             per_system("hushrec.cli.run:command_of"),
             "run fedrec++ --data ml-100k --rho 3 --folds 5 --out runs/one",
+        )
+    if name == "tune":
+        return _group(
+            name,
+            per_system("hushrec.cli.tune:command_of"),
+            "tune fedrec++ --data ml-100k --trials 20 --jobs 2 --out tuned",
         )
     if name == "audit":
         return _group(

@@ -23,6 +23,7 @@ from hushrec.runtime.rounds import IsEnough
 RATE = "learning_rate"
 _PATIENCE = 10  # so often a metric may be measured without a new best; in long trainings, for a tenth of them
 _ROUNDS_PER_RATE = 10
+_LOWER_IS_BETTER = ("RMSE", "MAE")
 _FAR_OFF = 1.1  # times the RMSE of the mean: a model that is worse has learned nothing
 
 Watching = Callable[[str, int, int], AbstractContextManager[Watch | None]]  # of a label, rounds and folds
@@ -42,7 +43,7 @@ def best_point(curve: Sequence[float], metric: str) -> int:
     >>> best_point([0.1, 0.3, 0.3, 0.2], "NDCG@10"), best_point([1.1, 0.9, 1.0], "RMSE")
     (1, 1)
     """
-    sign = -1.0 if metric == "RMSE" else 1.0
+    sign = -1.0 if metric in _LOWER_IS_BETTER else 1.0
     return int(np.argmax(np.nan_to_num(sign * np.asarray(curve), nan=-np.inf)))
 
 
@@ -57,9 +58,9 @@ def length_until(system: AnySystem, config: Any, num_points: int) -> int:
     return rounds if length_setting(system) == "num_rounds" else rounds * config.epochs // config.num_rounds
 
 
-def is_past_its_best(system: AnySystem, config: Any, at: tuple[int, ...]) -> IsEnough:
-    """Whether a training has not improved for a while."""
-    metric = main_metric(system, at)
+def is_past_its_best(system: AnySystem, config: Any, at: tuple[int, ...], metric: str | None = None) -> IsEnough:
+    """Whether a training has not improved for a while, by this metric or by the main one."""
+    metric = metric or main_metric(system, at)
     column = curve_names(system, at).index(metric)
     patience: int = max(_PATIENCE, config.num_rounds // system.result.measured_every(config) // 10)
 

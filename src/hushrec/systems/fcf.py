@@ -62,7 +62,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.settings import check_bounds, setting
+from hushrec.settings import Between, OneOf, check_bounds, setting
 
 _TINY = 1e-8  # Adam's epsilon
 
@@ -75,18 +75,30 @@ class Config:
     Adam's decays and the start of V; these are chosen. The preset `tuned` has more and larger steps per round.
     """
 
-    num_factors: int = setting(32, "length of the vectors", "[1, inf)")
-    num_rounds: int = setting(20, "rounds", "[1, inf)")
+    num_factors: int = setting(32, "length of the vectors", "[1, inf)", search=OneOf((8, 16, 32, 64)))
+    num_rounds: int = setting(20, "rounds", "[1, inf)", search=Between(1, 100))
     participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
     clients_per_step: int = setting(
         0, "clients whose gradients make one step of the server (Theta); 0: all", "[0, inf)"
     )
-    confidence: float = setting(4.0, "how much more a positive counts than another item (alpha)", "[0, inf)")
-    learning_rate: float = setting(0.001, "of Adam", "(0, inf)")
-    first_decay: float = setting(0.1, "of Adam's mean of gradients (beta_1)", "[0, 1)")
+    confidence: float = setting(
+        4.0,
+        "how much more a positive counts than another item (alpha)",
+        "[0, inf)",
+        search=Between(0.5, 40.0, log=True),
+    )
+    learning_rate: float = setting(0.001, "of Adam", "(0, inf)", search=Between(1e-4, 0.1, log=True))
+    first_decay: float = setting(0.1, "of Adam's mean of gradients (beta_1)", "[0, 1)", search=Between(0.0, 0.95))
     second_decay: float = setting(0.99, "of Adam's mean of squared gradients (beta_2)", "[0, 1)")
-    regularization: float = setting(1.0, "weight of the vectors' squared norms (lambda)", "(0, inf)")
-    initial_scale: float = setting(0.1, "items' vectors start uniformly within plus and minus this", "(0, inf)")
+    regularization: float = setting(
+        1.0, "weight of the vectors' squared norms (lambda)", "(0, inf)", search=Between(0.05, 50.0, log=True)
+    )
+    initial_scale: float = setting(
+        0.1,
+        "items' vectors start uniformly within plus and minus this",
+        "(0, inf)",
+        search=Between(0.01, 0.5, log=True),
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -58,7 +58,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.settings import check, check_bounds, setting
+from hushrec.settings import Between, OneOf, check, check_bounds, setting
 
 MOST_RHO = 10_000
 
@@ -67,34 +67,45 @@ MOST_RHO = 10_000
 class Config:
     """Settings of FedRec, with the paper's values for ML-100K."""
 
-    rho: int = setting(3, "virtual items per rated item")
+    rho: int = setting(3, "virtual items per rated item", search=Between(0, 5, only_if_asked=True))
     filling: Literal["hybrid", "average", "none"] = setting(
         "hybrid", "virtual ratings: predicted from some round on, the client's mean, or none at all"
     )
     resample: Literal["every-round", "once"] = setting("every-round", "when virtual items are drawn")
-    predict_after: int = setting(5, "virtual ratings are predicted when more rounds are done (T_predict)")
+    predict_after: int = setting(
+        5, "virtual ratings are predicted when more rounds are done (T_predict)", search=Between(0, 30)
+    )
     predict_after_counts: Literal["own", "all"] = setting(
         "own", "the rounds that are counted for it: those that the client took part in, or all of the run"
     )
-    local_steps: int = setting(15, "gradient steps of the vector that predicts them (T_local)", "[1, inf)")
+    local_steps: int = setting(
+        15, "gradient steps of the vector that predicts them (T_local)", "[1, inf)", search=Between(1, 30)
+    )
     # DEVIATION: the paper does not say whether the participants of a round are drawn anew; here they are.
     participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
-    num_factors: int = setting(20, "length of the vectors", "[1, inf)")
-    num_rounds: int = setting(100, "rounds", "[1, inf)")
-    learning_rate: float = setting(0.8, "of the first round", "(0, inf)")
-    decay: float = setting(0.9, "what the learning rate is multiplied with after a round", "(0, 1]")
-    regularization: float = setting(0.001, "weight of the vectors' squared norms", "[0, inf)")
+    num_factors: int = setting(20, "length of the vectors", "[1, inf)", search=OneOf((5, 10, 20, 40)))
+    num_rounds: int = setting(100, "rounds", "[1, inf)", search=Between(1, 200))
+    learning_rate: float = setting(0.8, "of the first round", "(0, inf)", search=Between(0.05, 3.0, log=True))
+    decay: float = setting(
+        0.9, "what the learning rate is multiplied with after a round", "(0, 1]", search=Between(0.8, 1.0)
+    )
+    regularization: float = setting(
+        0.001, "weight of the vectors' squared norms", "[0, inf)", search=Between(1e-5, 0.1, log=True)
+    )
     update: Literal["simultaneous", "sequential"] = setting(
         "simultaneous", "whether gradients of items use the user's vector before or after its own update"
     )
     user_update: Literal["rated-and-virtual", "rated"] = setting(
         "rated-and-virtual", "the items that the user's vector learns from"
     )
-    biases: bool = setting(False, "learn a bias of each user, which stays private, and of each item")
+    biases: bool = setting(
+        False, "learn a bias of each user, which stays private, and of each item", search=OneOf((False, True))
+    )
     shrinkage: float = setting(
         0.0,
         "so many ratings' worth of what all have in common is mixed with what a user or an item has",
         "[0, inf)",
+        search=Between(0.0, 20.0),
     )
 
     def __post_init__(self) -> None:

@@ -73,7 +73,7 @@ from hushrec.protocol import (
     kept,
     ragged,
 )
-from hushrec.settings import check, check_bounds, setting
+from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems import fedrec
 from hushrec.systems import fedrec_plus_plus as plus_plus
 from hushrec.systems.fedrec_plus_plus import DenoiserFactors, DenoisingSums, ItemFactors, Noise
@@ -85,24 +85,52 @@ _SETTLED = 0  # the round whose draws clients use for the final V; those of trai
 class Config:
     """Settings of FedRec++ with a ranking loss, chosen on validation data: no paper has any."""
 
-    rho: int = setting(3, "virtual pairs per real pair")
-    denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in", "[0, inf)")
+    rho: int = setting(3, "virtual pairs per real pair", search=Between(0, 5, only_if_asked=True))
+    denoisers: int = setting(
+        1,
+        "clients that collect noise (eta); 0 leaves the noise in",
+        "[0, inf)",
+        search=Between(0, 8, only_if_asked=True),
+    )
     assignment: Assigning = setting("dealt", "how clients get their denoisers: dealt evenly, or each at random")
-    negatives: int = setting(2, "items that each item of a client is ranked above", "[1, 1000]")
+    negatives: int = setting(
+        2, "items that each item of a client is ranked above", "[1, 1000]", search=Between(1, 8)
+    )
     looks: int = setting(
-        30, "unrated items looked at for each virtual item, to find one that can stand for a real one", "[1, 1000]"
+        30,
+        "unrated items looked at for each virtual item, to find one that can stand for a real one",
+        "[1, 1000]",
+        search=Between(1, 100, only_if_asked=True),
     )
     participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
-    num_factors: int = setting(32, "length of the vectors", "[1, inf)")
-    num_rounds: int = setting(100, "rounds", "[1, inf)")
-    learning_rate: float = setting(0.02, "of the server's Adam", "(0, inf)")
-    bias_pace: float = setting(10.0, "how much faster the items' biases go: they have a longer way", "(0, inf)")
-    user_steps: int = setting(10, "steps by which a client solves for its vector", "[1, inf)")
-    regularization: float = setting(1.0, "weight of the vectors' squared norms; biases are free", "(0, inf)")
-    crowding: float = setting(
-        0.0, "how much more a client's vector is held back, the more of all items it has", "[0, inf)"
+    num_factors: int = setting(32, "length of the vectors", "[1, inf)", search=OneOf((8, 16, 32, 64)))
+    num_rounds: int = setting(100, "rounds", "[1, inf)", search=Between(1, 200))
+    learning_rate: float = setting(0.02, "of the server's Adam", "(0, inf)", search=Between(0.002, 0.2, log=True))
+    bias_pace: float = setting(
+        10.0,
+        "how much faster the items' biases go: they have a longer way",
+        "(0, inf)",
+        search=Between(1.0, 30.0, log=True),
     )
-    initial_scale: float = setting(0.1, "items' vectors start uniformly within plus and minus this", "(0, inf)")
+    user_steps: int = setting(10, "steps by which a client solves for its vector", "[1, inf)")
+    regularization: float = setting(
+        1.0,
+        "weight of the vectors' squared norms; biases are free",
+        "(0, inf)",
+        search=Between(0.05, 10.0, log=True),
+    )
+    crowding: float = setting(
+        0.0,
+        "how much more a client's vector is held back, the more of all items it has",
+        "[0, inf)",
+        search=OneOf((0.0, 30.0, 100.0, 300.0)),
+    )
+    initial_scale: float = setting(
+        0.1,
+        "items' vectors start uniformly within plus and minus this",
+        "(0, inf)",
+        search=Between(0.01, 0.5, log=True),
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -69,7 +69,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.settings import setting
+from hushrec.settings import Between, setting
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec import (
     ItemGradients,
@@ -96,7 +96,12 @@ class Config(fedrec.Config):
     user_update: Literal["rated-and-virtual", "rated"] = setting(
         "rated", "the items that the user's vector learns from; without loss it learns from rated ones only"
     )
-    denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in", "[0, inf)")
+    denoisers: int = setting(
+        1,
+        "clients that collect noise (eta); 0 leaves the noise in",
+        "[0, inf)",
+        search=Between(0, 8, only_if_asked=True),
+    )
     assignment: Assigning = setting("dealt", "how clients get their denoisers: dealt evenly, or each at random")
 
 

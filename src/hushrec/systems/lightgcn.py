@@ -23,7 +23,7 @@ from hushrec.errors import option
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.server_model import ModelSettings
 from hushrec.protocol import About, Handler, Paper, System, of_server
-from hushrec.settings import check, check_bounds, setting
+from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems import neumf
 from hushrec.systems.neumf import HandOver, Interactions
 
@@ -32,14 +32,18 @@ from hushrec.systems.neumf import HandOver, Interactions
 class Config:
     """Settings of LightGCN, with the values of PTF-FedRec's paper."""
 
-    num_factors: int = setting(32, "length of the vectors", "[1, inf)")
-    num_graph_layers: int = setting(3, "how far messages go", "[1, inf)")
+    num_factors: int = setting(32, "length of the vectors", "[1, inf)", search=OneOf((16, 32, 64, 128)))
+    num_graph_layers: int = setting(3, "how far messages go", "[1, inf)", search=Between(1, 4))
     head: Literal["mlp", "product"] = setting("product", "how a pair is scored: dense layers or inner product")
     layers: tuple[int, ...] = setting((32, 16), "units of the dense layers, for the head mlp", "[1, inf)")
-    num_rounds: int = setting(100, "epochs; chosen on held-out training items of ML-100K", "[1, inf)")
-    learning_rate: float = setting(0.001, "of Adam", "(0, inf)")
-    batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)")
-    num_negatives: int = setting(4, "items drawn in each round for each item of a client", "[0, inf)")
+    num_rounds: int = setting(
+        100, "epochs; chosen on held-out training items of ML-100K", "[1, inf)", search=Between(1, 200)
+    )
+    learning_rate: float = setting(0.001, "of Adam", "(0, inf)", search=Between(1e-4, 0.02, log=True))
+    batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)", search=OneOf((256, 512, 1024, 2048)))
+    num_negatives: int = setting(
+        4, "items drawn in each round for each item of a client", "[0, inf)", search=Between(1, 8)
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

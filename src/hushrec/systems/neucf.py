@@ -26,7 +26,7 @@ from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.neucf import Activation, Layers, Vectors, initial_layers, initial_vectors, train_epoch
 from hushrec.models.neucf_scoring import NeuCFModel
 from hushrec.protocol import About, Handler, RatingRange, Round, System, kept, of_server
-from hushrec.settings import check_bounds, setting
+from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.fedcore.system import PAPER
 from hushrec.systems.pmf import HandOver, Ratings, client_hand_over, enrol, take_over, upload_bytes
 
@@ -35,13 +35,19 @@ from hushrec.systems.pmf import HandOver, Ratings, client_hand_over, enrol, take
 class Config:
     """Settings of NeuCF, with the FedCORE paper's values for ML-100K."""
 
-    num_factors: int = setting(16, "length of a vector in each of the two branches", "[1, inf)")
-    num_rounds: int = setting(50, "epochs", "[1, inf)")
+    num_factors: int = setting(
+        16, "length of a vector in each of the two branches", "[1, inf)", search=OneOf((4, 8, 16, 32))
+    )
+    num_rounds: int = setting(50, "epochs", "[1, inf)", search=Between(1, 100))
     # DEVIATION: the paper has batches of 256 and rates from .1 to .6, without decay. These are of the authors'
     # code, and of validation data; see docs/fedcore.md.
-    learning_rate: float = setting(0.15, "of the first round; plain gradient descent", "(0, inf)")
-    decay: float = setting(0.9, "what the learning rate is multiplied with after a round", "(0, 1]")
-    batch_size: int = setting(128, "ratings per step", "[1, inf)")
+    learning_rate: float = setting(
+        0.15, "of the first round; plain gradient descent", "(0, inf)", search=Between(0.01, 0.6, log=True)
+    )
+    decay: float = setting(
+        0.9, "what the learning rate is multiplied with after a round", "(0, 1]", search=Between(0.8, 1.0)
+    )
+    batch_size: int = setting(128, "ratings per step", "[1, inf)", search=OneOf((32, 64, 128, 256)))
     activation: Activation = setting("relu", "of the hidden layer; quadratic can be computed under encryption")
 
     def __post_init__(self) -> None:

@@ -45,7 +45,7 @@ from hushrec.protocol import (
     of_server,
     ragged,
 )
-from hushrec.settings import check, check_bounds, setting
+from hushrec.settings import Between, OneOf, check, check_bounds, setting
 
 
 class Centralised(Protocol):
@@ -63,13 +63,19 @@ class Centralised(Protocol):
 class Config:
     """Settings of NeuMF, with the values of PTF-FedRec's paper."""
 
-    num_factors: int = setting(32, "length of the vectors", "[1, inf)")
+    num_factors: int = setting(32, "length of the vectors", "[1, inf)", search=OneOf((8, 16, 32, 64)))
     layers: tuple[int, ...] = setting((32, 16), "units of the dense layers behind a pair's vectors", "[1, inf)")
-    start_scale: float = setting(1.0, "standard deviation of the vectors before training", "(0, inf)")
-    num_rounds: int = setting(50, "epochs; chosen on held-out training items of ML-100K", "[1, inf)")
-    learning_rate: float = setting(0.001, "of Adam", "(0, inf)")
-    batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)")
-    num_negatives: int = setting(4, "items drawn in each round for each item of a client", "[0, inf)")
+    start_scale: float = setting(
+        1.0, "standard deviation of the vectors before training", "(0, inf)", search=Between(0.01, 1.0, log=True)
+    )
+    num_rounds: int = setting(
+        50, "epochs; chosen on held-out training items of ML-100K", "[1, inf)", search=Between(1, 100)
+    )
+    learning_rate: float = setting(0.001, "of Adam", "(0, inf)", search=Between(1e-4, 0.02, log=True))
+    batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)", search=OneOf((256, 512, 1024, 2048)))
+    num_negatives: int = setting(
+        4, "items drawn in each round for each item of a client", "[0, inf)", search=Between(1, 8)
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

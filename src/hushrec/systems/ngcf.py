@@ -20,7 +20,7 @@ from hushrec.data.holdings import USERS
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.server_model import ModelSettings
 from hushrec.protocol import About, Handler, Paper, System, of_server
-from hushrec.settings import check_bounds, setting
+from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems import neumf
 from hushrec.systems.neumf import HandOver, Interactions
 
@@ -29,13 +29,21 @@ from hushrec.systems.neumf import HandOver, Interactions
 class Config:
     """Settings of NGCF, with the values of PTF-FedRec's paper."""
 
-    num_factors: int = setting(32, "length of the vectors, in every layer", "[1, inf)")
-    num_graph_layers: int = setting(3, "how far messages go", "[1, inf)")
-    message_dropout: float = setting(0.1, "share of a message's numbers that are left out in training", "[0, 1)")
-    num_rounds: int = setting(30, "epochs; chosen on held-out training items of ML-100K", "[1, inf)")
-    learning_rate: float = setting(0.001, "of Adam", "(0, inf)")
-    batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)")
-    num_negatives: int = setting(4, "items drawn in each round for each item of a client", "[0, inf)")
+    num_factors: int = setting(
+        32, "length of the vectors, in every layer", "[1, inf)", search=OneOf((16, 32, 64, 128))
+    )
+    num_graph_layers: int = setting(3, "how far messages go", "[1, inf)", search=Between(1, 4))
+    message_dropout: float = setting(
+        0.1, "share of a message's numbers that are left out in training", "[0, 1)", search=Between(0.0, 0.4)
+    )
+    num_rounds: int = setting(
+        30, "epochs; chosen on held-out training items of ML-100K", "[1, inf)", search=Between(1, 100)
+    )
+    learning_rate: float = setting(0.001, "of Adam", "(0, inf)", search=Between(1e-4, 0.02, log=True))
+    batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)", search=OneOf((256, 512, 1024, 2048)))
+    num_negatives: int = setting(
+        4, "items drawn in each round for each item of a client", "[0, inf)", search=Between(1, 8)
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -48,7 +48,7 @@ from hushrec.protocol import (
     of_server,
     ragged,
 )
-from hushrec.settings import check_bounds, setting
+from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.fedrec import GENERAL, ItemGradients
 
 _BLOCK_USERS = 512
@@ -58,16 +58,21 @@ _BLOCK_USERS = 512
 class Config:
     """Settings of PMF, with the FedRec++ paper's values for ML-100K."""
 
-    num_factors: int = setting(20, "length of the vectors", "[1, inf)")
-    num_rounds: int = setting(100, "rounds", "[1, inf)")
-    learning_rate: float = setting(0.8, "of the first round", "(0, inf)")
-    decay: float = setting(0.9, "what the learning rate is multiplied with after a round", "(0, 1]")
-    regularization: float = setting(0.001, "weight of the vectors' squared norms", "[0, inf)")
-    biases: bool = setting(False, "learn a bias of each user and of each item")
+    num_factors: int = setting(20, "length of the vectors", "[1, inf)", search=OneOf((5, 10, 20, 40)))
+    num_rounds: int = setting(100, "rounds", "[1, inf)", search=Between(1, 200))
+    learning_rate: float = setting(0.8, "of the first round", "(0, inf)", search=Between(0.05, 3.0, log=True))
+    decay: float = setting(
+        0.9, "what the learning rate is multiplied with after a round", "(0, 1]", search=Between(0.8, 1.0)
+    )
+    regularization: float = setting(
+        0.001, "weight of the vectors' squared norms", "[0, inf)", search=Between(1e-5, 0.1, log=True)
+    )
+    biases: bool = setting(False, "learn a bias of each user and of each item", search=OneOf((False, True)))
     shrinkage: float = setting(
         0.0,
         "so many ratings' worth of what all have in common is mixed with what a user or an item has",
         "[0, inf)",
+        search=Between(0.0, 20.0),
     )
 
     def __post_init__(self) -> None:

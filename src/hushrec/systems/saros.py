@@ -18,7 +18,7 @@ from typing import Literal
 from hushrec.data.holdings import SOLE_OWNER
 from hushrec.errors import option
 from hushrec.protocol import About, Handler, Paper
-from hushrec.settings import check, check_bounds, setting
+from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.drift import SYSTEM as DRIFT
 from hushrec.systems.drift.blocks import Reading
 from hushrec.systems.drift.cipher import Form
@@ -32,10 +32,14 @@ from hushrec.systems.drift.users import users_send
 class Config:
     """Settings of SAROS, chosen as DRIFT's; the paper's limits on the number of blocks per user are off."""
 
-    num_factors: int = setting(16, "length of vectors", "[1, inf)")
-    epochs: int = setting(7, "how often the stream is learned from", "[1, inf)")
-    learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
-    regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
+    num_factors: int = setting(16, "length of vectors", "[1, inf)", search=OneOf((4, 8, 16, 32)))
+    epochs: int = setting(7, "how often the stream is learned from", "[1, inf)", search=Between(1, 15))
+    learning_rate: float = setting(
+        0.1, "step size of the gradient descent", "(0, inf)", search=Between(0.005, 1.0, log=True)
+    )
+    regularization: float = setting(
+        0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)", search=Between(1e-5, 0.1, log=True)
+    )
     window: int = setting(256, "events that are sent at once; changes no more than roundings", "[1, inf)")
     blocks: Reading = setting(
         "pairs", "whether a positive without a negative before it is dropped, or kept: literal"

@@ -44,7 +44,7 @@ from hushrec.protocol import (
     System,
     draw_participants,
 )
-from hushrec.settings import check_bounds, setting
+from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec import (
     ItemFactors,
@@ -67,18 +67,42 @@ class Config:
     DEVIATION: the FedRec++ paper, after which this is built, gives none; these learn ML-100K.
     """
 
-    flip: float = setting(0.1, "chance that an item's permanent bit is a fair coin (f)", "[0, 1]")
-    report_if_set: float = setting(0.75, "chance to report an item whose permanent bit is set (q)", "[0, 1]")
-    report_if_unset: float = setting(0.02, "chance to report an item whose permanent bit is not set (p)", "[0, 1]")
-    temperature: float = setting(0.1, "factor on the deviation of the Langevin noise; 1 as published", "[0, inf)")
-    prior_shape: float = setting(2.0, "shape of the Gamma prior of Lambda", "(0, inf)")
-    prior_scale: float = setting(0.05, "scale of the Gamma prior of Lambda", "(0, inf)")
+    flip: float = setting(
+        0.1,
+        "chance that an item's permanent bit is a fair coin (f)",
+        "[0, 1]",
+        search=Between(0.0, 0.9, only_if_asked=True),
+    )
+    report_if_set: float = setting(
+        0.75,
+        "chance to report an item whose permanent bit is set (q)",
+        "[0, 1]",
+        search=Between(0.5, 1.0, only_if_asked=True),
+    )
+    report_if_unset: float = setting(
+        0.02,
+        "chance to report an item whose permanent bit is not set (p)",
+        "[0, 1]",
+        search=Between(0.0, 0.3, only_if_asked=True),
+    )
+    temperature: float = setting(
+        0.1,
+        "factor on the deviation of the Langevin noise; 1 as published",
+        "[0, inf)",
+        search=Between(0.0, 1.0, only_if_asked=True),
+    )
+    prior_shape: float = setting(2.0, "shape of the Gamma prior of Lambda", "(0, inf)", search=Between(0.5, 5.0))
+    prior_scale: float = setting(
+        0.05, "scale of the Gamma prior of Lambda", "(0, inf)", search=Between(0.005, 0.5, log=True)
+    )
     prior_seed: int = setting(0, "of Lambda, which server and clients all know")
     participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
-    num_factors: int = setting(20, "length of the vectors", "[1, inf)")
-    num_rounds: int = setting(100, "rounds", "[1, inf)")
-    learning_rate: float = setting(0.0015, "of the first round", "(0, inf)")
-    decay: float = setting(0.99, "what the learning rate is multiplied with after a round", "(0, 1]")
+    num_factors: int = setting(20, "length of the vectors", "[1, inf)", search=OneOf((5, 10, 20, 40)))
+    num_rounds: int = setting(100, "rounds", "[1, inf)", search=Between(1, 200))
+    learning_rate: float = setting(0.0015, "of the first round", "(0, inf)", search=Between(1e-4, 0.02, log=True))
+    decay: float = setting(
+        0.99, "what the learning rate is multiplied with after a round", "(0, 1]", search=Between(0.9, 1.0)
+    )
     regularization: float = setting(0.001, "for newcomers whose vector is folded in", "[0, inf)")
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.rating_clients import RatingClients
 from hushrec.privacy.denoising import Assigning
 from hushrec.protocol import About, Cohort, Handler, Reply, Result, Round, System
-from hushrec.settings import setting
+from hushrec.settings import Between, setting
 from hushrec.systems import fedrec, sdcf
 from hushrec.systems import fedrec_plus_plus as plus_plus
 from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, Noise, ServerState
@@ -30,7 +30,12 @@ from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, Noise
 class Config(sdcf.Config):
     """Settings of SDCF denoised."""
 
-    denoisers: int = setting(1, "clients that collect noise (eta); 0 leaves the noise in", "[0, inf)")
+    denoisers: int = setting(
+        1,
+        "clients that collect noise (eta); 0 leaves the noise in",
+        "[0, inf)",
+        search=Between(0, 8, only_if_asked=True),
+    )
     assignment: Assigning = setting("dealt", "how clients get their denoisers: dealt evenly, or each at random")
 
 

@@ -62,7 +62,7 @@ from hushrec.protocol import (
     System,
     kept,
 )
-from hushrec.settings import check_bounds, setting
+from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.drift.blocks import Reading, Threshold
 from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import BlockLoss, block_loss
@@ -99,17 +99,26 @@ _KNOWN = 200  # how many of the best items a user may know already
 class Config:
     """Settings of DRIFT. The report gives Theta only; the others were chosen on a part of ML-1M's training."""
 
-    num_factors: int = setting(16, "length of vectors", "[1, inf)")
-    epochs: int = setting(3, "how often the stream is learned from", "[1, inf)")
-    theta: int = setting(2, "completed blocks of an owner for which it asks for vectors", "[1, inf)")
+    num_factors: int = setting(16, "length of vectors", "[1, inf)", search=OneOf((4, 8, 16, 32)))
+    epochs: int = setting(3, "how often the stream is learned from", "[1, inf)", search=Between(1, 10))
+    theta: int = setting(
+        2,
+        "completed blocks of an owner for which it asks for vectors",
+        "[1, inf)",
+        search=Between(1, 20, only_if_asked=True),
+    )
     # DEVIATION: Sec. 4.1 counts completed blocks; Algorithm 2 tests the size of a table by user: it counts users.
     threshold: Threshold = setting("blocks", "what theta counts: blocks, or users with a block each")
     blocks: Reading = setting(
         "pairs", "whether a positive without a negative before it is dropped, or kept: literal"
     )
     block_loss: BlockLoss = setting("mean", "how the losses of a block's pairs make up its loss")
-    learning_rate: float = setting(0.1, "step size of the gradient descent", "(0, inf)")
-    regularization: float = setting(0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)")
+    learning_rate: float = setting(
+        0.1, "step size of the gradient descent", "(0, inf)", search=Between(0.005, 1.0, log=True)
+    )
+    regularization: float = setting(
+        0.001, "weight of the vectors' squared norms (ridge)", "[0, inf)", search=Between(1e-5, 0.1, log=True)
+    )
     window: int = setting(256, "events after which owners see what others learned", "[1, inf)")
     open_blocks: Literal["go-on", "end"] = setting("go-on", "what open blocks do between two epochs")
     max_delay: int = setting(0, "windows that gradients may be late, at random; 0: in fixed order", "[0, inf)")

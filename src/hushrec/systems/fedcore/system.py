@@ -66,7 +66,7 @@ from hushrec.protocol import (
     System,
     kept,
 )
-from hushrec.settings import check_bounds, setting
+from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.fedcore.alignment import Align, Aligned, Identities, align_partners, partner_align
 from hushrec.systems.fedcore.answer_privacy import UNCLIPPED, VectorNoise, answer_facts, answer_ledgers
 from hushrec.systems.fedcore.encrypted_scores import MOST_FACTORS
@@ -98,14 +98,23 @@ class Config:
     """Settings of FedCORE."""
 
     model: Literal["pmf", "neucf"] = setting("pmf", "pmf, or neucf with its layers")
-    num_rounds: int = setting(50, "epochs", "[1, inf)")
-    num_factors: int = setting(0, "length of vectors; 0: 20 for pmf, 16 in each branch of neucf", "[0, inf)")
+    num_rounds: int = setting(50, "epochs", "[1, inf)", search=Between(1, 100))
+    num_factors: int = setting(
+        0,
+        "length of vectors; 0: 20 for pmf, 16 in each branch of neucf",
+        "[0, inf)",
+        search=OneOf((5, 10, 20, 40)),
+    )
     # DEVIATION: the paper says batches of 256; 128 is what its authors' code has, and what its numbers fit.
     batch_size: int = setting(128, "ratings in a step", "[1, inf)")
-    learning_rate: float = setting(0.0, "of the first round; 0: 0.4 for pmf, 0.15 for neucf", "[0, inf)")
+    learning_rate: float = setting(
+        0.0, "of the first round; 0: 0.4 for pmf, 0.15 for neucf", "[0, inf)", search=Between(0.01, 1.0, log=True)
+    )
     decay: float = setting(0.0, "of the learning rate after a round; 0: 1 for pmf, 0.9 for neucf", "[0, 1]")
     # DEVIATION: Eq. 7 has a penalty; the paper gives no alpha and its authors' code has none, so 0 is the default.
-    regularization: float = setting(0.0, "alpha, the weight of the penalty in Eqs. 7 and 9 (pmf)", "[0, inf)")
+    regularization: float = setting(
+        0.0, "alpha, the weight of the penalty in Eqs. 7 and 9 (pmf)", "[0, inf)", search=Between(0.0, 0.1)
+    )
     # DEVIATION: the paper's hidden layer has ReLU, which cannot be computed under CKKS: Algorithm 2 could not be
     # run with it. The default is a polynomial of degree 2.
     activation: neucf.Activation = setting("quadratic", "of neucf; relu, the paper's, cannot be encrypted")

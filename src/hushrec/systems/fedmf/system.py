@@ -80,7 +80,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.settings import check_bounds, setting
+from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.fedmf.clients import (
     FACTOR_LIMIT,
     Fixed,
@@ -103,15 +103,25 @@ class Config:
         "bfv", "of V and its steps; paillier as in the paper, for a few clients; none only counts BFV's bytes"
     )
     variant: Literal["full", "part"] = setting("full", "upload steps of all items, or only what holds listed ones")
-    num_factors: int = setting(32, "length of the vectors", "[1, inf)")
-    num_rounds: int = setting(20, "rounds", "[1, inf)")
-    num_negatives: int = setting(4, "negatives per positive, drawn anew every round", "[1, inf)")
-    epochs: int = setting(1, "times that a client goes through its items in a round", "[1, inf)")
+    num_factors: int = setting(32, "length of the vectors", "[1, inf)", search=OneOf((8, 16, 32, 64)))
+    num_rounds: int = setting(20, "rounds", "[1, inf)", search=Between(1, 100))
+    num_negatives: int = setting(
+        4, "negatives per positive, drawn anew every round", "[1, inf)", search=Between(1, 8)
+    )
+    epochs: int = setting(
+        1, "times that a client goes through its items in a round", "[1, inf)", search=Between(1, 5)
+    )
     participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
-    learning_rate: float = setting(0.001, "of the vectors of users and items", "(0, inf)")
-    regularization: float = setting(0.0001, "weight of the vectors' squared norms", "[0, inf)")
+    learning_rate: float = setting(
+        0.001, "of the vectors of users and items", "(0, inf)", search=Between(1e-4, 0.1, log=True)
+    )
+    regularization: float = setting(
+        0.0001, "weight of the vectors' squared norms", "[0, inf)", search=Between(1e-6, 0.01, log=True)
+    )
     # DEVIATION: the authors' code starts with normal numbers of variance 1, from which 20 rounds learn no ranking.
-    initial_scale: float = setting(0.1, "vectors start uniformly within plus and minus this", "(0, 16]")
+    initial_scale: float = setting(
+        0.1, "vectors start uniformly within plus and minus this", "(0, 16]", search=Between(0.01, 1.0, log=True)
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -84,7 +84,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.settings import check, check_bounds, setting
+from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.fedncf import denoised
 from hushrec.systems.fedncf.clients import Sent, learn, weighted_layers
 from hushrec.systems.fedncf.denoised import Totals, denoised_totals
@@ -109,21 +109,34 @@ class Config:
 
     # DEVIATION: the paper hides single uploads behind secure aggregation (MF-SecAvg); the means are the same.
     variant: Literal["gmf", "mlp", "neumf"] = setting("neumf", "products of vectors, dense layers, or both")
-    num_factors: int = setting(12, "length of the vectors that are multiplied", "[1, inf)")
+    num_factors: int = setting(
+        12, "length of the vectors that are multiplied", "[1, inf)", search=OneOf((6, 12, 24, 48))
+    )
     layers: tuple[int, ...] = setting(
         (48, 24, 12, 6), "inputs of the dense layers, half of them an item's vector, and their outputs", "[1, inf)"
     )
-    num_rounds: int = setting(400, "rounds", "[1, inf)")
+    num_rounds: int = setting(400, "rounds", "[1, inf)", search=Between(1, 800))
     participation: float = setting(
         0.02, "share of clients that take part in a round; the paper has 20 of 943 and 120 of 6,040", "(0, 1]"
     )
-    epochs: int = setting(2, "times that a client goes through its samples in a round", "[1, inf)")
-    batch_size: int = setting(8, "samples per step of Adam", "[1, inf)")
-    num_negatives: int = setting(4, "negatives per positive, drawn anew every round", "[1, inf)")
-    learning_rate: float = setting(0.001, "of Adam, which starts anew in each round", "(0, inf)")
-    biases: bool = setting(False, "learn a bias of each item, a number more of its vector")
+    epochs: int = setting(
+        2, "times that a client goes through its samples in a round", "[1, inf)", search=Between(1, 5)
+    )
+    batch_size: int = setting(8, "samples per step of Adam", "[1, inf)", search=OneOf((4, 8, 16, 32)))
+    num_negatives: int = setting(
+        4, "negatives per positive, drawn anew every round", "[1, inf)", search=Between(1, 8)
+    )
+    learning_rate: float = setting(
+        0.001, "of Adam, which starts anew in each round", "(0, inf)", search=Between(1e-4, 0.02, log=True)
+    )
+    biases: bool = setting(
+        False, "learn a bias of each item, a number more of its vector", search=OneOf((False, True))
+    )
     shrinkage: float = setting(
-        0.0, "so many clients who would not move an item count in its mean, beside those who listed it", "[0, inf)"
+        0.0,
+        "so many clients who would not move an item count in its mean, beside those who listed it",
+        "[0, inf)",
+        search=OneOf((0.0, 10.0, 30.0, 100.0)),
     )
     rho: int = setting(0, "virtual samples per sample of a client, among which denoisers hide it", "[0, 100]")
     denoisers: int = setting(0, "clients of a round that collect the noise of others; 0 hides nothing", "[0, inf)")

@@ -46,7 +46,7 @@ from hushrec.protocol import (
     of_server,
     ragged,
 )
-from hushrec.settings import check_bounds, setting
+from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.metamf.network import (
     Floats,
     MetaModel,
@@ -69,18 +69,35 @@ class Config:
 
     # DEVIATION: the authors' code takes one step per 64 ratings of anybody, in 100 passes, and clips gradients.
     # Clients that upload once a round leave one step per group of clients; rate and weight decay are that code's.
-    num_factors: int = setting(32, "length of item vectors and of users' vectors", "[1, inf)")
-    item_memory: int = setting(
-        8, "item vectors are products of a matrix with this many columns and one with rows", "[1, inf)"
+    num_factors: int = setting(
+        32, "length of item vectors and of users' vectors", "[1, inf)", search=OneOf((8, 16, 32, 64))
     )
-    memory_size: int = setting(128, "columns of the collaborative memory", "[1, inf)")
-    hidden_size: int = setting(512, "units of the meta network's hidden layers", "[1, inf)")
-    num_negatives: int = setting(4, "drawn items per item of the client", "[0, inf)")
-    batch_size: int = setting(64, "clients whose gradients make one step of the server", "[1, inf)")
+    item_memory: int = setting(
+        8,
+        "item vectors are products of a matrix with this many columns and one with rows",
+        "[1, inf)",
+        search=Between(4, 32, log=True),
+    )
+    memory_size: int = setting(
+        128, "columns of the collaborative memory", "[1, inf)", search=OneOf((32, 64, 128, 256))
+    )
+    hidden_size: int = setting(
+        512, "units of the meta network's hidden layers", "[1, inf)", search=OneOf((128, 256, 512))
+    )
+    num_negatives: int = setting(4, "drawn items per item of the client", "[0, inf)", search=Between(1, 8))
+    batch_size: int = setting(
+        64, "clients whose gradients make one step of the server", "[1, inf)", search=OneOf((16, 32, 64, 128))
+    )
     participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
-    num_rounds: int = setting(20, "rounds; in each, every participant uploads once", "[1, inf)")
-    learning_rate: float = setting(0.0001, "of the server's Adam", "(0, inf)")
-    regularization: float = setting(0.001, "weight of the parameters' squared norm, halved", "[0, inf)")
+    num_rounds: int = setting(
+        20, "rounds; in each, every participant uploads once", "[1, inf)", search=Between(1, 100)
+    )
+    learning_rate: float = setting(
+        0.0001, "of the server's Adam", "(0, inf)", search=Between(1e-5, 0.01, log=True)
+    )
+    regularization: float = setting(
+        0.001, "weight of the parameters' squared norm, halved", "[0, inf)", search=Between(1e-5, 0.1, log=True)
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -50,7 +50,7 @@ from hushrec.protocol import (
     System,
     draw_participants,
 )
-from hushrec.settings import check, check_bounds, setting
+from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.ptf_fedrec import clients as local
 from hushrec.systems.ptf_fedrec.client_slots import by_item, own_slots, table_bytes, trained_slots
 from hushrec.systems.ptf_fedrec.clients import LocalClients, LocalModel, LocalSettings
@@ -94,7 +94,12 @@ class Config:
         "own",
         "with the defense none or ldp: show own samples, or draw the negatives from all trained, told ones too",
     )
-    laplace_scale: float = setting(0.6, "of the noise on scores, for the defense ldp", "(0, inf)")
+    laplace_scale: float = setting(
+        0.6,
+        "of the noise on scores, for the defense ldp",
+        "(0, inf)",
+        search=Between(0.05, 2.0, log=True, only_if_asked=True),
+    )
     num_told: int = setting(30, "items that the server tells a client (alpha)", "[0, inf)")
     confident_share: float = setting(
         0.5, "share of these that are the most updated items (mu)", "[0, 1]", is_secret=True
@@ -103,8 +108,10 @@ class Config:
         "confidence+hard", "how the server chooses; what is left out is drawn at random", is_secret=True
     )
     participation: float = setting(1.0, "share of clients that take part in a round", "(0, 1]")
-    num_rounds: int = setting(20, "rounds", "[1, inf)")
-    num_negatives: int = setting(4, "negatives per positive that a client trains on", "[1, inf)")
+    num_rounds: int = setting(20, "rounds", "[1, inf)", search=Between(1, 50))
+    num_negatives: int = setting(
+        4, "negatives per positive that a client trains on", "[1, inf)", search=Between(1, 8)
+    )
     # DEVIATION: the paper draws negatives "during the training process", which may mean `rounds`; the default is
     # that of the authors' code, with which models are better.
     negatives: Literal["once", "rounds"] = setting(
@@ -115,15 +122,25 @@ class Config:
     told_limit: Literal["none", "positives"] = setting(
         "none", "whether a client drops what exceeds the number of its positives"
     )
-    client_factors: int = setting(32, "length of the vectors of the clients' models", "[1, inf)")
+    client_factors: int = setting(
+        32, "length of the vectors of the clients' models", "[1, inf)", search=OneOf((8, 16, 32, 64))
+    )
     # DEVIATION: the paper has "three feedforward layers with dimensions 64, 32, and 16". Here 64 is what goes into
     # the first of two, both vectors side by side, as in the authors' code; 64,32,16 has three.
     client_layers: tuple[int, ...] = setting((32, 16), "widths of the clients' dense layers", "[1, inf)")
     client_graph_layers: int = setting(3, "graph layers of a client's NGCF or LightGCN", "[1, inf)")
-    client_learning_rate: float = setting(0.001, "of the clients' Adam", "(0, inf)")
+    client_learning_rate: float = setting(
+        0.001, "of the clients' Adam", "(0, inf)", search=Between(1e-4, 0.02, log=True)
+    )
     client_batch: int = setting(64, "batch size of the clients", "[1, inf)")
-    local_epochs: int = setting(5, "epochs of a client in a round", "[1, inf)")
-    server_factors: int = setting(32, "length of the vectors of the server's model", "[1, inf)", is_secret=True)
+    local_epochs: int = setting(5, "epochs of a client in a round", "[1, inf)", search=Between(1, 8))
+    server_factors: int = setting(
+        32,
+        "length of the vectors of the server's model",
+        "[1, inf)",
+        is_secret=True,
+        search=OneOf((8, 16, 32, 64)),
+    )
     server_layers: tuple[int, ...] = setting(
         (32, 16), "widths of the server's dense layers", "[1, inf)", is_secret=True
     )
@@ -136,9 +153,13 @@ class Config:
     message_dropout: float = setting(
         0.1, "share of messages that NGCF drops in training", "[0, 1)", is_secret=True
     )
-    server_learning_rate: float = setting(0.001, "of the server's Adam", "(0, inf)", is_secret=True)
+    server_learning_rate: float = setting(
+        0.001, "of the server's Adam", "(0, inf)", is_secret=True, search=Between(1e-4, 0.02, log=True)
+    )
     server_batch: int = setting(1024, "batch size of the server", "[1, inf)", is_secret=True)
-    server_epochs: int = setting(2, "epochs of the server in a round", "[1, inf)", is_secret=True)
+    server_epochs: int = setting(
+        2, "epochs of the server in a round", "[1, inf)", is_secret=True, search=Between(1, 5)
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

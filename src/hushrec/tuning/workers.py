@@ -1,0 +1,138 @@
+"""Trials one after the other in this process, or several at once in processes of their own.
+
+Processes get the data and tell what they measure through pipes: nothing of it is written to disk, and all
+that is kept is kept by this process. One that loses its connection ends.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any, Protocol
+
+from hushrec.tuning.bench import Attempt, Bench, Outcome
+
+
+class Desk(Protocol):
+    """Who gives out trials and takes in what comes of them."""
+
+    def next(self) -> tuple[int, Attempt] | None:
+        """The number of the next trial and what it tries; None: there are enough."""
+        ...
+
+    def on_point(self, number: int, round_number: int, value: float) -> bool:
+        """Note the measure after a round; whether the trial is to be given up."""
+        ...
+
+    def on_done(self, number: int, outcome: Outcome) -> None:
+        """Note what came of a trial."""
+        ...
+
+
+def one_by_one(bench: Bench, desk: Desk) -> None:
+    """Make all trials in this process."""
+    while (given := desk.next()) is not None:
+        number, attempt = given
+
+        def on_point(round_number: int, value: float, number: int = number) -> bool:
+            return desk.on_point(number, round_number, value)
+
+        desk.on_done(number, bench.make(attempt, on_point))
+
+
+# --- Several at once ----------------------------------------------------------------------------------------
+
+
+class _Worker:
+    """A process that makes one trial after the other, told over its own input and output."""
+
+    def __init__(self, bench: Bench) -> None:
+        command = [sys.executable, "-c", "from hushrec.tuning.workers import serve; serve()"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._orders = Connection(os.dup(self._process.stdin.fileno()), readable=False)
+        self.answers = Connection(os.dup(self._process.stdout.fileno()), writable=False)
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self.number: int | None = None
+        self.send(bench)
+
+    def send(self, order: Bench | Attempt | bool) -> None:
+        """Send an order; to a process that is gone it does not come, and there is no answer."""
+        with suppress(BrokenPipeError):
+            self._orders.send(order)
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        self._orders.close()
+        self.answers.close()
+
+
+def side_by_side(bench: Bench, desk: Desk, num_jobs: int) -> None:
+    """Make so many trials at once, each in a process of its own."""
+    workers: dict[Any, _Worker] = {}
+
+    def start_next(worker: _Worker | None = None) -> None:
+        given = desk.next()
+        if given is None:
+            return
+        worker = worker or _Worker(bench)
+        workers[worker.answers] = worker
+        worker.number, attempt = given
+        worker.send(attempt)
+
+    try:
+        for _ in range(num_jobs):
+            start_next()
+        while any(worker.number is not None for worker in workers.values()):
+            for ready in wait([one for one, worker in workers.items() if worker.number is not None]):
+                _serve_one(workers, workers[ready], desk, start_next)
+    finally:
+        for worker in workers.values():
+            worker.end()
+
+
+def _serve_one(
+    workers: dict[Any, _Worker], worker: _Worker, desk: Desk, start_next: Callable[[_Worker | None], None]
+) -> None:
+    """Take in what a process tells; one that ended has a fault, and another takes its place."""
+    number = worker.number
+    assert number is not None
+    try:
+        told = worker.answers.recv()
+    except (EOFError, OSError):
+        worker.end()
+        del workers[worker.answers]
+        desk.on_done(number, Outcome({}, fault="its process was ended from outside, or had too little memory"))
+        start_next(None)
+        return
+    if isinstance(told, Outcome):
+        worker.number = None
+        desk.on_done(number, told)
+        start_next(worker)
+    else:
+        worker.send(desk.on_point(number, *told))
+
+
+def serve() -> None:
+    """What such a process does, until nobody is there any more. Ctrl-C is for the one that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    orders, answers = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
+    os.dup2(2, 1)  # what anything prints is no answer
+
+    def on_point(round_number: int, value: float) -> bool:
+        answers.send((round_number, value))
+        is_given_up: bool = orders.recv()
+        return is_given_up
+
+    with suppress(EOFError, BrokenPipeError):
+        bench: Bench = orders.recv()
+        while True:
+            attempt: Attempt = orders.recv()
+            answers.send(bench.make(attempt, on_point))

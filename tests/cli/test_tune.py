@@ -1,0 +1,132 @@
+"""`hushrec tune`: what it prints, that its command gives what it found, and how it refuses."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hushrec.cli.app import app
+from hushrec.errors import HushrecError
+from hushrec.registry import SYSTEMS
+from hushrec.runs.record import read_run
+
+DATA = "synthetic:users=60,items=40,ratings=900"
+SHORT = [
+    "tune", "pmf", "--data", DATA, "--preset", "paper", "--num-factors", "5", "--trials", "4",
+    "--over", "learning_rate=0.1..1", "--over", "biases", "--over", "rounds=1..4",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def invoke(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    return result
+
+
+def test_the_command_of_the_best_run_gives_what_was_found(tmp_path: Path) -> None:
+    """The same configuration to the last bit, and on the validation part the same measure."""
+    told = json.loads(invoke(*SHORT, "--seed", "3", "--out", str(tmp_path / "tuned"), "--json").stdout)
+    words = shlex.split(told["command"])
+    assert words[:3] == ["hushrec", "run", "pmf"]
+    assert words[words.index("--seed") + 1] == "3"
+    out = tmp_path / "best"
+    invoke(*words[1:], "--measure", "validation", "--threads", "1", "--out", str(out))
+    kept = read_run(out)
+    config = SYSTEMS["pmf"].configure(told["best_settings"])
+    assert SYSTEMS["pmf"].configure(kept.config) == config
+    assert kept.mean["RMSE"] == told["best"]["measured"]["RMSE"]
+    assert told["best"]["measured"]["RMSE"] == min(row["measured"]["RMSE"] for row in told["trials"])
+    assert [row["trial"] for row in told["trials"]] == [0, 1, 2, 3]
+
+
+def test_the_default_stands_beside_the_best(tmp_path: Path) -> None:
+    first = invoke(*SHORT, "--out", str(tmp_path))
+    lines = first.stdout.splitlines()
+    assert lines[0] == "pmf on synthetic, validation: 4 trials, 0 given up, 0 failed"
+    assert lines[2].split() == ["trial", "RMSE", "learning", "rate", "biases", "num", "rounds"]
+    assert sum("0 default" in line for line in lines) == 1
+    assert any(line.startswith("default RMSE ") and line.endswith(" on validation data") for line in lines)
+    assert lines[-1].startswith("hushrec run pmf --data synthetic:users=60,items=40,ratings=900 --preset paper")
+    assert invoke(*SHORT, "--out", str(tmp_path), "--resume").stdout == first.stdout
+
+
+def test_failed_trials_are_told() -> None:
+    over = ["--over", "learning_rate=50..60", "--over", "rounds=1..4"]
+    told = invoke(
+        "tune", "pmf", "--data", DATA, "--num-factors", "5", "--preset", "paper", "--trials", "3", *over
+    ).stdout
+    assert "3 trials, 0 given up, 2 failed" in told
+    assert "trial 1 failed: round " in told
+    assert "the training diverges" in told
+    assert "no trial is better" in told
+
+
+def test_the_front_is_printed_and_drawn(tmp_path: Path) -> None:
+    measures = ["--measure", "RMSE", "--measure", "bytes", "--measure", "leakage"]
+    given = ["--preset", "paper", "--rounds", "3", "--denoisers", "2", "--over", "rho=0..2", "--trials", "4"]
+    result = invoke(
+        "tune", "fedrec++", "--data", DATA, *given, *measures, "--num-factors", "5", "--out", str(tmp_path)
+    )
+    assert "the front: no other trial is as good in all and better in one" in result.stdout
+    assert "leakage" in result.stdout
+    assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
+    command = shlex.split(result.stdout.splitlines()[-1])
+    for flag, value in (
+        ("--num-rounds", "3"),
+        ("--denoisers", "2"),
+        ("--num-factors", "5"),
+        ("--preset", "paper"),
+    ):
+        assert command[command.index(flag) + 1] == value  # what was typed stays
+    assert command.count("--rho") == 1
+    assert "--measure" not in command
+
+
+BAD: dict[str, tuple[list[str], str]] = {
+    "no trial": (["--trials", "0"], "--trials 0: one trial at least"),
+    "fewer than none": (["--trials", "-4"], "--trials -4: one trial at least"),
+    "unknown measure": (["--measure", "nosuch"], "--measure nosuch: pmf is measured by MAE, RMSE, bytes, leakage"),
+    "unknown setting": (["--over", "nosuch"], "--over nosuch: pmf has no such setting"),
+    "given and searched": (["--decay", "0.9", "--over", "decay"], "decay is given a value; leave that out"),
+    "no process": (["--jobs", "0"], "--jobs 0: choose 1 to 256"),
+    "resume without out": (["--resume"], "--resume needs --out"),
+    "a picture of one measure": (["--picture", "x.png"], "--picture draws several measures"),
+    "a picture of another kind": (
+        ["--picture", "x.gif", "--measure", "RMSE", "--measure", "bytes"],
+        ".png or .svg",
+    ),
+    "negative rate": (["--learning-rate", "-1"], "--learning-rate must be above 0"),
+    "out below a file": (["--out", "file/below"], "file/below cannot be made"),
+    "out of something else": (["--out", "full"], "full holds something else than trials"),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), BAD.values(), ids=list(BAD))
+def test_bad_input_is_one_line(
+    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    Path("full").mkdir()
+    Path("full", "thesis").write_text("")
+    with pytest.raises(HushrecError) as caught:
+        CliRunner().invoke(app, ["tune", "pmf", "--data", DATA, *words], catch_exceptions=False)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked: Any = None
+    monkeypatch.setitem(sys.modules, "optuna", blocked)
+    with pytest.raises(HushrecError, match=r"tune needs Optuna; install it with: pip install '\.\[tune\]'"):
+        CliRunner().invoke(app, SHORT, catch_exceptions=False)
