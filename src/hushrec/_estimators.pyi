@@ -155,7 +155,7 @@ class FedRecBPR(Recommender):
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
         negatives: items that each item of a client is ranked above (default 2)
-        looks: unrated items looked at for a virtual positive that scores like an item of the client (default 10)
+        looks: unrated items looked at for each virtual item, to find one that can stand for a real one (default 30)
         participation: share of clients that take part in a round (default 1.0)
         num_factors: length of the vectors (default 32)
         num_rounds: rounds (default 100)
@@ -177,7 +177,7 @@ class FedRecBPR(Recommender):
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
         negatives: int = 2,
-        looks: int = 10,
+        looks: int = 30,
         participation: float = 1.0,
         num_factors: int = 32,
         num_rounds: int = 100,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from hushrec.cli.app import app
+from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
 from hushrec.runs.record import read_run
