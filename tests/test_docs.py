@@ -149,7 +149,8 @@ def test_commands_in_sentences_exist(path: Path) -> None:
         leaves = (
             [command.get_command(None, name) for name in command.list_commands(None)] if is_group else [command]
         )
-        known = {flag for leaf in leaves for entry in leaf.params for flag in entry.opts} | {"-h"}
+        known = {flag for leaf in leaves for entry in leaf.params for flag in entry.opts} | {"-h", "--help"}
+        known |= {flag for entry in command.params for flag in entry.opts}
         assert {word for word in words if word.startswith("-")} <= known, line
 
 

@@ -250,7 +250,7 @@ def test_a_run_of_a_system_that_is_not_installed_is_one_line(model: Any, tmp_pat
     record = tmp_path / "kept" / "run.json"
     record.write_text(record.read_text().replace('"system": "fedrec"', '"system": "theirs"'))
     with pytest.raises(
-        HushrecError, match=r"kept is of the system theirs, which is not installed; install the package"
+        HushrecError, match=r"kept is a run of theirs, which is not installed here; install the package"
     ):
         hushrec.load_run(tmp_path / "kept")
 

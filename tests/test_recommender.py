@@ -520,7 +520,7 @@ def test_a_test_file_with_a_numbering_of_its_own_is_understood_or_refused(tmp_pa
     """The test file has no row of C, so that D is number 2 there; in training 2 is C."""
     (tmp_path / "train.csv").write_text("user,item,rating\na,A,5\nb,B,5\nc,C,5\nc,D,1\n")
     (tmp_path / "test.csv").write_text("user,item,rating\na,D,1\na,B,5\nb,D,1\nc,A,5\n")
-    train, test = (hushrec.read(tmp_path / f"{name}.csv", rating_range=(1, 5)) for name in ("train", "test"))
+    train, test = (hushrec.load(tmp_path / f"{name}.csv", rating_range=(1, 5)) for name in ("train", "test"))
     model = hushrec.FedRec(
         rho=0, num_rounds=60, num_factors=5, learning_rate=0.3, decay=1.0, options=ONE_THREAD
     ).fit(train)

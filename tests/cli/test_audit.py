@@ -10,13 +10,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from hushrec.cli.audit import parse_thetas
-from hushrec.cli.verbs import app as whole_app
-from hushrec.cli.verbs import verb_named
-from hushrec.errors import HushrecError, naming_options
+from hushrec.cli.verbs import app
+from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
 from hushrec.settings import setting
 
-app = verb_named("audit")
 DATA = "synthetic:users=80,items=50,ratings=1500"
 SHORT = ["--data", DATA, "--rounds", "4", "--num-factors", "5"]
 
@@ -28,8 +26,7 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def invoke(*arguments: str) -> Result:
-    with naming_options():  # as the whole command does
-        result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    result = CliRunner().invoke(app, ["audit", *arguments], catch_exceptions=False)
     assert result.exit_code == 0
     return result
 
@@ -85,7 +82,7 @@ def test_threads_change_nothing() -> None:
 
 def test_a_kept_run_is_made_again(tmp_path: Path) -> None:
     folder = str(tmp_path / "one")
-    result = CliRunner().invoke(whole_app, ["run", "fedrec", *SHORT, "--rho", "1", "--out", folder])
+    result = CliRunner().invoke(app, ["run", "fedrec", *SHORT, "--rho", "1", "--out", folder])
     assert result.exit_code == 0
     assert attacks(folder) == attacks("fedrec", *SHORT, "--rho", "1")
     assert "other numbers" not in invoke(folder).stderr
@@ -93,7 +90,7 @@ def test_a_kept_run_is_made_again(tmp_path: Path) -> None:
 
 def test_a_run_that_ends_elsewhere_is_said(tmp_path: Path) -> None:
     folder = tmp_path / "one"
-    CliRunner().invoke(whole_app, ["run", "fedrec", *SHORT, "--out", str(folder)])
+    CliRunner().invoke(app, ["run", "fedrec", *SHORT, "--out", str(folder)])
     kept = json.loads((folder / "run.json").read_text())
     kept["config"]["rho"] = 1
     (folder / "run.json").write_text(json.dumps(kept))
@@ -183,7 +180,7 @@ def test_thresholds_and_owners_are_for_systems_that_have_them() -> None:
 
 def test_a_kept_run_with_owners_is_made_again(tmp_path: Path) -> None:
     folder = str(tmp_path / "one")
-    result = CliRunner().invoke(whole_app, ["run", *DRIFT, "--out", folder])
+    result = CliRunner().invoke(app, ["run", *DRIFT, "--out", folder])
     assert result.exit_code == 0
     again = invoke(folder, "--json")
     assert again.stdout == invoke(*DRIFT, "--json").stdout
@@ -194,8 +191,8 @@ def test_a_live_run_cannot_be_made_again(tmp_path: Path) -> None:
     events, folder = tmp_path / "events", str(tmp_path / "one")
     events.write_text('{"user": 1, "item": 2, "positive": true}\n' * 3)
     live = ["run", "drift", "--live", str(events), "--until-end", "--out", folder]
-    assert CliRunner().invoke(whole_app, live).exit_code == 0
-    with pytest.raises(HushrecError, match=r"one is of a live run, which cannot be made again .* --data$"):
+    assert CliRunner().invoke(app, live).exit_code == 0
+    with pytest.raises(HushrecError, match=r"one is of a live run, which cannot be made again .* with data$"):
         invoke(folder)
 
 
@@ -225,7 +222,7 @@ def test_ciphertexts_tell_by_their_places() -> None:
 def test_a_kept_run_of_ciphertexts_is_made_again_without_a_word(tmp_path: Path) -> None:
     """Its ciphertexts are others; what is in them is the same."""
     ended = CliRunner().invoke(
-        whole_app,
+        app,
         ["run", "fedmf", "--data", DATA, "--rounds", "2", "--num-factors", "4", "--out", str(tmp_path / "r")],
     )
     assert ended.exit_code == 0
@@ -277,7 +274,11 @@ def interrupted(*arguments: str) -> tuple[int, str, list[str]]:
 def test_ctrl_c_keeps_what_was_found() -> None:
     code, out, error = interrupted("fedrec", "--rounds", "1000000", "--num-factors", "5")
     assert code == 130
-    assert (found := re.search(r"^interrupted after (\d+) of 1000000 rounds.*above is what was found$", error[-1]))
+    assert (
+        found := re.search(
+            r"^(?:hushrec: )?interrupted after (\d+) of 1000000 rounds.*above is what was found$", error[-1]
+        )
+    )
     assert 3 <= int(found[1]) < 1000000
     assert out.splitlines()[0].endswith(f"seed 0, {found[1]} rounds")
     assert [line.split("  ")[0] for line in out.splitlines()[2:4]] == ["listed items", "upload frequency"]

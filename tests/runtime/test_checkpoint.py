@@ -341,7 +341,7 @@ def test_a_run_with_other_items_is_not_of_this_run(path: Path) -> None:
 
 def test_train_round_trips_with_ids_and_titles(tmp_path: Path, path: Path) -> None:
     (tmp_path / "shop.csv").write_text("user,item,rating\nzoë,x,5\nann,y,2.5\nann,x,1\n")
-    data = replace(hushrec.read(tmp_path / "shop.csv", rating_range=(0, 5)), titles=np.array(["Ex [1]", ""]))
+    data = replace(hushrec.load(tmp_path / "shop.csv", rating_range=(0, 5)), titles=np.array(["Ex [1]", ""]))
     save_train(path, data, SYSTEMS["fedrec"])
     found = load_train(path, SYSTEMS["fedrec"], data.name, data.sha256, False)
     assert found.user_ids.tolist() == ["ann", "zoë"]

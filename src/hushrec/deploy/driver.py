@@ -34,7 +34,7 @@ from hushrec.deploy.orders import (
     Ready,
 )
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, naming_options
 from hushrec.files import locked, write_private_file
 from hushrec.protocol import Transcript, has_alike_arrays, result_arrays
 from hushrec.registry import system_named
@@ -85,7 +85,7 @@ def read_report(folder: Path) -> Report | None:
 def drive(transport: Transport, nodes: list[str], folder: Path, job: bytes) -> None:
     """Run all that is left of a run, or as far as it gets; its end is told in `progress.json`."""
     attempt = msgspec.json.decode(job, type=Attempt)
-    with _alone(folder / "runs" / attempt.run_name):
+    with _alone(folder / "runs" / attempt.run_name), naming_options():  # runs are ordered on the command line
         run = _ServerRun(folder / "runs" / attempt.run_name, attempt)
         try:
             run.go(transport, nodes)

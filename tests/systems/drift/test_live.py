@@ -279,7 +279,7 @@ def test_saros_has_one_owner_and_equals_drift_with_one() -> None:
 
 
 def test_a_model_that_is_not_finite_is_refused() -> None:
-    with pytest.raises(DivergedError, match="--learning-rate"):
+    with pytest.raises(DivergedError, match="learning_rate="):
         learned(new(holdings=HOLDINGS, learning_rate=1e30), events(), 10)
 
 
