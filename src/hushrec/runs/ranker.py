@@ -69,7 +69,8 @@ class Ranker:
         scores = self.scorer.score(users if len(users) > 1 else np.repeat(users, 2))[: len(users)]
         liked = Ragged(self.seen.starts, self._liking).take(own).values if why else None
         found = self._best(scores, k, seen, exclude_seen, min_raters, among, liked)
-        return found._replace(scores=shown_scores_of(self.scorer, found.scores))
+        shown = shown_scores_of(self.scorer, found.scores)
+        return found._replace(scores=shown if self.scale is None else np.clip(shown, *self.scale))
 
     def for_newcomer(
         self,
