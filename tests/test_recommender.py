@@ -270,7 +270,7 @@ def test_lists_are_ranked_and_leave_out_what_was_rated(model: Recommender, split
         candidates = np.setdiff1d(np.arange(50), rated)
         best = candidates[np.argsort(-scores[candidates], kind="stable")][:5]
         assert [entry.item for entry in found] == (best + 1).tolist()
-        shown = np.clip(scores[best], *split.train.rating_range)  # ranked by what the model says, shown on the scale
+        shown = np.clip(scores[best], *split.train.rating_range)  # the order is the model's
         np.testing.assert_allclose([entry.score for entry in found], shown, rtol=1e-6)
         assert {type(entry.item) for entry in found} == {int}
     (alone,) = model.recommend(80, k=5, min_raters=0)
