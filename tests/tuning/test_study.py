@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -143,7 +144,7 @@ def test_a_kill_loses_only_what_was_running(tmp_path: Path, monkeypatch: pytest.
 def test_nothing_on_disk_is_pickled(data: Interactions, tmp_path: Path) -> None:
     searched(data, 3, tmp_path / "tuned")
     assert sorted(path.name for path in (tmp_path / "tuned").iterdir()) == [".lock", "study.db"]
-    with sqlite3.connect(tmp_path / "tuned" / "study.db") as base:
+    with closing(sqlite3.connect(tmp_path / "tuned" / "study.db")) as base:
         tables = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         cells = [cell for table in tables for row in base.execute(f"SELECT * FROM {table}") for cell in row]
     base.close()

@@ -119,7 +119,7 @@ def tune_system(system: AnySystem, options: TuneOptions, typed: Typed) -> None:
 def command_of(system: AnySystem) -> typer.Typer:
     """`hushrec tune SYSTEM`."""
     command = joined(partial(tune_system, system), typed=_typed(system))
-    command.__doc__ = f"{system.about.title}: look for settings that suit a file, on validation data."
+    command.__doc__ = f"{system.about.title}."
     return alone(command, system.name, f"tune {system.name} --data ml-100k --trials 20 --out tuned")
 
 
