@@ -15,6 +15,8 @@ from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_time import STEPS
 from hushrec.experiments.published import Claim, Row, Table
+from hushrec.experiments.reproduction import Cell
+from hushrec.experiments.summary import NOT_RUN, RowRecord, Summary, TableRecord
 from hushrec.report.numbers import format_metric
 from hushrec.runs import folds as runs
 from hushrec.runs.record import read_run
@@ -453,13 +455,43 @@ def test_a_budget_starts_no_further_row_and_the_command_goes_on(
         (["fedrec", "table2", "--all", "--data", "ml-100k"], "table2: --all runs every table whole"),
         (["--all", "--data", "ml-100k", "--row", "a"], "--row: --all runs every table whole"),
         (["fedrec++"], "name a system and a table"),
-        (["fedrec++", "table2", "--hours", "1"], "--hours and --page go with --all"),
+        (["fedrec++", "table2", "--hours", "1"], "--hours, --page and --unmeasured go with --all"),
+        (["fedrec++", "table2", "--unmeasured"], "--hours, --page and --unmeasured go with --all"),
+        (
+            ["--all", "--data", "ml-100k", "--out", "x", "--unmeasured", "--folds", "1"],
+            "--unmeasured: the record has the usual seed and folds; leave --seed and --folds out",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_refused(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(app, ["reproduce", *arguments])
     assert isinstance(result.exception, HushrecError)
     assert message in str(result.exception)
+
+
+@pytest.mark.usefixtures("_all")
+def test_what_the_record_has_whole_is_taken_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record lacks a row of the first table; so that one is run, whole, and the second is not."""
+    first, second = (
+        TableRecord(
+            system, name, "A table [2]", "Nobody", "accuracy", [RowRecord("ml-100k", *row) for row in rows], []
+        )
+        for (system, name), rows in {
+            ("fedrec++", "figure1"): [("plain", ""), ("noisy", ""), ("wild", "", [], 0.0, NOT_RUN)],
+            ("ptf-fedrec", "table9"): [("again", "", [Cell("MAE", 0.25, 0.0, 0.5, 9.0)], 7.0)],
+        }.items()
+    )
+    record = {"ml-100k": Summary("ml-100k", "2026-01-02", "0", [first, second], 1000.0)}
+    monkeypatch.setattr("hushrec.experiments.summary.measured_summaries", lambda: record)
+    monkeypatch.setattr(hushrec.cli.reproduce, "measured_summaries", lambda: record)
+    command = ["reproduce", "--all", "--data", "ml-100k", "--unmeasured", "--json", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, command)
+    assert "table 2/2: A table [2]: taken from the record, 2026-01-02" in result.stderr
+    said = json.loads(result.stdout)
+    assert [row["missing"][:8] for row in said["tables"][0]["rows"]] == ["", "", "diverged"]
+    assert said["tables"][1]["rows"][0]["cells"][0]["ours"] == 0.25
+    assert [one["measured"] for one in said["tables"]] == ["", "2026-01-02"]
+    assert 1000.0 < said["cpu_seconds"] < 1100.0
 
 
 def test_a_row_whose_data_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

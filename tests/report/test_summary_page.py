@@ -1,5 +1,6 @@
 """The summary of a dataset: counts by hand, the page, and the records that come with hushrec."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -85,6 +86,13 @@ def test_the_page_shows_every_number_claim_and_gap() -> None:
     assert "a and b: identical to the last bit: yes" in text
     assert "- here, d: needs the raw files" in text
     assert "- note: a \\| b" in text
+
+
+def test_the_page_says_which_table_is_older() -> None:
+    table = small().tables[0]
+    for measured, is_said in (("2025-12-31", True), ("2026-01-02", False), ("", False)):
+        text = page(replace(small(), tables=[replace(table, measured=measured)]))
+        assert ("Measured on 2025-12-31." in text) == is_said
 
 
 def test_a_record_survives_its_file() -> None:

@@ -28,7 +28,16 @@ from hushrec.experiments.reproduction import (
     run_settings,
     with_ratios,
 )
-from hushrec.experiments.summary import NOT_RUN, Summary, TableRecord, record_of, to_json, usual_seconds
+from hushrec.experiments.summary import (
+    NOT_RUN,
+    Summary,
+    TableRecord,
+    measured_summaries,
+    record_of,
+    taken_from_record,
+    to_json,
+    usual_seconds,
+)
 from hushrec.files import refuse_unwritable
 from hushrec.registry import system_named
 from hushrec.report.canvas import check_picture, style, write_picture
@@ -53,6 +62,7 @@ class Wish:
     command: str  # what was typed
     stop_at: float | None = None  # of this process's CPU time, in seconds: no row is started after it
     goes_on: bool = False  # with the next row, if one cannot be run
+    is_unmeasured: bool = False  # only tables that the record does not have whole are run
 
     def is_over(self) -> bool:
         """Whether no further row is to be started."""
@@ -95,6 +105,10 @@ def reproduce(
         float | None,
         typer.Option(help="With --all: start no row after so many hours of CPU; 0: only what --out has."),
     ] = None,
+    is_unmeasured: Annotated[
+        bool,
+        typer.Option("--unmeasured", help="With --all: take tables that hushrec's own record has whole from it."),
+    ] = False,
     threads: Threads = None,
     picture: Annotated[Path | None, typer.Option(help="Draw ours and published into a PNG or SVG file.")] = None,
     page: Annotated[
@@ -113,15 +127,18 @@ def reproduce(
         if hours is not None and not 0 <= hours < math.inf:
             raise HushrecError(f"--hours {hours:g}: choose 0 or more")
         _check_page(page)
+        if is_unmeasured and (seed or folds is not None):
+            raise HushrecError(
+                "--unmeasured: the record has the usual seed and folds; leave --seed and --folds out"
+            )
         stop_at = None if hours is None else time.process_time() + 3600 * hours
-        _reproduce_all(
-            system, str(data), Wish(options, seed, folds, out, said.command, stop_at, True), page, as_json
-        )
+        wish = Wish(options, seed, folds, out, said.command, stop_at, True, is_unmeasured)
+        _reproduce_all(system, str(data), wish, page, as_json)
         return
     if system is None or table is None:
         raise HushrecError("name a system and a table, as in fedrec++ table2, or add --all --data NAME --out DIR")
-    if hours is not None or page is not None:
-        raise HushrecError("--hours and --page go with --all; leave them out")
+    if hours is not None or page is not None or is_unmeasured:
+        raise HushrecError("--hours, --page and --unmeasured go with --all; leave them out")
     chosen = _with_seeds(table_named(system_named(system).name, table), seeds)
     tasks = _tasks(chosen, data, row, preset)
     check_picture(picture)
@@ -267,7 +284,14 @@ def _reproduce_all(system: str | None, data: str, wish: Wish, page: Path | None,
         of = f" of {name}" if name else ""
         raise HushrecError(f"no table{of} has a row on {data}; there are rows on {', '.join(known) or 'none'}")
     records, spent = list[TableRecord](), dict[str, float]()
-    for place, ((owner, _), table) in enumerate(chosen.items(), 1):
+    taken = taken_from_record(data, chosen) if wish.is_unmeasured else {}
+    if taken:
+        spent["record"] = measured_summaries()[data].cpu_seconds
+    for place, ((owner, title), table) in enumerate(chosen.items(), 1):
+        if (owner, title) in taken:
+            records.append(taken[owner, title])
+            note(f"table {place}/{len(chosen)}: {table.title}: taken from the record, {records[-1].measured}")
+            continue
         note(f"table {place}/{len(chosen)}: {table.title}")
         done = _reproduced_table(owner, table, _tasks(table, data, None, None), wish)
         records.append(record_of(owner, table, done))

@@ -5,8 +5,8 @@ how long a row takes before the row is run.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -65,6 +65,7 @@ class TableRecord:
     rows: list[RowRecord]
     claims: list[ClaimRecord]
     bits: dict[str, bool] = field(default_factory=dict)  # rows that must be the same, and whether they are
+    measured: str = ""  # the date, if it was taken from a record of an earlier day
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,26 @@ def measured_summaries() -> dict[str, Summary]:
             summary = msgspec.json.decode(entry.read_bytes(), type=Summary)
             found[summary.data] = summary
     return found
+
+
+def taken_from_record(data: str, wanted: Mapping[tuple[str, str], Table]) -> dict[tuple[str, str], TableRecord]:
+    """Of these tables, those that hushrec's own record has whole, with the date when they were measured."""
+    summary = measured_summaries().get(data)
+    if summary is None or summary.options:
+        return {}
+    return {
+        key: replace(kept, measured=kept.measured or summary.date)
+        for kept in summary.tables
+        if (key := (kept.system, kept.name)) in wanted and _is_whole(data, kept, wanted[key])
+    }
+
+
+def _is_whole(data: str, kept: TableRecord, table: Table) -> bool:
+    """Whether no row of the table, as it is now, is left to run."""
+    left_out = table.ratio.baseline if table.ratio else None
+    rows = {(row.where, row.label) for row in table.rows if row.data == data and row.label != left_out}
+    is_run = all(row.missing != NOT_RUN for row in kept.rows)
+    return is_run and rows == {(row.where, row.label) for row in kept.rows}
 
 
 def usual_seconds(system: str, table: Table, row: Row, preset: str) -> float | None:

@@ -159,7 +159,7 @@ def page(summary: Summary, folder: Path | None = None) -> str:
         parts.append(f"## {paper}")
         for table in summary.tables:
             if table.paper == paper:
-                parts += _table_parts(summary.data, table, folder)
+                parts += _table_parts(summary, table, folder)
     return "\n\n".join(parts) + "\n"
 
 
@@ -182,11 +182,13 @@ def _claim_line(claim: ClaimRecord) -> str:
     return f"- **{claim.answer}** · {_escaped(f'{where}: {claim.text}{_figures(claim)}')}"
 
 
-def _table_parts(data: str, table: TableRecord, folder: Path | None) -> Iterator[str]:
+def _table_parts(summary: Summary, table: TableRecord, folder: Path | None) -> Iterator[str]:
     yield f"### {_escaped(table.title)}"
-    picture = picture_name(data, table.system, table.name)
+    picture = picture_name(summary.data, table.system, table.name)
     if folder and (folder / picture).exists():
         yield f"![{_escaped(table.title)}]({picture})"
+    if table.measured not in ("", summary.date):
+        yield f"Measured on {table.measured}."
     rows = [row for row in table.rows if row.cells]
     if rows:
         yield _markdown_grid(table, rows)
