@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hushrec
-from hushrec.baselines import BASELINES, Biases, Popularity, are_installed, positives
+from hushrec.baselines import BASELINES, Biases, Popularity, are_installed
 from hushrec.baselines.library import ALS, ItemKNN
 from hushrec.data import Interactions
 from hushrec.evaluation.feedback import EXPLICIT, IMPLICIT, SIGNED
@@ -88,9 +88,9 @@ def test_what_suits_which_feedback(data: Interactions) -> None:
     assert [one.name for one in BASELINES if one.suits(clicks, IMPLICIT)] == ["popularity", "item-kNN", "ALS"]
     signed = data.as_signed(4)
     assert not ALL["biases"].suits(signed, SIGNED)
-    assert positives(signed, SIGNED).ratings.min() == 1
-    assert len(positives(signed, SIGNED)) == np.count_nonzero(data.ratings >= 4)
-    assert positives(data, EXPLICIT) is data
+    assert SIGNED.liked(signed).ratings.min() == 1
+    assert len(SIGNED.liked(signed)) == np.count_nonzero(data.ratings >= 4)
+    assert EXPLICIT.liked(data) is data
 
 
 def test_times_grow_with_the_data(data: Interactions) -> None:

@@ -5,7 +5,7 @@ Goes in: training rows and a seed. Comes out: something that scores. Item-kNN an
 """
 
 from hushrec.baselines.biases import Biases
-from hushrec.baselines.choice import BASELINES, Baseline, are_installed, positives
+from hushrec.baselines.choice import BASELINES, Baseline, are_installed
 from hushrec.baselines.popularity import Popularity
 
-__all__ = ["BASELINES", "Baseline", "Biases", "Popularity", "are_installed", "positives"]
+__all__ = ["BASELINES", "Baseline", "Biases", "Popularity", "are_installed"]

@@ -11,7 +11,7 @@ from hushrec.baselines.biases import Biases
 from hushrec.baselines.library import ALS, ItemKNN
 from hushrec.baselines.popularity import Popularity
 from hushrec.data import Interactions
-from hushrec.evaluation.feedback import SIGNED, Feedback
+from hushrec.evaluation.feedback import Feedback
 from hushrec.evaluation.scoring import Predictor
 
 _PACKAGE = "implicit"
@@ -63,8 +63,3 @@ BASELINES = (
 def are_installed() -> bool:
     """Whether the package is there that item-kNN and ALS are of."""
     return find_spec(_PACKAGE) is not None
-
-
-def positives(train: Interactions, feedback: Feedback) -> Interactions:
-    """The rows that baselines of rankings learn from: all, but for those that say bad."""
-    return train.select(train.is_positive()) if feedback is SIGNED else train

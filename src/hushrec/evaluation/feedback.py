@@ -48,6 +48,10 @@ class Feedback(ABC):
                 "no user has a relevant item in the test part; bring more data, or choose another --split"
             )
 
+    def liked(self, train: Interactions) -> Interactions:
+        """The rows that say good, all that baselines of rankings learn from; as a rule every row does."""
+        return train
+
     @abstractmethod
     def curve_names(self, lengths: Lengths) -> tuple[str, ...]:
         """The metrics of a learning curve."""
@@ -168,6 +172,10 @@ class _Signed(Feedback):
                 f"{train.name} does not tell what users liked from what they did not, and {wanted_by} needs both; "
                 "choose data with ratings, or draw what users passed over (hushrec run ... --passed-over 1)"
             )
+
+    def liked(self, train: Interactions) -> Interactions:
+        """The good rows."""
+        return train.select(train.is_positive())
 
     def curve_names(self, lengths: Lengths) -> tuple[str, ...]:
         """MAP and NDCG for each length, longest first: of all items, and of those that were held back."""

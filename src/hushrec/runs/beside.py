@@ -11,7 +11,7 @@ from time import perf_counter, process_time
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.baselines import BASELINES, Baseline, are_installed, positives
+from hushrec.baselines import BASELINES, Baseline, are_installed
 from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.errors import how_to_install
@@ -52,7 +52,7 @@ def with_beside(
     rank = bool(chosen) and _can_rank_again(job, test, plan)
     baselines = {}
     for one in chosen:
-        model = one.fit(positives(job.train, job.system.feedback), job.seed)
+        model = one.fit(job.system.feedback.liked(job.train), job.seed)
         baselines[one.name] = baseline_metrics(one, model, job, test, plan)
         baselines[one.name] |= third_metrics(model, job, test, plan, one.predicts_ratings, rank)
     has_ratings = "RMSE" in result.metrics and any(one.predicts_ratings for one in chosen)
