@@ -494,6 +494,44 @@ def test_what_the_record_has_whole_is_taken_from_it(tmp_path: Path, monkeypatch:
     assert 1000.0 < said["cpu_seconds"] < 1100.0
 
 
+@pytest.mark.usefixtures("_all")
+def test_figures_of_a_record_are_drawn_without_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = []
+    for (system, name), one in all_tables().items():
+        rows = [row for row in one.rows if row.data == "ml-100k"]
+        cells = [Cell("MAE", 0.25, 0.0, 0.5, None), Cell("RMSE", 0.5, 0.0, None, None)]
+        kept.append(
+            TableRecord(
+                system,
+                name,
+                "T",
+                "P",
+                "accuracy",
+                [RowRecord("ml-100k", row.label, "", cells) for row in rows],
+                [],
+            )
+        )
+    record = {"ml-100k": Summary("ml-100k", "2026-01-02", "0", kept)}
+    monkeypatch.setattr("hushrec.experiments.summary.measured_summaries", lambda: record)
+    monkeypatch.setattr(hushrec.cli.reproduce, "measured_summaries", lambda: record)
+    monkeypatch.setattr(runs, "run_job", None)
+    page = tmp_path / "page.md"
+    command = [
+        "reproduce",
+        "--all",
+        "--data",
+        "ml-100k",
+        "--unmeasured",
+        "--out",
+        str(tmp_path),
+        "--page",
+        str(page),
+    ]
+    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    assert (tmp_path / "ml-100k-fedrecpp-figure1.png").read_bytes().startswith(b"\x89PNG")
+    assert page.read_text().count("Measured on 2026-01-02.") == 2
+
+
 def test_a_row_whose_data_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def few(name: str, notify: Any) -> Any:
         if name == "ml-1m":

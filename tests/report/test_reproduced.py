@@ -47,13 +47,14 @@ def test_series_are_lines_over_the_axis_with_published_points(runs: dict[str, Ru
     ]
     table = Table("figure1", "T", "Nobody (2026)", "ranking", "none", ["M"], rows, x_label="epsilon")
     assert is_figure(table)
-    (panel,) = table_picture(table, done).axes
+    figure = table_picture(table, done)
+    (panel,) = figure.axes
     drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in panel.lines]
     assert ([1, 2], [0.1, 0.2]) in drawn
     assert ([1, 2], [0.3, 0.4]) in drawn, "in the order of the axis"
     assert ([1], [0.15]) in drawn, "published"
     assert ([0, 1], [0.5, 0.5]) in drawn, "from side to side"
-    assert panel.get_xlabel() == "epsilon"
+    assert figure.get_supxlabel() == "epsilon", "once, whatever the number of panels"
 
 
 def test_values_too_close_to_be_told_apart_are_a_step_apart(runs: dict[str, Run]) -> None:

@@ -34,6 +34,7 @@ from hushrec.experiments.summary import (
     TableRecord,
     measured_summaries,
     record_of,
+    rows_of_record,
     taken_from_record,
     to_json,
     usual_seconds,
@@ -287,19 +288,21 @@ def _reproduce_all(system: str | None, data: str, wish: Wish, page: Path | None,
     taken = taken_from_record(data, chosen) if wish.is_unmeasured else {}
     if taken:
         spent["record"] = measured_summaries()[data].cpu_seconds
-    for place, ((owner, title), table) in enumerate(chosen.items(), 1):
-        if (owner, title) in taken:
-            records.append(taken[owner, title])
-            note(f"table {place}/{len(chosen)}: {table.title}: taken from the record, {records[-1].measured}")
-            continue
-        note(f"table {place}/{len(chosen)}: {table.title}")
-        done = _reproduced_table(owner, table, _tasks(table, data, None, None), wish)
-        records.append(record_of(owner, table, done))
+    for place, (key, table) in enumerate(chosen.items(), 1):
+        title = f"table {place}/{len(chosen)}: {table.title}"
+        if key in taken:
+            records.append(taken[key])
+            note(f"{title}: taken from the record, {records[-1].measured}")
+            done = rows_of_record(records[-1], table)
+        else:
+            note(title)
+            done = _reproduced_table(key[0], table, _tasks(table, data, None, None), wish)
+            records.append(record_of(key[0], table, done))
         finished = [entry for entry in done if entry.cells]
         folds = [fold for entry in done for one in (*entry.tried, *entry.runs) for fold in one.folds]
         spent |= {f"{fold.model_sha256} {fold.wall_seconds}": fold.cpu_seconds for fold in folds}
-        if page and finished and is_figure(table):
-            write_picture(table_picture(table, finished), page.parent / picture_name(data, owner, table.name))
+        if page and finished and is_figure(table) and (table.x_label or key not in taken):  # others show the runs
+            write_picture(table_picture(table, finished), page.parent / picture_name(data, *key))
     today = datetime.now(UTC).date().isoformat()
     options = [
         name or "",

@@ -169,6 +169,15 @@ def taken_from_record(data: str, wanted: Mapping[tuple[str, str], Table]) -> dic
     }
 
 
+def rows_of_record(kept: TableRecord, table: Table) -> list[Reproduced]:
+    """The rows of a record as if they had been run, but without the runs."""
+    rows = {(row.where, row.label): row for row in table.rows}
+    return [
+        Reproduced(rows[one.where, one.label], one.cells, [], one.preset, one.missing, one.remark)
+        for one in kept.rows
+    ]
+
+
 def _is_whole(data: str, kept: TableRecord, table: Table) -> bool:
     """Whether no row of the table, as it is now, is left to run."""
     left_out = table.ratio.baseline if table.ratio else None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_PANELS_PER_LINE = 2
 _LEAST_GAP = 0.05  # between two ticks, as a share of the axis
 
 
@@ -39,23 +40,28 @@ def table_picture(table: Table, done: Sequence[Reproduced]) -> "Figure":
 
 
 def series_panels(table: Table, done: Sequence[Reproduced]) -> "Figure":
-    """A line of panels per dataset, a panel per metric, a line per series; what is published has rings."""
-    places = list(dict.fromkeys(entry.row.where for entry in done))
+    """A panel per dataset and metric, a line per series; what is published has rings."""
+    panels = [
+        (where, metric) for where in dict.fromkeys(entry.row.where for entry in done) for metric in table.metrics
+    ]
     names = list(dict.fromkeys(_series(entry) for entry in done))
+    num_lines = -(-len(panels) // _PANELS_PER_LINE)
     with style():
         legend_height = 0.2 * ((len(names) - 1) // 4)
-        height = 2.9 * len(places) + 0.3 + legend_height
+        height = 2.9 * num_lines + 0.3 + legend_height
         figure = new_figure(height)
-        grid = figure.subplots(len(places), len(table.metrics), squeeze=False)
-        for panels, where in zip(grid, places, strict=True):
+        grid = figure.subplots(num_lines, min(_PANELS_PER_LINE, len(panels)), squeeze=False)
+        for axes, (where, metric) in zip(grid.flat, panels, strict=False):
             here = [entry for entry in done if entry.row.where == where]
             at = _places_on_axis(entry.row.x for entry in here)
-            for axes, metric in zip(panels, table.metrics, strict=True):
-                for colour, name in zip(cycle(PALETTE), names):
-                    points = sorted((entry for entry in here if _series(entry) == name), key=lambda one: one.row.x)
-                    _line(axes, [(at[entry.row.x], entry.cell(metric)) for entry in points], colour, name)
-                axes.set_xticks(list(at.values()), [f"{tick:g}" for tick in at])
-                axes.set(title=f"{where}: {metric}", xlabel=table.x_label if where == places[-1] else "")
+            for colour, name in zip(cycle(PALETTE), names):
+                points = sorted((entry for entry in here if _series(entry) == name), key=lambda one: one.row.x)
+                _line(axes, [(at[entry.row.x], entry.cell(metric)) for entry in points], colour, name)
+            axes.set_xticks(list(at.values()), [f"{tick:g}" for tick in at])
+            axes.set_title(f"{where}: {metric}")
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        figure.supxlabel(table.x_label, y=0.08 / height, fontsize="medium", color=INK)
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="upper center", ncols=min(4, len(names)), borderaxespad=0.2)
         top, bottom = 1 - (0.55 + legend_height) / height, 0.5 / height
