@@ -1,5 +1,6 @@
 """`hushrec deploy run SYSTEM DIR` and `hushrec deploy local`: order a run, watch over it, print what came out."""
 
+import math
 import secrets
 import shutil
 import tempfile
@@ -59,6 +60,12 @@ class Waiting:
     min_nodes: Annotated[int | None, typer.Option(help="Go on with no fewer; default: all.")] = None
     patience: Annotated[float, typer.Option(help="Seconds to wait for a lost node or server.")] = 60.0
     timeout: Annotated[float, typer.Option(help="Seconds that a node has for an answer.")] = 60.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.patience < math.inf:
+            raise HushrecError(f"--patience {self.patience:g} is no time to wait; say so many seconds, as in 60")
+        if not 0 < self.timeout < math.inf:
+            raise HushrecError(f"--timeout {self.timeout:g} leaves no time; say so many seconds, as in 60")
 
     def terms(self, num_nodes: int) -> Terms:
         """The terms of a federation of so many nodes."""
