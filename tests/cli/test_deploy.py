@@ -110,6 +110,9 @@ def test_a_node_looks_at_its_ratings_before_it_starts(kits: Path, tmp_path: Path
     good = [*words, "--data", str(tmp_path / "good.csv")]
     assert "no such system" in ended(*good, "--allow", "fedrek")
     assert "write setting=value" in ended(*good, "--require", "rho")
+    assert "did you mean num_rounds?" in ended(*good, "--require", "num-round=3")
+    assert "no order of fedcore tells nodes of it" in ended(*good, "--allow", "fedcore", "--require", "rho=3")
+    assert "--max-packet-mb -3 is not within 1 to 2048" in ended(*good, "--max-packet-mb", "-3")
     assert "shop-c" in ended("deploy", "node", str(kits / "shop-a"), "--name", "shop-c", "--data", str(good[-1]))
     assert "cannot read the visitors" in ended(*good, "--visitors", str(tmp_path / "missing"))
     (tmp_path / "items.tsv").write_text("1\tOne\n")

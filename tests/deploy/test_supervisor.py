@@ -309,15 +309,23 @@ def test_a_job_that_is_not_taken_is_offered_again(tmp_path: Path, clock: Clock) 
 
 def test_a_server_that_comes_late_is_waited_for(tmp_path: Path, clock: Clock) -> None:
     engine = Engine(tmp_path, clock, script(done), answers_at=lambda seconds: seconds > 8)
-    watcher, _, _ = supervised(engine)
+    watcher, told, _ = supervised(engine)
     watcher.run()
     assert len(engine.attempts) == 1
+    assert told == ["waiting for the server, for up to 7 s (--patience)"]
+
+
+def test_a_server_that_comes_soon_is_waited_for_without_a_word(tmp_path: Path, clock: Clock) -> None:
+    engine = Engine(tmp_path, clock, script(done), answers_at=lambda seconds: seconds > 2)
+    watcher, told, _ = supervised(engine)
+    watcher.run()
+    assert told == []
 
 
 def test_a_server_that_does_not_come_is_an_error(tmp_path: Path, clock: Clock) -> None:
     engine = Engine(tmp_path, clock, script(done), answers_at=lambda _seconds: False)
     watcher, _, _ = supervised(engine)
-    with pytest.raises(HushrecError, match="cannot be reached"):
+    with pytest.raises(HushrecError, match="cannot be reached, then use --resume"):
         watcher.run()
     assert 10 < clock.now - engine.started < 11
 
@@ -329,6 +337,7 @@ def test_a_server_that_dies_and_comes_back_goes_on(tmp_path: Path, clock: Clock)
     assert told == [
         "the server does not answer (the server cannot be reached)",
         "the job ended after round 2; going on with a new one",
+        "waiting for the server, for up to 7 s (--patience)",
     ]
     assert [attempt.attempt for attempt in engine.attempts] == [1, 2]
 
@@ -376,8 +385,17 @@ def test_a_node_that_comes_late_is_waited_for(tmp_path: Path, clock: Clock) -> N
     )
     watcher, told, _ = supervised(engine)
     watcher.run()
-    assert told == []
+    assert told == ["waiting for node-2, for up to 7 s (--patience)"]
     assert engine.attempts[0].away == []
+
+
+def test_who_is_waited_for_is_told_again_when_it_is_another(tmp_path: Path, clock: Clock) -> None:
+    def present(seconds: float) -> set[str]:
+        return {"node-1"} if seconds < 4 else {"node-1", "node-2"} if seconds < 8 else set(NODES)
+
+    watcher, told, _ = supervised(Engine(tmp_path, clock, script(done), present))
+    watcher.run()
+    assert [line.partition(", for up")[0] for line in told] == ["waiting for node-2, node-3", "waiting for node-3"]
 
 
 def test_a_node_that_does_not_come_is_done_without(tmp_path: Path, clock: Clock) -> None:
@@ -390,7 +408,10 @@ def test_a_node_that_does_not_come_is_done_without(tmp_path: Path, clock: Clock)
     engine = Engine(tmp_path, clock, job, lambda _seconds: {"node-1", "node-3", "a stranger"})
     watcher, told, _ = supervised(engine, min_nodes=2)
     watcher.run()
-    assert told == ["going on without node-2 from round 1 on"]
+    assert told == [
+        "waiting for node-2, for up to 7 s (--patience)",
+        "going on without node-2 from round 1 on",
+    ]
     assert engine.attempts[0].away == ["node-2"]
     assert seen == [["node-1", "node-3"]]
 

@@ -31,6 +31,7 @@ from hushrec.cli.options import (
 from hushrec.cli.run import print_run
 from hushrec.cli.said import Said
 from hushrec.data.holdings.node_files import Catalogue, read_catalogue
+from hushrec.deploy.apart import Apart
 from hushrec.deploy.driver import Report, read_report
 from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.engines import EngineName
@@ -169,9 +170,10 @@ def _supervised(
         def on_report(report: Report) -> None:
             watch(FoldProgress(1, 1, report.round_number, report.num_rounds, {}, report.sent_bytes))
 
-        Supervisor(
-            run, nodes, lambda: driver.session(folder, _CONNECT_SECONDS), terms, _log_to(run), on_report
-        ).run()
+        def connect() -> Apart:
+            return Apart(lambda: driver.session(folder, _CONNECT_SECONDS))
+
+        Supervisor(run, nodes, connect, terms, _log_to(run), on_report).run()
     return run
 
 

@@ -20,6 +20,7 @@ from hushrec.errors import HushrecError
 
 _POLL_SECONDS = 0.1
 _JOB_STATE_SECONDS = 2.0
+_QUIET_SECONDS = 3.0  # of waiting, before a word is said of it
 # How often a node may spoil the same round before the run goes on without it.
 _MOST_STRIKES = 3
 _MOST_ATTEMPTS_WITHOUT_A_ROUND = 6
@@ -32,6 +33,22 @@ class Terms:
     min_nodes: int
     patience_seconds: float = 60.0  # for nodes or the server to come back
     stall_seconds: float = 300.0  # without a round, a job is taken for dead
+
+
+class _Wait:
+    """A wait for somebody, of which a word is said if it takes long."""
+
+    def __init__(self, seconds: float, tell: Callable[[str], None]) -> None:
+        self._seconds, self._tell, self._begun = seconds, tell, time.monotonic()
+        self._named = ""
+
+    def is_over(self, whom: str) -> bool:
+        """Whether patience has an end; else who is waited for is said, again when it is somebody else."""
+        spent = time.monotonic() - self._begun
+        if _QUIET_SECONDS < spent <= self._seconds and whom != self._named:
+            self._named = whom
+            self._tell(f"waiting for {whom}, for up to {self._seconds - spent:.0f} s (--patience)")
+        return spent > self._seconds
 
 
 @dataclass
@@ -76,31 +93,31 @@ class Supervisor:
         return report.round_number if report else 0
 
     def _connected(self) -> Session:
-        deadline = time.monotonic() + self.terms.patience_seconds
+        wait = _Wait(self.terms.patience_seconds, self.tell)
         while True:
             try:
                 return self.connect()
-            except HushrecError:
-                if time.monotonic() > deadline:
-                    raise
+            except HushrecError as error:
+                if wait.is_over("the server"):
+                    raise HushrecError(f"{error}, then use --resume") from None
                 time.sleep(_POLL_SECONDS)
 
     def _wait_for_nodes(self) -> tuple[Session, set[str]]:
         """A session, and those who do not come in time."""
         wanted = set(self.nodes) - self.banned
         session = self._connected()
-        deadline = time.monotonic() + self.terms.patience_seconds
+        wait = _Wait(self.terms.patience_seconds, self.tell)
         while True:
             try:
                 present = session.connected() & wanted
             except HushrecError:
                 session.close()
-                if time.monotonic() > deadline:
+                if wait.is_over("the server"):
                     raise
                 time.sleep(_POLL_SECONDS)
                 session = self._connected()
                 continue
-            if present == wanted or time.monotonic() > deadline:
+            if present == wanted or wait.is_over(", ".join(sorted(wanted - present))):
                 break
             time.sleep(_POLL_SECONDS)
         if len(present) < self.terms.min_nodes:
