@@ -15,6 +15,7 @@ from rich.table import Table
 
 from hushrec.cli.commands import alone, joined, length_of, of_system, settings_of_all
 from hushrec.cli.console import note, print_json, show, warn, watching
+from hushrec.cli.endings import if_interrupted
 from hushrec.cli.groups import per_system
 from hushrec.cli.options import (
     AsJson,
@@ -114,7 +115,8 @@ def order_run(
         relevant_from=relevant_from, relay=relay, timeout_seconds=waiting.timeout,
     )  # fmt: skip
     terms = waiting.terms(len(federation.nodes))
-    run = _supervised(folder, order, catalogue, federation.nodes, federation.engine, terms, resume)
+    with if_interrupted("interrupted; the nodes may go on without us: the same command with --resume is told how far"):
+        run = _supervised(folder, order, catalogue, federation.nodes, federation.engine, terms, resume)
     keep_command(run, said.command)
     _print(run, len(federation.nodes), as_json)
     note(f"kept in {run}")
@@ -191,13 +193,15 @@ def _log_to(run: Path) -> Callable[[str], None]:
 def _print(folder: Path, num_nodes: int, as_json: bool) -> None:
     done, report = read_run(folder), read_report(folder)
     assert report is not None
-    rounds = report.num_rounds
-    per_round = {what: seconds / rounds for what, seconds in report.seconds.items() if what != "enrol"}
+    rounds = report.timed_rounds
     if as_json:
-        deployment = {"nodes": num_nodes, "attempts": report.attempt, "seconds": report.seconds}
-        print_json(done.summary() | {"deployment": deployment})
+        times = {"seconds": report.seconds, "timed_rounds": rounds}
+        print_json(done.summary() | {"deployment": {"nodes": num_nodes, "attempts": report.attempt} | times})
         return
     print_run(done)
+    if not rounds:  # an earlier attempt did all of them
+        return
+    per_round = {what: seconds / rounds for what, seconds in report.seconds.items() if what != "enrol"}
     table = Table(box=None, pad_edge=False)
     for what in ("seconds per round", *per_round):
         table.add_column(what, justify="right")
