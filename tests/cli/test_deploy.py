@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from typer.testing import CliRunner
 
 from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
+from hushrec.files import locked
 
 pytest.importorskip("nvflare")
 
@@ -100,6 +103,28 @@ def test_a_run_needs_items_and_a_server(kits: Path, tmp_path: Path) -> None:
     (tmp_path / "items.tsv").write_text("1\tOne\n")
     assert "say their scale on all nodes, as in --rating-range 1,5" in ended(*words)
     assert not (kits / "runs").exists()
+
+
+def test_a_port_that_is_taken_is_refused(kits: Path, tmp_path: Path) -> None:
+    shutil.copytree(kits, tmp_path / "fed")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = int(other.getsockname()[1])
+        known = json.loads((kits / "federation.json").read_text())
+        (tmp_path / "fed" / "federation.json").write_text(json.dumps(known | {"port": port}))
+        said = ended("deploy", "server", str(tmp_path / "fed"))
+    assert said.startswith(f"port {port} of this machine cannot be used (Address already in use); end the process")
+
+
+def test_a_kit_runs_once(kits: Path, tmp_path: Path) -> None:
+    """Two with one name would push each other out of every run."""
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n1,2,3\n")
+    node = ["deploy", "node", str(kits / "shop-a"), "--data", str(tmp_path / "ratings.csv")]
+    with locked(kits / "shop-a" / "lock", "taken"), locked(kits / "server" / "lock", "taken"):
+        assert ended(*node) == f"shop-a runs already from {kits / 'shop-a'}; end that process first"
+        assert ended("deploy", "server", str(kits)) == f"the server of {kits} runs already; end that process first"
+    assert not (kits / "shop-a" / "private" / "node.json").exists()
 
 
 def test_a_node_looks_at_its_ratings_before_it_starts(kits: Path, tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ from hushrec.deploy.enrolment import NodeSettings, check_required, write_setting
 from hushrec.deploy.identity import fingerprint, mail_key
 from hushrec.deploy.kits import find_kit, make_kits, read_federation, read_kit
 from hushrec.deploy.local import node_process, server_process
-from hushrec.deploy.processes import Kept, WaitingForServer
+from hushrec.deploy.processes import Kept, WaitingForServer, refuse_taken
 from hushrec.errors import HushrecError
-from hushrec.files import refuse_unwritable
+from hushrec.files import locked, refuse_unwritable
 from hushrec.privacy.sealing import public_key_of
 from hushrec.registry import SYSTEMS
 from hushrec.report.numbers import format_bytes
@@ -79,8 +79,11 @@ def init(
 def server(folder: Annotated[Path, typer.Argument(help="The folder that deploy init made.")]) -> None:
     """Run the server in the foreground until Ctrl-C."""
     federation = read_federation(folder)
-    note(f"server for {len(federation.nodes)} nodes on {federation.host}:{federation.port}; Ctrl-C ends it")
-    _keep(server_process(folder, federation.engine, note))
+    process = server_process(folder, federation.engine, note)
+    with locked(folder / "server" / "lock", f"the server of {folder} runs already; end that process first"):
+        refuse_taken(federation.port)
+        note(f"server for {len(federation.nodes)} nodes on {federation.host}:{federation.port}; Ctrl-C ends it")
+        _keep(process)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,11 +170,12 @@ def node(
     kit = find_kit(folder, name)
     card, settings = read_kit(kit), consent.settings(files)
     has = described(files, card.name)
-    write_settings(kit, settings)
-    note(f"{card.name}: {has}, which stay here; Ctrl-C ends it")
-    note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")
-    waiting = WaitingForServer(card.host, card.port, note) if card.host else None
-    _keep(node_process(kit, card.name, card.engine, note), waiting)
+    with locked(kit / "lock", f"{card.name} runs already from {kit}; end that process first"):
+        write_settings(kit, settings)
+        note(f"{card.name}: {has}, which stay here; Ctrl-C ends it")
+        note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")
+        waiting = WaitingForServer(card.host, card.port, note) if card.host else None
+        _keep(node_process(kit, card.name, card.engine, note), waiting)
 
 
 app.command("node", epilog="Example: hushrec deploy node fed --name node-1 --data ratings.csv")(joined(node))
