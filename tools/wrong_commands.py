@@ -26,6 +26,7 @@ from hushrec.cli.verbs import app
 
 DATA = "synthetic:users=20,items=15,ratings=120"
 ALWAYS_WRONG_NUMBERS = ["99999999999999999999999", "nan", "x", "-5", "", "1;2", "[red]", ":smile:"]
+NEVER_TOO_LARGE = {"seed", "cohort_size"}  # any seed is one; in a cohort of more than there are, all are
 MOST_SECONDS = 20  # for a refusal
 # Verbs that would wait for others, and options that are wishes of any text.
 LEFT_OUT = {
@@ -89,8 +90,8 @@ class Drawer:
             return self._unknown_option(command)
         one = self.random.choice(numbers)
         value = self.random.choice(ALWAYS_WRONG_NUMBERS)
-        if value.startswith("999") and (one.name == "seed" or _kind(one) is float):
-            value = "x"  # a large number is none too large for these
+        if value.startswith("999") and (one.name in NEVER_TOO_LARGE or _kind(one) is float):
+            value = "x"
         return [max(one.opts, key=len), *([value] * max(one.nargs, 1))]
 
     def _bad_place(self, command: Any) -> list[str]:

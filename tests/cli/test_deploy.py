@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from typer.testing import CliRunner
 
 from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
+from hushrec.files import locked
 
 pytest.importorskip("nvflare")
 
@@ -72,6 +75,10 @@ def test_status_without_a_server(kits: Path) -> None:
         (("local", "--system", "pmf", "--data", DATA, "--rho", "3"), "unknown setting rho"),
         (("local", "--system", "fedrec", "--data", DATA, "--nodes", "0"), "--nodes must be at least 1"),
         (("local", "--system", "fedrec", "--data", DATA, "--nodes", "2", "--min-nodes", "3"), "has 2 nodes"),
+        (("local", "--system", "fedrec", "--data", DATA, "--timeout", "-5"), "--timeout -5 leaves no time"),
+        (("local", "--system", "fedrec", "--data", DATA, "--timeout", "nan"), "--timeout nan leaves no time"),
+        (("run", "fedrec", "fed", "--patience", "-1"), "--patience -1 is no time to wait"),
+        (("run", "fedrec", "fed", "--patience", "inf"), "--patience inf is no time to wait"),
         (("local", "--system", "fedcore", "--data", DATA, "--nodes", "1"), "--nodes must be at least 2"),
         (("run", "fedrec", "fed"), "fedrec needs --items, a file with all items that its nodes know"),
         (("run", "fedcore", "fed", "--items", "x"), "partners of fedcore have items of their own; leave it out"),
@@ -98,6 +105,28 @@ def test_a_run_needs_items_and_a_server(kits: Path, tmp_path: Path) -> None:
     assert not (kits / "runs").exists()
 
 
+def test_a_port_that_is_taken_is_refused(kits: Path, tmp_path: Path) -> None:
+    shutil.copytree(kits, tmp_path / "fed")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = int(other.getsockname()[1])
+        known = json.loads((kits / "federation.json").read_text())
+        (tmp_path / "fed" / "federation.json").write_text(json.dumps(known | {"port": port}))
+        said = ended("deploy", "server", str(tmp_path / "fed"))
+    assert said.startswith(f"port {port} of this machine cannot be used (Address already in use); end the process")
+
+
+def test_a_kit_runs_once(kits: Path, tmp_path: Path) -> None:
+    """Two with one name would push each other out of every run."""
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n1,2,3\n")
+    node = ["deploy", "node", str(kits / "shop-a"), "--data", str(tmp_path / "ratings.csv")]
+    with locked(kits / "shop-a" / "lock", "taken"), locked(kits / "server" / "lock", "taken"):
+        assert ended(*node) == f"shop-a runs already from {kits / 'shop-a'}; end that process first"
+        assert ended("deploy", "server", str(kits)) == f"the server of {kits} runs already; end that process first"
+    assert not (kits / "shop-a" / "private" / "node.json").exists()
+
+
 def test_a_node_looks_at_its_ratings_before_it_starts(kits: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("user,item,rating\n1,2,many\n")
     words = ["deploy", "node", str(kits), "--name", "shop-a"]
@@ -106,6 +135,9 @@ def test_a_node_looks_at_its_ratings_before_it_starts(kits: Path, tmp_path: Path
     good = [*words, "--data", str(tmp_path / "good.csv")]
     assert "no such system" in ended(*good, "--allow", "fedrek")
     assert "write setting=value" in ended(*good, "--require", "rho")
+    assert "did you mean num_rounds?" in ended(*good, "--require", "num-round=3")
+    assert "no order of fedcore tells nodes of it" in ended(*good, "--allow", "fedcore", "--require", "rho=3")
+    assert "--max-packet-mb -3 is not within 1 to 2048" in ended(*good, "--max-packet-mb", "-3")
     assert "shop-c" in ended("deploy", "node", str(kits / "shop-a"), "--name", "shop-c", "--data", str(good[-1]))
     assert "cannot read the visitors" in ended(*good, "--visitors", str(tmp_path / "missing"))
     (tmp_path / "items.tsv").write_text("1\tOne\n")

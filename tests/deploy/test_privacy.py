@@ -278,9 +278,25 @@ def test_a_node_does_not_know_other_nodes_users(shared: Finished) -> None:
 def test_the_server_cannot_recommend(shared: Finished) -> None:
     with pytest.raises(HushrecError) as caught:
         hushrec.load_run(shared.ordered.folder)
-    assert str(caught.value).startswith(
-        "the server of fedrec++ has no client's vector; recommend on a node, from its private/runs"
-    )
+    where = "recommend on a node, from its private/runs"
+    assert str(caught.value) == f"the server of fedrec++ has no client's vector; {where}"
+
+
+def test_a_node_can_report(shared: Finished, tmp_path: Path) -> None:
+    """It has neither accuracy nor bytes: the server has both."""
+    result = invoked("report", str(shared.ordered.node_folder("node-2")), "--out", str(tmp_path / "report.html"))
+    assert result.exit_code == 0, result.output
+    assert "No bytes were counted here." in (tmp_path / "report.html").read_text()
+
+
+def test_a_kit_is_no_run_but_holds_some(shared: Finished) -> None:
+    runs = shared.ordered.node_folder("node-2").parent
+    kept = {path.parent for path in runs.glob("*/run.json")}
+    with pytest.raises(HushrecError) as caught:
+        hushrec.load_run(runs.parent.parent)
+    said, _, newest = str(caught.value).partition("; name one, as the newest: ")
+    assert said == f"{runs.parent.parent} is not a run, but holds {len(kept)}"
+    assert Path(newest) in kept
 
 
 def test_the_server_can_report_and_compare(shared: Finished, tmp_path: Path) -> None:

@@ -305,6 +305,8 @@ CONSENTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "draws from its own secret; order the run with --seeds secret",
     ),
     "required setting": ({"required": {"rho": "3"}}, {}, "takes part only with rho 3"),
+    "required truth value": ({"required": {"biases": "false"}}, {}, "takes part only with biases false"),
+    "required number that is none": ({"required": {"rho": "two"}}, {}, "takes part only with rho two"),
     "missing setting": ({"required": {"epsilon": "1"}}, {}, "takes part only with epsilon 1"),
 }
 
@@ -335,8 +337,13 @@ def test_systems_that_show_ratings_are_not_allowed_by_default(tmp_path: Path, fe
         federation.settle("node-2")
 
 
-def test_a_required_setting_that_is_met_is_no_hindrance(federation: Federation) -> None:
-    federation.settle("node-2", required={"rho": "2", "resample": "every-round"})
+@pytest.mark.parametrize(
+    "required",
+    [{"rho": "2", "resample": "every-round"}, {"rho": "2.0", "biases": "true"}, {"biases": "True"}],
+    ids=["texts", "other ways to write it", "as Python writes it"],
+)
+def test_a_required_setting_that_is_met_is_no_hindrance(federation: Federation, required: dict[str, str]) -> None:
+    federation.settle("node-2", required=required)
     try:
         assert federation.order(SYSTEM).drive().status == "done"
     finally:

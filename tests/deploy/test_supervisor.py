@@ -30,7 +30,7 @@ from hushrec.deploy import supervisor
 from hushrec.deploy.driver import Report, drive, read_report
 from hushrec.deploy.engines import JobState
 from hushrec.deploy.orders import Attempt
-from hushrec.deploy.supervisor import Supervisor, Terms
+from hushrec.deploy.supervisor import Submitted, Supervisor, Terms
 from hushrec.errors import HushrecError
 
 NODES = ["node-1", "node-2", "node-3"]
@@ -100,6 +100,8 @@ class Engine:
 
     def state(self, job_id: str) -> JobState:
         self.check()
+        if job_id not in self.states:
+            raise HushrecError("no such job")
         return self.states[job_id]
 
     def abort(self, job_id: str) -> None:
@@ -217,6 +219,77 @@ def test_a_run_goes_on_after_its_watcher_died(tmp_path: Path, clock: Clock) -> N
     assert engine.attempts[0].attempt == 8
 
 
+def interrupted(engine: Engine, clock: Clock) -> None:
+    """Somebody who orders a run, sees a part of it and presses Ctrl-C."""
+    sleep, until = clock.sleep, clock.now + 5
+
+    def sleep_until_then(seconds: float) -> None:
+        sleep(seconds)
+        if clock.now > until:
+            raise KeyboardInterrupt
+
+    clock.sleep = sleep_until_then  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        supervised(engine)[0].run()
+    clock.sleep = sleep  # type: ignore[method-assign]
+
+
+def test_a_job_that_runs_without_a_watcher_is_watched_again(tmp_path: Path, clock: Clock) -> None:
+    engine = Engine(tmp_path, clock, script(hanging))
+    interrupted(engine, clock)
+    watcher, told, watched = supervised(engine)
+    sleep = clock.sleep
+
+    def sleep_and_work(seconds: float) -> None:
+        sleep(seconds)
+        done(engine, 1)
+
+    clock.sleep = sleep_and_work  # type: ignore[method-assign]
+    watcher.run()
+    assert [attempt.attempt for attempt in engine.attempts] == [1]
+    assert told == ["the run has gone on by itself; watching over it from round 3 on"]
+    assert [report.status for report in watched] == ["done"]
+
+
+LEFT: dict[str, Callable[[Engine], None]] = {
+    "it crashed": lambda engine: engine.states.update({"job-1": JobState.FAILED}),
+    "the server does not know it": lambda engine: engine.states.clear(),
+    "it paused": lambda engine: engine.tell(1, "paused", 2, lost={"node-2": "no reply"}, reason="lost node-2"),
+    "it is not known which it is": lambda engine: (engine.folder / "job.json").write_bytes(
+        msgspec.json.encode(Submitted(engine.attempts[0]))
+    ),
+}
+
+
+@pytest.mark.parametrize("fate", LEFT.values(), ids=list(LEFT))
+def test_a_job_that_has_ended_without_a_watcher_is_followed_by_another(
+    tmp_path: Path, clock: Clock, fate: Callable[[Engine], None]
+) -> None:
+    engine = Engine(tmp_path, clock, script(hanging, done))
+    interrupted(engine, clock)
+    fate(engine)
+    watcher, told, _ = supervised(engine)
+    watcher.run()
+    assert [attempt.attempt for attempt in engine.attempts] == [1, 2]
+    assert told == []
+
+
+def test_attempts_rise_also_if_a_job_never_told(tmp_path: Path, clock: Clock) -> None:
+    """Packets of a job that was on its way when its watcher died are not mistaken for those of the next."""
+    engine = Engine(tmp_path, clock, script(silent, done))
+    interrupted(engine, clock)
+    engine.states["job-1"] = JobState.FAILED
+    supervised(engine)[0].run()
+    assert [attempt.attempt for attempt in engine.attempts] == [1, 2]
+
+
+def test_a_run_that_is_done_is_not_submitted_again(tmp_path: Path, clock: Clock) -> None:
+    engine = Engine(tmp_path, clock, script(done))
+    supervised(engine)[0].run()
+    supervised(engine)[0].run()
+    assert [attempt.attempt for attempt in engine.attempts] == [1]
+
+
 def test_a_job_that_fails_for_good_is_an_error_of_one_line(tmp_path: Path, clock: Clock) -> None:
     def step(engine: Engine, attempt: int) -> JobState:
         engine.tell(attempt, "failed", 2, reason="round 3: the training diverges")
@@ -309,15 +382,23 @@ def test_a_job_that_is_not_taken_is_offered_again(tmp_path: Path, clock: Clock) 
 
 def test_a_server_that_comes_late_is_waited_for(tmp_path: Path, clock: Clock) -> None:
     engine = Engine(tmp_path, clock, script(done), answers_at=lambda seconds: seconds > 8)
-    watcher, _, _ = supervised(engine)
+    watcher, told, _ = supervised(engine)
     watcher.run()
     assert len(engine.attempts) == 1
+    assert told == ["waiting for the server, for up to 7 s (--patience)"]
+
+
+def test_a_server_that_comes_soon_is_waited_for_without_a_word(tmp_path: Path, clock: Clock) -> None:
+    engine = Engine(tmp_path, clock, script(done), answers_at=lambda seconds: seconds > 2)
+    watcher, told, _ = supervised(engine)
+    watcher.run()
+    assert told == []
 
 
 def test_a_server_that_does_not_come_is_an_error(tmp_path: Path, clock: Clock) -> None:
     engine = Engine(tmp_path, clock, script(done), answers_at=lambda _seconds: False)
     watcher, _, _ = supervised(engine)
-    with pytest.raises(HushrecError, match="cannot be reached"):
+    with pytest.raises(HushrecError, match="cannot be reached, then use --resume"):
         watcher.run()
     assert 10 < clock.now - engine.started < 11
 
@@ -329,6 +410,7 @@ def test_a_server_that_dies_and_comes_back_goes_on(tmp_path: Path, clock: Clock)
     assert told == [
         "the server does not answer (the server cannot be reached)",
         "the job ended after round 2; going on with a new one",
+        "waiting for the server, for up to 7 s (--patience)",
     ]
     assert [attempt.attempt for attempt in engine.attempts] == [1, 2]
 
@@ -376,8 +458,17 @@ def test_a_node_that_comes_late_is_waited_for(tmp_path: Path, clock: Clock) -> N
     )
     watcher, told, _ = supervised(engine)
     watcher.run()
-    assert told == []
+    assert told == ["waiting for node-2, for up to 7 s (--patience)"]
     assert engine.attempts[0].away == []
+
+
+def test_who_is_waited_for_is_told_again_when_it_is_another(tmp_path: Path, clock: Clock) -> None:
+    def present(seconds: float) -> set[str]:
+        return {"node-1"} if seconds < 4 else {"node-1", "node-2"} if seconds < 8 else set(NODES)
+
+    watcher, told, _ = supervised(Engine(tmp_path, clock, script(done), present))
+    watcher.run()
+    assert [line.partition(", for up")[0] for line in told] == ["waiting for node-2, node-3", "waiting for node-3"]
 
 
 def test_a_node_that_does_not_come_is_done_without(tmp_path: Path, clock: Clock) -> None:
@@ -390,7 +481,10 @@ def test_a_node_that_does_not_come_is_done_without(tmp_path: Path, clock: Clock)
     engine = Engine(tmp_path, clock, job, lambda _seconds: {"node-1", "node-3", "a stranger"})
     watcher, told, _ = supervised(engine, min_nodes=2)
     watcher.run()
-    assert told == ["going on without node-2 from round 1 on"]
+    assert told == [
+        "waiting for node-2, for up to 7 s (--patience)",
+        "going on without node-2 from round 1 on",
+    ]
     assert engine.attempts[0].away == ["node-2"]
     assert seen == [["node-1", "node-3"]]
 

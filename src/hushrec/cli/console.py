@@ -42,6 +42,9 @@ _GAP = 2  # between two columns
 _MOST_BANDS = 3  # of columns, below each other
 
 
+_with_line: list[Console] = []  # the console that shows a progress line now
+
+
 class _Console(Console):
     """A console that prints texts as they are, brackets and colons too."""
 
@@ -64,8 +67,8 @@ def results() -> Console:
 
 
 def notes() -> Console:
-    """The console for what is no result: standard error."""
-    return _console(is_error=True)
+    """The console for what is no result: standard error; above a progress line, if one is shown."""
+    return _with_line[-1] if _with_line else _console(is_error=True)
 
 
 def print_json(value: object) -> None:
@@ -170,7 +173,7 @@ class _Line(ProgressColumn):
 
 def _progress(*columns: ProgressColumn) -> Progress:
     """A progress line of these columns, or of words only where there is no room for them."""
-    console = notes()
+    console = _console(is_error=True)
     return Progress(
         *(columns if console.width >= _WIDTH_WITH_BAR else (_Line(),)),
         console=console,
@@ -178,6 +181,17 @@ def _progress(*columns: ProgressColumn) -> Progress:
         disable=not console.is_terminal,
         speed_estimate_period=PACE_SECONDS,
     )
+
+
+@contextmanager
+def _shown(progress: Progress) -> Iterator[Progress]:
+    """Show a progress line, and notes above it."""
+    with progress:
+        _with_line.append(progress.console)
+        try:
+            yield progress
+        finally:
+            _with_line.remove(progress.console)
 
 
 def _plain(text: str) -> TextColumn:
@@ -199,7 +213,7 @@ def watching(label: str, num_rounds: int, num_folds: int) -> Iterator[Watch]:
         TimeRemainingColumn(),
     )
     console = shown.console
-    with shown as progress:
+    with _shown(shown) as progress:
         number = progress.add_task(
             label, total=num_rounds * num_folds, round_number=0, num_rounds=num_rounds, metric="", sent="0 B"
         )
@@ -256,7 +270,7 @@ def counting(label: str, total: int, unit: str) -> Iterator[Callable[..., None]]
         TimeRemainingColumn(),
     )
     console = shown.console
-    with shown as progress:
+    with _shown(shown) as progress:
         number = progress.add_task(label, total=total, unit=unit, more="")
         (task,) = progress.tasks
         last_line = time.monotonic()

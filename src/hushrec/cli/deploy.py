@@ -18,21 +18,24 @@ from hushrec.cli.options import AsJson, ColumnNames, WhatOfDuplicates, complete_
 from hushrec.cli.said import Said
 from hushrec.data.holdings import described
 from hushrec.data.holdings.node_files import NodeFiles
+from hushrec.deploy.apart import Apart
 from hushrec.deploy.driver import read_report
 from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.engines import EngineName
-from hushrec.deploy.enrolment import NodeSettings, write_settings
+from hushrec.deploy.enrolment import NodeSettings, check_required, write_settings
 from hushrec.deploy.identity import fingerprint, mail_key
 from hushrec.deploy.kits import find_kit, make_kits, read_federation, read_kit
 from hushrec.deploy.local import node_process, server_process
-from hushrec.deploy.processes import Kept, WaitingForServer
+from hushrec.deploy.processes import Kept, WaitingForServer, refuse_taken
 from hushrec.errors import HushrecError
-from hushrec.files import refuse_unwritable
+from hushrec.files import locked, refuse_unwritable
 from hushrec.privacy.sealing import public_key_of
 from hushrec.registry import SYSTEMS
 from hushrec.report.numbers import format_bytes
 
 _MOST_NODES = 10_000
+_MOST_PACKET_MB = 2048
+_STATUS_SECONDS = 5.0  # for an answer of the server
 
 app = typer.Typer(
     cls=made_when_needed(
@@ -76,8 +79,11 @@ def init(
 def server(folder: Annotated[Path, typer.Argument(help="The folder that deploy init made.")]) -> None:
     """Run the server in the foreground until Ctrl-C."""
     federation = read_federation(folder)
-    note(f"server for {len(federation.nodes)} nodes on {federation.host}:{federation.port}; Ctrl-C ends it")
-    _keep(server_process(folder, federation.engine, note))
+    process = server_process(folder, federation.engine, note)
+    with locked(folder / "server" / "lock", f"the server of {folder} runs already; end that process first"):
+        refuse_taken(federation.port)
+        note(f"server for {len(federation.nodes)} nodes on {federation.host}:{federation.port}; Ctrl-C ends it")
+        _keep(process)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,20 +138,24 @@ class Consent:
     accept_shared_seed: Annotated[
         bool, typer.Option("--accept-shared-seed", help="Let the server know this node's draws. For tests only.")
     ] = False
-    max_packet_mb: Annotated[int, typer.Option(help="Refuse larger packets.")] = 2048
+    max_packet_mb: Annotated[int, typer.Option(help="Refuse larger packets.")] = _MOST_PACKET_MB
 
     def settings(self, files: NodeFiles) -> NodeSettings:
         """The settings of a node with these files."""
         for system in self.allow or []:
             if system not in SYSTEMS:
                 raise HushrecError(f"--allow {system}: no such system; choose from {', '.join(SYSTEMS)}")
+        if not 1 <= self.max_packet_mb <= _MOST_PACKET_MB:
+            raise HushrecError(f"--max-packet-mb {self.max_packet_mb} is not within 1 to {_MOST_PACKET_MB}")
         settings = NodeSettings(
             files,
             required=dict(_named_value(text) for text in self.require or []),
             accepts_shared_seed=self.accept_shared_seed,
             max_packet_bytes=self.max_packet_mb << 20,
         )
-        return replace(settings, systems=list(self.allow)) if self.allow else settings
+        settings = replace(settings, systems=list(self.allow)) if self.allow else settings
+        check_required(settings.required, settings.systems)
+        return settings
 
 
 def node(
@@ -160,11 +170,12 @@ def node(
     kit = find_kit(folder, name)
     card, settings = read_kit(kit), consent.settings(files)
     has = described(files, card.name)
-    write_settings(kit, settings)
-    note(f"{card.name}: {has}, which stay here; Ctrl-C ends it")
-    note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")
-    waiting = WaitingForServer(card.host, card.port, note) if card.host else None
-    _keep(node_process(kit, card.name, card.engine, note), waiting)
+    with locked(kit / "lock", f"{card.name} runs already from {kit}; end that process first"):
+        write_settings(kit, settings)
+        note(f"{card.name}: {has}, which stay here; Ctrl-C ends it")
+        note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")
+        waiting = WaitingForServer(card.host, card.port, note) if card.host else None
+        _keep(node_process(kit, card.name, card.engine, note), waiting)
 
 
 app.command("node", epilog="Example: hushrec deploy node fed --name node-1 --data ratings.csv")(joined(node))
@@ -203,8 +214,9 @@ def status(
 ) -> None:
     """Show who is there, and how the runs are doing."""
     federation = read_federation(folder)
+    engine = engine_named(federation.engine)
     try:
-        session = engine_named(federation.engine).session(folder, 5.0)
+        session = Apart(lambda: engine.session(folder, _STATUS_SECONDS))
         connected = session.connected()
         session.close()
         is_up = True

@@ -1,5 +1,6 @@
 """`hushrec deploy run SYSTEM DIR` and `hushrec deploy local`: order a run, watch over it, print what came out."""
 
+import math
 import secrets
 import shutil
 import tempfile
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from hushrec.cli.commands import alone, joined, length_of, of_system, settings_of_all
 from hushrec.cli.console import note, print_json, show, warn, watching
+from hushrec.cli.endings import if_interrupted
 from hushrec.cli.groups import per_system
 from hushrec.cli.options import (
     AsJson,
@@ -30,6 +32,7 @@ from hushrec.cli.options import (
 from hushrec.cli.run import print_run
 from hushrec.cli.said import Said
 from hushrec.data.holdings.node_files import Catalogue, read_catalogue
+from hushrec.deploy.apart import Apart
 from hushrec.deploy.driver import Report, read_report
 from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.engines import EngineName
@@ -59,6 +62,12 @@ class Waiting:
     min_nodes: Annotated[int | None, typer.Option(help="Go on with no fewer; default: all.")] = None
     patience: Annotated[float, typer.Option(help="Seconds to wait for a lost node or server.")] = 60.0
     timeout: Annotated[float, typer.Option(help="Seconds that a node has for an answer.")] = 60.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.patience < math.inf:
+            raise HushrecError(f"--patience {self.patience:g} is no time to wait; say so many seconds, as in 60")
+        if not 0 < self.timeout < math.inf:
+            raise HushrecError(f"--timeout {self.timeout:g} leaves no time; say so many seconds, as in 60")
 
     def terms(self, num_nodes: int) -> Terms:
         """The terms of a federation of so many nodes."""
@@ -106,7 +115,8 @@ def order_run(
         relevant_from=relevant_from, relay=relay, timeout_seconds=waiting.timeout,
     )  # fmt: skip
     terms = waiting.terms(len(federation.nodes))
-    run = _supervised(folder, order, catalogue, federation.nodes, federation.engine, terms, resume)
+    with if_interrupted("interrupted; the nodes may go on without us: the same command with --resume is told how far"):
+        run = _supervised(folder, order, catalogue, federation.nodes, federation.engine, terms, resume)
     keep_command(run, said.command)
     _print(run, len(federation.nodes), as_json)
     note(f"kept in {run}")
@@ -162,9 +172,10 @@ def _supervised(
         def on_report(report: Report) -> None:
             watch(FoldProgress(1, 1, report.round_number, report.num_rounds, {}, report.sent_bytes))
 
-        Supervisor(
-            run, nodes, lambda: driver.session(folder, _CONNECT_SECONDS), terms, _log_to(run), on_report
-        ).run()
+        def connect() -> Apart:
+            return Apart(lambda: driver.session(folder, _CONNECT_SECONDS))
+
+        Supervisor(run, nodes, connect, terms, _log_to(run), on_report).run()
     return run
 
 
@@ -182,13 +193,15 @@ def _log_to(run: Path) -> Callable[[str], None]:
 def _print(folder: Path, num_nodes: int, as_json: bool) -> None:
     done, report = read_run(folder), read_report(folder)
     assert report is not None
-    rounds = report.num_rounds
-    per_round = {what: seconds / rounds for what, seconds in report.seconds.items() if what != "enrol"}
+    rounds = report.timed_rounds
     if as_json:
-        deployment = {"nodes": num_nodes, "attempts": report.attempt, "seconds": report.seconds}
-        print_json(done.summary() | {"deployment": deployment})
+        times = {"seconds": report.seconds, "timed_rounds": rounds}
+        print_json(done.summary() | {"deployment": {"nodes": num_nodes, "attempts": report.attempt} | times})
         return
     print_run(done)
+    if not rounds:  # an earlier attempt did all of them
+        return
+    per_round = {what: seconds / rounds for what, seconds in report.seconds.items() if what != "enrol"}
     table = Table(box=None, pad_edge=False)
     for what in ("seconds per round", *per_round):
         table.add_column(what, justify="right")

@@ -111,7 +111,8 @@ def print_run(done: Run) -> None:
             facts.add_row(f"{name}:", format_given(float(value)))
         show(facts)
     clients = f", digest of the {party}s {fold.clients_sha256[:16]}" if fold.clients_sha256 else ""
-    told = "two runs with the same ones are the same to the last bit"
+    same = "the same ones" if clients else "the same one"
+    told = f"two runs with {same} are the same to the last bit"
     out.print(f"model digest {fold.model_sha256[:16]}{clients}: {told}", soft_wrap=True)
     cpu = sum(result.cpu_seconds for result in done.folds)
     cold = [result.num_cold for result in done.folds if result.num_cold is not None]

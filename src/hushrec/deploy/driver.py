@@ -69,9 +69,10 @@ class Report(msgspec.Struct, frozen=True):
     round_number: int = 0
     num_rounds: int = 0
     sent_bytes: int = 0
-    seconds: dict[str, float] = {}  # of the rounds so far, by what they were spent on
+    seconds: dict[str, float] = {}  # of this attempt, by what they were spent on
     lost: dict[str, str] = {}  # nodes, and why
     reason: str = ""
+    timed_rounds: int = 0  # those of this attempt
 
 
 def read_report(folder: Path) -> Report | None:
@@ -124,6 +125,7 @@ class _ServerRun:
         self._progress: Progress | None = None
         checkpoint = folder / "fold-1" / "state.npz"
         self._rounds_done = int(read_arrays(checkpoint)["round_number"]) if checkpoint.exists() else 0
+        self._rounds_before = self._rounds_done
         self._seconds: dict[str, float] = {}
 
     def go(self, transport: Transport, nodes: Collection[str]) -> None:
@@ -158,7 +160,7 @@ class _ServerRun:
         seconds = {what: round(spent, 4) for what, spent in self._seconds.items()}
         report = Report(
             status, self._attempt.attempt, self._rounds_done, self._config.num_rounds, sent, seconds, lost or {},
-            reason,
+            reason, self._rounds_done - self._rounds_before,
         )  # fmt: skip
         write_private_file(self._folder / "progress.json", msgspec.json.encode(report))
 

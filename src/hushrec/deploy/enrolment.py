@@ -1,7 +1,8 @@
 """What the owner of a node decided, and what the node needs room for."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,31 @@ class NodeSettings:
     def for_everything(cls, files: NodeFiles) -> "NodeSettings":
         """A node with these files that takes part in every system and lets the server know its draws."""
         return cls(files, systems=list(SYSTEMS), accepts_shared_seed=True)
+
+
+def check_required(required: Mapping[str, str], systems: Sequence[str]) -> None:
+    """Refuse a setting that no order of these systems shows to a node: nothing would ever be agreed to."""
+    if not required:
+        return
+    told = [fields(SYSTEMS[system].config) for system in systems]
+    known = sorted({entry.name for entries in told for entry in entries if not entry.metadata.get("is_secret")})
+    for name in required:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+            raise HushrecError(f"--require {name}: no order of {', '.join(systems)} tells nodes of it; {hint}")
+
+
+def is_as_wanted(value: object, wanted: str) -> bool:
+    """Whether a setting has the value that an owner has typed: `0.80` is 0.8, and `false` False."""
+    if isinstance(value, bool):
+        return wanted.lower() == str(value).lower()
+    if isinstance(value, int | float):
+        try:
+            return float(wanted) == value
+        except ValueError:
+            return False
+    return str(value) == wanted
 
 
 def write_settings(kit: Path, settings: NodeSettings) -> None:

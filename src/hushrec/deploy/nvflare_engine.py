@@ -34,6 +34,7 @@ OPERATOR = "operator@hushrec.local"
 CERTIFICATE_DAYS = 3650
 HEARTBEAT_SECONDS = 4
 SILENCE_SECONDS = 20  # a node that sends no heartbeat for so long is gone
+OPEN_SECONDS = 2.0  # a server whose port is closed for so long is not there: whoever wants to wait, asks again
 POLL_SECONDS = 0.5  # how often workers look for NVFlare's own tasks; its 2 s delay every start and end of a job
 MESSAGE_BYTES = 1 << 30  # a longer message is refused before it is read
 CHUNK_BYTES = 4 << 20  # of a message per frame; NVFlare's 1 MB cost a seventh more time of the processor
@@ -83,6 +84,7 @@ class NVFlareSession:
     def __init__(self, kit: Path, timeout_seconds: float) -> None:
         self._kit = kit
         self._timeout_seconds = timeout_seconds
+        _wait_for_server(kit, time.monotonic() + min(timeout_seconds, OPEN_SECONDS))
         self._session = self._connect()
 
     def connected(self) -> set[str]:

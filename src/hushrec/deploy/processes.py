@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hushrec.errors import HushrecError
+
 _STOP_SECONDS = 10.0
 _LOOK_SECONDS = 3.0  # between two looks for a server that does not answer
 _SAY_SECONDS = 60.0
@@ -27,6 +29,19 @@ def _dying_with_us(command: list[str]) -> list[str]:
     """Even if we are killed without a chance to clean up, nothing of ours stays behind (Linux)."""
     guard = shutil.which("setpriv")
     return [guard, "--pdeathsig", "TERM", "--", *command] if guard else command
+
+
+def refuse_taken(port: int) -> None:
+    """Refuse a port that somebody listens on: engines would share it, and each server get some of the nodes."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what a dead process has left is no hindrance
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            raise HushrecError(
+                f"port {port} of this machine cannot be used ({error.strerror}); end the process that has it, "
+                "or make kits with another --port"
+            ) from None
 
 
 class WaitingForServer:

@@ -21,7 +21,7 @@ import numpy as np
 
 from hushrec.data import Interactions
 from hushrec.data.holdings.node_files import NodeData
-from hushrec.deploy.enrolment import NodeSettings, letter_bytes, numbers_digest, read_settings
+from hushrec.deploy.enrolment import NodeSettings, is_as_wanted, letter_bytes, numbers_digest, read_settings
 from hushrec.deploy.identity import check_key_card, key_card, mail_key
 from hushrec.deploy.kits import node_names, read_kit
 from hushrec.deploy.measuring import measure
@@ -303,7 +303,7 @@ def _check_consent(settings: NodeSettings, invitation: Invitation) -> None:
     except PublicError as error:
         raise Refused(str(error)) from None
     for name, value in settings.required.items():
-        if str(invitation.config.get(name)) != value:
+        if not is_as_wanted(invitation.config.get(name), value):
             raise Refused(f"this node takes part only with {name} {value}")
     if invitation.seed is not None and not settings.accepts_shared_seed:
         raise Refused("this node draws from its own secret; order the run with --seeds secret")

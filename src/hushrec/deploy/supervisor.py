@@ -17,9 +17,11 @@ from hushrec.deploy.driver import Report, read_report
 from hushrec.deploy.engines import JobState, Session
 from hushrec.deploy.orders import Attempt
 from hushrec.errors import HushrecError
+from hushrec.files import write_private_file
 
 _POLL_SECONDS = 0.1
 _JOB_STATE_SECONDS = 2.0
+_QUIET_SECONDS = 3.0  # of waiting, before a word is said of it
 # How often a node may spoil the same round before the run goes on without it.
 _MOST_STRIKES = 3
 _MOST_ATTEMPTS_WITHOUT_A_ROUND = 6
@@ -32,6 +34,29 @@ class Terms:
     min_nodes: int
     patience_seconds: float = 60.0  # for nodes or the server to come back
     stall_seconds: float = 300.0  # without a round, a job is taken for dead
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """The job that was submitted last: `job.json`. Whoever watches over the run after us can find it."""
+
+    attempt: Attempt
+    job_id: str = ""  # not known yet
+
+
+class _Wait:
+    """A wait for somebody, of which a word is said if it takes long."""
+
+    def __init__(self, seconds: float, tell: Callable[[str], None]) -> None:
+        self._seconds, self._tell, self._begun = seconds, tell, time.monotonic()
+        self._named = ""
+
+    def is_over(self, whom: str) -> bool:
+        """Whether patience has an end; else who is waited for is said, again when it is somebody else."""
+        spent = time.monotonic() - self._begun
+        if _QUIET_SECONDS < spent <= self._seconds and whom != self._named:
+            self._named = whom
+            self._tell(f"waiting for {whom}, for up to {self._seconds - spent:.0f} s (--patience)")
+        return spent > self._seconds
 
 
 @dataclass
@@ -49,16 +74,18 @@ class Supervisor:
 
     def run(self) -> None:
         """Until it is done; or an error that says what to do."""
-        known = read_report(self.folder)
-        attempt, fruitless = (known.attempt if known else 0), 0
+        report, fruitless, is_first = read_report(self.folder), 0, True
+        if report is not None and report.status == "done":
+            return
         while True:
-            attempt += 1
             before = self._rounds_done()
             session, away = self._wait_for_nodes()
             try:
-                report = self._run_job(session, Attempt(self.folder.name, attempt, sorted(away)))
+                job = (self._left_running(session) if is_first else None) or self._submit(session, sorted(away))
+                report = None if job is None else self._see_through(session, job)
             finally:
                 session.close()
+            is_first = False
             if report is not None and report.status == "done":
                 return
             if report is not None and report.status == "failed":
@@ -76,31 +103,31 @@ class Supervisor:
         return report.round_number if report else 0
 
     def _connected(self) -> Session:
-        deadline = time.monotonic() + self.terms.patience_seconds
+        wait = _Wait(self.terms.patience_seconds, self.tell)
         while True:
             try:
                 return self.connect()
-            except HushrecError:
-                if time.monotonic() > deadline:
-                    raise
+            except HushrecError as error:
+                if wait.is_over("the server"):
+                    raise HushrecError(f"{error}, then use --resume") from None
                 time.sleep(_POLL_SECONDS)
 
     def _wait_for_nodes(self) -> tuple[Session, set[str]]:
         """A session, and those who do not come in time."""
         wanted = set(self.nodes) - self.banned
         session = self._connected()
-        deadline = time.monotonic() + self.terms.patience_seconds
+        wait = _Wait(self.terms.patience_seconds, self.tell)
         while True:
             try:
                 present = session.connected() & wanted
             except HushrecError:
                 session.close()
-                if time.monotonic() > deadline:
+                if wait.is_over("the server"):
                     raise
                 time.sleep(_POLL_SECONDS)
                 session = self._connected()
                 continue
-            if present == wanted or time.monotonic() > deadline:
+            if present == wanted or wait.is_over(", ".join(sorted(wanted - present))):
                 break
             time.sleep(_POLL_SECONDS)
         if len(present) < self.terms.min_nodes:
@@ -115,21 +142,55 @@ class Supervisor:
             self.tell(f"going on without {missing} from round {self._rounds_done() + 1} on")
         return session, set(self.nodes) - present
 
-    def _run_job(self, session: Session, attempt: Attempt) -> Report | None:
-        """How the job ended; None if it did not tell."""
-        taking_part = sorted(set(self.nodes) - set(attempt.away))
+    def _submitted(self) -> Submitted | None:
         try:
-            job = session.submit(msgspec.json.encode(attempt), taking_part)
+            return msgspec.json.decode((self.folder / "job.json").read_bytes(), type=Submitted)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+
+    def _left_running(self, session: Session) -> Submitted | None:
+        """The job of whoever watched over the run before us, if it is still at work."""
+        left, report = self._submitted(), read_report(self.folder)
+        if left is None or not left.job_id:
+            return None
+        if report is not None and report.attempt == left.attempt.attempt and report.status != "running":
+            return None
+        try:
+            is_at_work = session.state(left.job_id) in (JobState.WAITING, JobState.RUNNING)
+        except HushrecError:  # a server that does not know it
+            return None
+        if is_at_work:
+            self.tell(f"the run has gone on by itself; watching over it from round {self._rounds_done() + 1} on")
+        return left if is_at_work else None
+
+    def _submit(self, session: Session, away: list[str]) -> Submitted | None:
+        """A new job for the rest of the run; None if it was not taken."""
+        report, before = read_report(self.folder), self._submitted()
+        last = max(report.attempt if report else 0, before.attempt.attempt if before else 0)
+        new = Submitted(Attempt(self.folder.name, last + 1, away))
+        self._keep(new)
+        try:
+            job_id = session.submit(msgspec.json.encode(new.attempt), sorted(set(self.nodes) - set(away)))
         except HushrecError as error:
             self.tell(f"the job was not taken: {error}")
             time.sleep(1.0)
             return None
+        taken = Submitted(new.attempt, job_id)
+        self._keep(taken)
+        return taken
+
+    def _keep(self, submitted: Submitted) -> None:
+        write_private_file(self.folder / "job.json", msgspec.json.encode(submitted))
+
+    def _see_through(self, session: Session, submitted: Submitted) -> Report | None:
+        """How the job ended; None if it did not tell."""
+        job, number = submitted.job_id, submitted.attempt.attempt
         progress_at = asked_at = time.monotonic()
         last: Report | None = None
         while True:
             time.sleep(_POLL_SECONDS)
             report, now = read_report(self.folder), time.monotonic()
-            if report is not None and report.attempt == attempt.attempt and report != last:
+            if report is not None and report.attempt == number and report != last:
                 last, progress_at = report, now
                 self.watch(report)
             if last is not None and last.status != "running":
@@ -139,7 +200,7 @@ class Supervisor:
                 if self._has_ended(session, job):
                     # What the job said with its last breath counts.
                     final = read_report(self.folder)
-                    if final is not None and final.attempt == attempt.attempt and final.status != "running":
+                    if final is not None and final.attempt == number and final.status != "running":
                         return final
                     self.tell(f"the job ended after round {self._rounds_done()}; going on with a new one")
                     return None

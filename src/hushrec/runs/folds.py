@@ -336,10 +336,9 @@ def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -
     system = system_named(kept.system)
     _check_side(system, kept.party, side)
     if kept.party == "server" and system.result.server is None:
-        raise HushrecError(
-            f"the server of {system.name} has no client's vector; recommend on a node, from its private/runs, "
-            f"or after deploy local from {folder / 'nodes'}"
-        )
+        nodes = folder / "nodes"  # of deploy local
+        there = f"from a folder in {nodes}" if nodes.is_dir() else "on a node, from its private/runs"
+        raise HushrecError(f"the server of {system.name} has no client's vector; recommend {there}")
     number = fold if fold is not None else (kept.folds[0].fold if kept.folds else 1)
     if number not in [result.fold for result in kept.folds]:
         raise HushrecError(f"{folder} has no finished fold {number}; finish it with: hushrec run ... --resume")

@@ -330,6 +330,10 @@ def read_run(folder: Path) -> Run:
     """The run that a folder holds."""
     path = folder / "run.json"
     if not path.exists():
+        below = [kept for where in ("*", "runs/*", "private/runs/*") for kept in folder.glob(f"{where}/run.json")]
+        if below:
+            newest = max(below, key=lambda kept: kept.stat().st_mtime).parent
+            raise HushrecError(f"{folder} is not a run, but holds {len(below)}; name one, as the newest: {newest}")
         raise HushrecError(f"{folder} is not a run; make one with: hushrec run ... --out {folder}")
     try:
         return msgspec.convert(_with_parties(msgspec.json.decode(path.read_bytes())), Run)

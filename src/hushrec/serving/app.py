@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Body, FastAPI, Path, Query, Request, Response
+from fastapi import Body, Depends, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
@@ -30,30 +30,33 @@ _MIN_RATERS = Field(
 )
 
 
+def _as_in_json(value: object) -> object:
+    """A value as JSON writes it; `yes`, `+1` and `1_0` stay texts, which are refused."""
+    if isinstance(value, str) and re.fullmatch(r"true|false|0|-?[1-9][0-9]{0,17}", value):
+        return msgspec.json.decode(value)
+    return value
+
+
+_WrittenInt = Annotated[int, BeforeValidator(_as_in_json)]
+_WrittenBool = Annotated[bool, BeforeValidator(_as_in_json)]
+
+
 class SimilarQuery(BaseModel):
     """What a list of similar items must be like."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    k: int = _K
-    min_raters: int | None = _MIN_RATERS
+    k: _WrittenInt = _K
+    min_raters: _WrittenInt | None = _MIN_RATERS
     only: list[str] | None = _ONLY
     leave_out: list[str] = _NOT
-
-    @field_validator("k", "include_seen", "min_raters", "why", mode="before", check_fields=False)
-    @classmethod
-    def _as_in_json(cls, value: object) -> object:
-        """A value as JSON writes it; `yes`, `+1` and `1_0` stay texts, which are refused."""
-        if isinstance(value, str) and re.fullmatch(r"true|false|0|-?[1-9][0-9]{0,17}", value):
-            return msgspec.json.decode(value)
-        return value
 
 
 class ListQuery(SimilarQuery):
     """What a list for a user must be like."""
 
-    include_seen: bool = _INCLUDE_SEEN
-    why: bool = _WHY
+    include_seen: _WrittenBool = _INCLUDE_SEEN
+    why: _WrittenBool = _WHY
 
 
 class Newcomer(BaseModel):
@@ -78,10 +81,20 @@ class Newcomer(BaseModel):
 class ItemQuery(BaseModel):
     """Which items are looked for."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     q: str = Field("", max_length=100, description="Words of a title, or an id; nothing: those with most raters.")
-    limit: int = Field(20, ge=1, le=100, description="How many items at most.")
+    limit: _WrittenInt = Field(20, ge=1, le=100, description="How many items at most.")
+
+
+def _each_once(request: Request) -> None:
+    """Of a value that is given twice nobody knows which one is meant; only lists may be."""
+    names = [name for name, _ in request.query_params.multi_items() if name not in ("only", "not")]
+    if len(set(names)) < len(names):
+        raise RequestError("query: a parameter is given twice; only `only` and `not` take several values")
+
+
+_EACH_ONCE = [Depends(_each_once)]
 
 
 class Because(BaseModel):
@@ -214,7 +227,7 @@ def _add_routes_of_catalogue(app: FastAPI, model: ServedModel) -> None:
         """Which model is served, and the range that ratings must be in."""
         return card
 
-    @app.get("/v1/items", response_model=ItemList, responses=_refusals(401, 422))
+    @app.get("/v1/items", response_model=ItemList, responses=_refusals(401, 422), dependencies=_EACH_ONCE)
     def search_items(query: Annotated[ItemQuery, Query()]) -> Response:
         """Items by the words of their titles, those with most raters first."""
         return _answer({"items": model.search(query.q, query.limit)})
@@ -223,6 +236,7 @@ def _add_routes_of_catalogue(app: FastAPI, model: ServedModel) -> None:
         "/v1/items/{item_id:path}/similar",
         response_model=RecommendationList,
         responses=_refusals(401, 404, 422),
+        dependencies=_EACH_ONCE,
     )
     async def find_similar(
         item_id: Annotated[str, Path(description="The item's id in the data that the model was trained on.")],
@@ -242,6 +256,7 @@ def _add_routes_of_lists(app: FastAPI, model: ServedModel) -> None:
         "/v1/users/{user_id:path}/recommendations",
         response_model=RecommendationList,
         responses=_refusals(401, 404, 422),
+        dependencies=_EACH_ONCE,
     )
     async def recommend_to_user(
         user_id: Annotated[str, Path(description="The user's id in the data that the model was trained on.")],
