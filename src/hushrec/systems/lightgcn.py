@@ -44,6 +44,9 @@ class Config:
     num_negatives: int = setting(
         4, "items drawn in each round for each item of a client", "[0, inf)", search=Between(1, 8)
     )
+    from_popularity: bool = setting(
+        False, "start at how many people have each item, and learn who differs", search=OneOf((False, True))
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
