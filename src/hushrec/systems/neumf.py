@@ -256,7 +256,7 @@ PAPER = Paper(
 
 # For files of no paper, chosen on a validation part of one of them. What few people have starts near zero, so that
 # it is not ranked by chance. The rounds are the most that are tried.
-GENERAL = {"from_popularity": True, "start_scale": 0.05, "learning_rate": 0.003, "num_rounds": 100}
+GENERAL = {"from_popularity": True, "start_scale": 0.05, "learning_rate": 0.002, "num_rounds": 100}
 
 SYSTEM = System(
     about=About(
