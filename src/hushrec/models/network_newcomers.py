@@ -32,6 +32,7 @@ class NetworkNewcomers:
     graph: Graph | None
     item_degrees: Reals
     num_negatives: int  # per item of a newcomer: how much all others count
+    offsets: Vectors  # of each item's logit
 
     def outputs(self, items: Numbers) -> Vectors:
         """A newcomer's outputs, as the network has them for users: (1, layers * factors)."""
@@ -62,13 +63,14 @@ class NetworkNewcomers:
     def _network(self) -> FrozenNetwork:
         num_factors, views, outputs = self.shape.num_factors, self.weights, self.item_outputs.astype(np.float64)
         if self.shape.head == "product":
-            return FrozenNetwork(outputs, np.empty((0, 0)), np.empty((0, 0)), ())
+            return FrozenNetwork(outputs, np.empty((0, 0)), np.empty((0, 0)), (), offsets=self.offsets)
         (first, bias), *others = (
             (views[f"dense-{layer}-weight"].astype(np.float64), views[f"dense-{layer}-bias"].astype(np.float64))
             for layer in range(len(self.shape.layers) + 1)
         )
         inner = outputs @ first[num_factors:] + bias
-        return FrozenNetwork(np.empty((len(outputs), 0)), inner, first[:num_factors], others)
+        nothing = np.empty((len(outputs), 0))
+        return FrozenNetwork(nothing, inner, first[:num_factors], others, offsets=self.offsets)
 
     # --- Graphs ---
 

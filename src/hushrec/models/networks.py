@@ -78,6 +78,7 @@ class Batch(NamedTuple):
     users: NDArray[np.int32]
     items: NDArray[np.int32]  # as nodes: after all users
     labels: NDArray[np.float32]
+    offsets: NDArray[np.float32]  # of the logits, which are not trained
 
 
 # --- Encoders ----------------------------------------------------------------------------------------------
@@ -246,6 +247,7 @@ class DenseHead:
         outputs = encoder.outputs[0]
         inputs = self._inputs(outputs[batch.users], outputs[batch.items])
         slopes = affine(inputs[-1], *self._layers[-1])
+        slopes[:, 0] += batch.offsets
         loss_slopes(slopes, batch.labels, np.float32(scale))
         for (weight, _), (by_weight, by_bias), given in zip(
             reversed(self._layers), reversed(self._by_layers), reversed(inputs), strict=True

@@ -241,10 +241,10 @@ def loss_slopes(logits, labels, scale):
 
 
 @numba.njit(nogil=True, cache=True)
-def _add_product_gradients(width, outputs, num_nodes, users, items, labels, scale, gradients):
+def _add_product_gradients(width, outputs, num_nodes, users, items, labels, offsets, scale, gradients):
     num_layers = len(outputs) // num_nodes
     for row in range(len(users)):
-        logit = np.float32(0.0)
+        logit = offsets[row]
         for layer in range(num_layers):
             user = load(outputs, layer * num_nodes + users[row], width)
             logit += dot(user, load(outputs, layer * num_nodes + items[row], width))
@@ -262,14 +262,15 @@ def add_product_gradients(
     users: NDArray[np.int32],
     items: NDArray[np.int32],
     labels: NDArray[np.float32],
+    offsets: NDArray[np.float32],
     scale: float,
     gradients: Vectors,
 ) -> None:
-    """Add the gradient of the loss of inner products, by outputs of the shape (layers, nodes, factors)."""
+    """Add the gradient of the loss of inner products and offsets, by outputs of the shape (layers, nodes, factors)."""
     num_layers, num_nodes, num_factors = outputs.shape
     flat, by_flat = (one.reshape(num_layers * num_nodes, num_factors) for one in (outputs, gradients))
     _add_product_gradients(
-        width_of(num_factors), flat, num_nodes, users, items, labels, np.float32(scale), by_flat
+        width_of(num_factors), flat, num_nodes, users, items, labels, offsets, np.float32(scale), by_flat
     )
 
 

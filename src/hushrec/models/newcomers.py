@@ -123,7 +123,7 @@ def least(state: Callable[[Reals], tuple[float, Bends]], start: Reals) -> Reals:
 class FrozenNetwork:
     """What a network says of all items, for any user's vector x = [u_g, u_h]; either half may be empty.
 
-    f_i = products_i . u_g + the last of dense layers over u_h and the item.
+    f_i = offset_i + products_i . u_g + the last of dense layers over u_h and the item.
     """
 
     products: Reals  # (items, length of u_g)
@@ -133,11 +133,12 @@ class FrozenNetwork:
         tuple[Reals, Reals]
     ]  # the other layers: inputs x outputs, and biases; the last has one output
     quadratic: tuple[float, float, float] | None = None  # a, b, c of the activation a x^2 + b x + c; None: relu
+    offsets: NDArray[np.floating] | float = 0.0  # of what it says of each item
 
     def __call__(self, vector: Reals) -> tuple[Reals, Slopes]:
         """Outputs of all items, and their slopes by the vector."""
         split = self.products.shape[1]
-        said = self.products @ vector[:split]
+        said = self.products @ vector[:split] + self.offsets
         if not len(self.layers):
             return said, lambda: self.products
         raw, hidden = [], self.inner + vector[split:] @ self.user_weight

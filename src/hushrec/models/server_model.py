@@ -20,6 +20,7 @@ from hushrec.models.networks_graph import Graph, normalised_graph
 from hushrec.protocol import Numbers
 
 Sizes = tuple[int, int]  # number of users, number of items
+Offsets = NDArray[np.float32]  # of each item's logit, which are not trained: where the model starts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,12 +117,14 @@ def train(
     graph: Pairs | None,
     round_number: int,
     draws: Draws,
+    offsets: Offsets | None = None,
 ) -> Learned:
     """The model after `epochs` over the samples: binary cross-entropy with soft labels, Adam.
 
-    `graph` holds the edges that NGCF and LightGCN pass messages over.
+    `graph` holds the edges that NGCF and LightGCN pass messages over; `offsets` are added to the logits.
     """
     samples.check_fit(sizes)
+    offsets = np.zeros(sizes[1], np.float32) if offsets is None else offsets
     parameters, means, squares = learned.parameters.copy(), learned.means.copy(), learned.squares.copy()
     gradients = np.zeros_like(parameters)
     edges = _edges(settings, sizes, graph)
@@ -133,9 +136,10 @@ def train(
     for _ in range(settings.epochs):
         order = order_draws.permutation(len(samples))
         users, items, labels = samples.users[order], nodes[order], samples.labels[order]
+        of_samples = offsets[samples.items[order]]
         for first in range(0, len(order), settings.batch_size):
             now = slice(first, first + settings.batch_size)
-            batch = Batch(users[now], items[now], labels[now])
+            batch = Batch(users[now], items[now], labels[now], of_samples[now])
             is_asked.fill(False)
             is_asked[batch.users] = is_asked[batch.items] = True
             asked = np.flatnonzero(is_asked)
@@ -171,15 +175,18 @@ class NetworkScorer:
     item_outputs: NDArray[np.float32]
     head: Head
     newcomers: NetworkNewcomers
+    offsets: Offsets
 
     def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
         """Scores of (user, item) pairs."""
         logits = self.head.pair_logits(self.user_outputs[users], self.item_outputs[items])
+        logits += self.offsets[items]
         return sigmoids(logits, out=logits)
 
     def score(self, users: Numbers) -> NDArray[np.float32]:
         """Scores of all items, a row per user."""
         logits = self.head.logits(self.user_outputs[users], self.item_outputs)
+        logits += self.offsets
         return sigmoids(logits, out=logits)
 
     def vectors_of_items(self) -> NDArray[np.float32]:
@@ -188,11 +195,16 @@ class NetworkScorer:
 
     def fold_in(self, items: Numbers, _ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores of all items for a newcomer with these items, whose vector has the least loss."""
-        return sigmoids(self.head.logits(self.newcomers.outputs(items), self.item_outputs)[0])
+        return sigmoids(self.head.logits(self.newcomers.outputs(items), self.item_outputs)[0] + self.offsets)
 
 
 def scorer(
-    learned: Learned, settings: ModelSettings, sizes: Sizes, graph: Pairs | None, num_negatives: int = 4
+    learned: Learned,
+    settings: ModelSettings,
+    sizes: Sizes,
+    graph: Pairs | None,
+    num_negatives: int = 4,
+    offsets: Offsets | None = None,
 ) -> NetworkScorer:
     """The model as it is, over the same graph that it was trained on.
 
@@ -207,5 +219,6 @@ def scorer(
         degrees = np.maximum(np.bincount(graph.items, graph.labels, sizes[1]), 0)
     views, item_outputs = shape.views(learned.parameters), outputs[sizes[0] :]
     edges = edges if shape.num_graph_layers else None
-    newcomers = NetworkNewcomers(shape, views, item_outputs, edges, degrees, num_negatives)
-    return NetworkScorer(outputs[: sizes[0]], item_outputs, network.head, newcomers)
+    offsets = np.zeros(sizes[1], np.float32) if offsets is None else offsets
+    newcomers = NetworkNewcomers(shape, views, item_outputs, edges, degrees, num_negatives, offsets)
+    return NetworkScorer(outputs[: sizes[0]], item_outputs, network.head, newcomers, offsets)

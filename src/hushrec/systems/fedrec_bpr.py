@@ -51,11 +51,13 @@ from hushrec.models.bpr import (
     RankingClients,
     RankingModel,
     adam_step,
+    counted,
     initial_item_factors,
     keys_of,
     sizes_of,
     train_clients,
 )
+from hushrec.models.popularity import log_odds
 from hushrec.privacy.denoising import Assigning, NoiseSums, check_denoisers, draw_denoisers
 from hushrec.protocol import (
     About,
@@ -112,6 +114,11 @@ class Config:
         "(0, inf)",
         search=Between(1.0, 30.0, log=True),
     )
+    from_popularity: bool = setting(
+        False,
+        "count in round 1 how many clients have each item, and start the biases there",
+        search=OneOf((False, True)),
+    )
     user_steps: int = setting(10, "steps by which a client solves for its vector", "[1, inf)")
     regularization: float = setting(
         1.0,
@@ -136,6 +143,10 @@ class Config:
         check_bounds(self)
         most = fedrec.MOST_RHO
         check(0 <= self.rho <= most, f"{option('rho', self.rho)} is not within 0 to {most}; the paper uses 0 to 3")
+
+    def is_counting(self, round_number: int) -> bool:
+        """Whether clients are counted in this round, and nothing is learned."""
+        return self.from_popularity and round_number == 1
 
     def pairing(self, rho: int) -> Pairing:
         """How clients make up their pairs, with so many virtual ones."""
@@ -184,12 +195,22 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     """One round of the server."""
     outcome = yield from plus_plus.denoised_sum(state, round_number, config, draws)
     if len(outcome.counted):
-        state = _step(state, outcome.total.to_float(), config)
+        state = _learned(state, outcome, round_number, config)
     settled = outcome.settled(state, state.item_factors, round_number, draws)
     state = replace(state, counted_round=settled.counted_round, denoisers=settled.denoisers)
     if round_number == config.num_rounds:
         yield from fedrec.settle(state.item_factors, state.counted_round)
     return state
+
+
+def _learned(state: ServerState, outcome: plus_plus.Outcome, round_number: int, config: Config) -> ServerState:
+    """What the server makes of the sums without noise: the start of the biases, or a step."""
+    sums = outcome.total.to_float()
+    if not config.is_counting(round_number):
+        return _step(state, sums, config)
+    item_factors = state.item_factors.copy()
+    item_factors[:, -1] = log_odds(sums[:, -1], len(outcome.counted))
+    return replace(state, item_factors=item_factors)
 
 
 def _step(state: ServerState, gradient: NDArray[np.float64], config: Config) -> ServerState:
@@ -212,7 +233,8 @@ def train(
     """Draw pairs, solve for U_u, return the gradients of V. Nothing of a round is needed in the next."""
     clients, keys = cohort.private, keys_of(draws)
     pairing = config.pairing(rho)
-    return train_clients(clients, cohort.rows, cohort.numbers, item_factors, pairing, keys, round_number)
+    trained = train_clients(clients, cohort.rows, cohort.numbers, item_factors, pairing, keys, round_number)
+    return counted(trained) if config.is_counting(round_number) else trained
 
 
 def _upload(trained: PairGradients) -> PairRows:
@@ -262,13 +284,17 @@ def upload_bytes(clients: RankingClients, config: Config) -> NDArray[np.int64]:
     return 4 * (2 + config.num_factors) * sizes.total()
 
 
+# For files of no paper, chosen on validation parts of some of them. It starts as popularity, where biases need no
+# haste and vectors are near zero, so that what few people have wins no list by chance.
+GENERAL = {"crowding": 100.0, "from_popularity": True, "bias_pace": 1.0, "initial_scale": 0.01}
+
 SYSTEM: System[Config, UserRows, ServerState, RankingClients] = System(
     about=About(
         name="fedrec-bpr",
         title="FedRec++ with a pairwise ranking loss: virtual pairs, and denoisers who take their noise out again",
         paper=plus_plus.PAPER,
         class_name="FedRecBPR",
-        presets={"usual": {}, "general": {"crowding": 100.0}},
+        presets={"usual": {}, "general": GENERAL},
         published_on=("ml-100k",),
         small={"rho": 2, "denoisers": 3, "looks": 3},
         learns_with={"denoisers": 3, "rho": 1, "learning_rate": 0.05},

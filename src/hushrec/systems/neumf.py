@@ -25,6 +25,7 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError, option
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models import server_model
+from hushrec.models.popularity import sample_log_odds
 from hushrec.models.server_model import Learned, ModelSettings, NetworkScorer, Pairs
 from hushrec.protocol import (
     About,
@@ -55,6 +56,10 @@ class Centralised(Protocol):
     def num_negatives(self) -> int:
         """Per item that a client has."""
 
+    @property
+    def from_popularity(self) -> bool:
+        """Whether scores start at popularity."""
+
     def model_settings(self) -> ModelSettings:
         """The network, and how it is trained in a round."""
 
@@ -75,6 +80,9 @@ class Config:
     batch_size: int = setting(1024, "samples per step of Adam", "[1, inf)", search=OneOf((256, 512, 1024, 2048)))
     num_negatives: int = setting(
         4, "items drawn in each round for each item of a client", "[0, inf)", search=Between(1, 8)
+    )
+    from_popularity: bool = setting(
+        False, "start at how many people have each item, and learn who differs", search=OneOf((False, True))
     )
 
     def __post_init__(self) -> None:
@@ -157,7 +165,9 @@ def server_round(state: ServerState, round_number: int, config: Centralised, dra
         state = yield from _take_over(state)
     settings, graph = config.model_settings(), state.positives()
     samples = with_negatives(state, config.num_negatives, draws.generator("negatives", round_number))
-    learned = server_model.train(state.learned, settings, state.sizes, samples, graph, round_number, draws)
+    learned = server_model.train(
+        state.learned, settings, state.sizes, samples, graph, round_number, draws, _offsets(state, config)
+    )
     return replace(
         state,
         parameters=learned.parameters,
@@ -219,7 +229,17 @@ def client_hand_over(cohort: Cohort[UserRows], _request: HandOver, _config: Cent
 def model(state: ServerState, config: Centralised, _rating_range: RatingRange) -> NetworkScorer:
     """A scorer made of the server's network."""
     settings, graph = config.model_settings(), state.positives()
-    return server_model.scorer(state.learned, settings, state.sizes, graph, config.num_negatives)
+    offsets = _offsets(state, config)
+    return server_model.scorer(state.learned, settings, state.sizes, graph, config.num_negatives, offsets)
+
+
+def _offsets(state: ServerState, config: Centralised) -> server_model.Offsets | None:
+    """Where the logits of items start; the server has all that it takes."""
+    if not config.from_popularity:
+        return None
+    num_users, num_items = state.sizes
+    counts = np.bincount(state.items, minlength=num_items)
+    return sample_log_odds(counts, num_users, odds=1 / max(config.num_negatives, 1))
 
 
 def upload_bytes(rows: UserRows, _config: Centralised) -> NDArray[np.int64]:
@@ -236,7 +256,7 @@ PAPER = Paper(
 
 # For files of no paper, chosen on a validation part of one of them. What few people have starts near zero, so that
 # it is not ranked by chance. The rounds are the most that are tried.
-GENERAL = {"start_scale": 0.05, "learning_rate": 0.003, "num_rounds": 100}
+GENERAL = {"from_popularity": True, "start_scale": 0.05, "learning_rate": 0.002, "num_rounds": 100}
 
 SYSTEM = System(
     about=About(

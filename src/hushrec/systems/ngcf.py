@@ -44,6 +44,9 @@ class Config:
     num_negatives: int = setting(
         4, "items drawn in each round for each item of a client", "[0, inf)", search=Between(1, 8)
     )
+    from_popularity: bool = setting(
+        False, "start at how many people have each item, and learn who differs", search=OneOf((False, True))
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -69,6 +72,9 @@ PAPER = Paper(
     year=2019,
 )
 
+# For files of no paper, chosen on validation parts of some of them. The rounds are the most that are tried.
+GENERAL = {"from_popularity": True, "batch_size": 8192, "learning_rate": 0.002, "num_rounds": 60}
+
 SYSTEM = System(
     about=About(
         name="ngcf",
@@ -76,7 +82,7 @@ SYSTEM = System(
         paper=PAPER,
         class_name="NGCF",
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
-        presets={"paper": {}, "general": {"num_rounds": 60}},  # the most that are tried
+        presets={"paper": {}, "general": GENERAL},
         hands_over_data=True,
         small={"num_graph_layers": 2, "batch_size": 64},
         learns_with={"num_negatives": 1, "learning_rate": 0.01},

@@ -33,6 +33,7 @@ from hushrec.draws import Draws
 from hushrec.errors import option
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models import server_model
+from hushrec.models.popularity import sample_log_odds
 from hushrec.models.server_model import ModelSettings
 from hushrec.protocol import (
     About,
@@ -160,6 +161,12 @@ class Config:
     server_epochs: int = setting(
         2, "epochs of the server in a round", "[1, inf)", is_secret=True, search=Between(1, 5)
     )
+    from_popularity: bool = setting(
+        False,
+        "the server's model starts at how much was shown of each item, and learns who differs",
+        is_secret=True,
+        search=OneOf((False, True)),
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -237,7 +244,8 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     # DEVIATION: a client that sat out a round keeps the edges of its last upload; the paper's rounds have all.
     shown = state.last_uploads.updated(samples, np.concatenate(uploads.numbers))
     learned = server_model.train(
-        state.learned, config.server_settings(), state.sizes, samples, shown.pairs(), round_number, draws
+        state.learned, config.server_settings(), state.sizes, samples, shown.pairs(), round_number, draws,
+        _offsets(shown, state.sizes, config),
     )  # line 11, Eq. 5
     num_updates = state.num_updates + np.bincount(samples.items, minlength=num_items)
     return ServerState.of(learned, num_updates, shown)
@@ -317,7 +325,18 @@ def _shown_slots(
 def model(state: ServerState, config: Config, _rating_range: RatingRange = None) -> Scorer:
     """A scorer made of the server's model."""
     settings, graph = config.server_settings(), state.last_uploads.pairs()
-    return server_model.scorer(state.learned, settings, state.sizes, graph, config.num_negatives)
+    offsets = _offsets(state.last_uploads, state.sizes, config)
+    return server_model.scorer(state.learned, settings, state.sizes, graph, config.num_negatives, offsets)
+
+
+def _offsets(shown: Shown, sizes: tuple[int, int], config: Config) -> server_model.Offsets | None:
+    """Where the logits of items start: by the sum of what was shown of each."""
+    scores, (num_clients, num_items) = shown.scores.values.astype(np.float64), sizes
+    if not config.from_popularity or not len(scores):
+        return None
+    sums = np.minimum(np.bincount(shown.items.values, scores, num_items), num_clients)
+    odds = (scores.sum() + 1) / ((1 - scores).sum() + 1)
+    return sample_log_odds(sums, num_clients, float(odds))
 
 
 def own_model(clients: LocalClients, config: Config, _rating_range: RatingRange = None) -> LocalModel:
@@ -365,6 +384,9 @@ RELEASED = {
 # Chosen after the fact, with a look at the published numbers: of the settings above those of clients alone.
 FITTED = {name: RELEASED[name] for name in ("client_factors", "client_learning_rate", "client_batch")}
 
+# For files of no paper, chosen on validation parts of some of them.
+GENERAL = {**FITTED, "from_popularity": True}
+
 SYSTEM = System(
     about=About(
         name="ptf-fedrec",
@@ -372,7 +394,7 @@ SYSTEM = System(
         paper=PAPER,
         class_name="PTFFedRec",
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
-        presets={"paper": {}, "released": RELEASED, "fitted": FITTED, "general": FITTED},
+        presets={"paper": {}, "released": RELEASED, "fitted": FITTED, "general": GENERAL},
         small={
             "client_factors": 4, "client_layers": (4, 3), "server_factors": 4, "server_layers": (4, 3),
             "local_epochs": 2, "num_told": 6, "client_learning_rate": 0.01, "server_learning_rate": 0.01,
