@@ -45,6 +45,14 @@ class PublicError(HushrecError):
     """An error whose words name nothing private: a node may send them to the server."""
 
 
+class NotAsOrderedError(HushrecError):
+    """A node's files do not fit an order. `public` is what the server may be told: nothing of what is in them."""
+
+    def __init__(self, message: str, public: str) -> None:
+        super().__init__(message)
+        self.public = public
+
+
 class DivergedError(PublicError):
     """A number that is not finite or far too large: the training diverges."""
 

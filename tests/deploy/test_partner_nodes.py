@@ -107,7 +107,7 @@ def test_test_ratings_are_of_users_or_visitors(tmp_path: Path) -> None:
     [
         ({"data": "1,7,5\n", "items": "8\n"}, "1 rated items are not in the catalogue"),
         ({"data": "1,7,5\n", "test": "1,8,5\n"}, "1 rated items are not in the catalogue"),
-        ({"data": "1,7,5\n", "test": "2,7,5\n"}, "1 users are not clients of this node"),
+        ({"data": "1,7,5\n", "test": "2,7,5\n"}, "1 users of the test ratings are not clients of this node"),
         ({"data": "1,7,9\n"}, "rating is 9"),
     ],
 )

@@ -391,10 +391,16 @@ def test_an_invitation_with_an_unknown_catalogue_names_no_item(federation: Feder
     catalogue = msgspec.structs.replace(
         about(opened(enrolment(ordered)), Invitation).catalogue, ids=["1", "2"], titles=None
     )
-    assert refused(federation, "node-2", enrolment(ordered, catalogue=catalogue)) == (
-        "cannot; its own log (private/node.log) says why"
-    )
-    assert federation.log("node-2")[-1]["reason"] == "the node's files cannot be used; start it again to see why"
+    told = "some of its items are not in the catalogue, the order's --items"
+    assert refused(federation, "node-2", enrolment(ordered, catalogue=catalogue)) == told
+    assert federation.log("node-2")[-1]["reason"] == told
+
+
+def test_an_invitation_with_another_scale_names_no_rating(federation: Federation) -> None:
+    ordered = federation.order(SYSTEM)
+    told = "its ratings are not all within 2 to 4, the order's --rating-range"
+    assert refused(federation, "node-2", enrolment(ordered, rating_range=(2.0, 4.0))) == told
+    assert federation.log("node-2")[-1]["reason"] == told
 
 
 def test_nothing_is_served_before_its_time(federation: Federation) -> None:

@@ -27,7 +27,7 @@ from hushrec.deploy.kits import node_names, read_kit
 from hushrec.deploy.measuring import measure
 from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Ready
 from hushrec.draws import Draws
-from hushrec.errors import DivergedError, HushrecError, LostForGoodError, PublicError
+from hushrec.errors import DivergedError, HushrecError, LostForGoodError, NotAsOrderedError, PublicError
 from hushrec.files import write_private_file
 from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Store
 from hushrec.registry import system_named
@@ -156,6 +156,8 @@ class _NodeRun:
         else:
             try:
                 held = run._read_own()
+            except NotAsOrderedError as error:
+                raise Refused(error.public) from None
             except HushrecError:
                 # Its words may quote a rating or an id.
                 raise HushrecError("the node's files cannot be used; start it again to see why") from None

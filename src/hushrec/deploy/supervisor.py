@@ -69,7 +69,7 @@ class Supervisor:
     terms: Terms
     tell: Callable[[str], None]
     watch: Callable[[Report], None]
-    banned: set[str] = field(default_factory=set)
+    banned: dict[str, str] = field(default_factory=dict)  # nodes, and why
     strikes: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def run(self) -> None:
@@ -114,7 +114,7 @@ class Supervisor:
 
     def _wait_for_nodes(self) -> tuple[Session, set[str]]:
         """A session, and those who do not come in time."""
-        wanted = set(self.nodes) - self.banned
+        wanted = set(self.nodes) - set(self.banned)
         session = self._connected()
         wait = _Wait(self.terms.patience_seconds, self.tell)
         while True:
@@ -132,10 +132,10 @@ class Supervisor:
             time.sleep(_POLL_SECONDS)
         if len(present) < self.terms.min_nodes:
             session.close()
-            left_out = f" ({', '.join(sorted(self.banned))} left out)" if self.banned else ""
+            failed = ", ".join(f"{name} failed: {why}" for name, why in sorted(self.banned.items()))
             raise HushrecError(
-                f"{len(present)} of {len(self.nodes)} nodes are there{left_out}, {self.terms.min_nodes} are "
-                "needed; start the others, then use --resume"
+                f"{len(present)} of {len(self.nodes)} nodes are there, {self.terms.min_nodes} are needed"
+                f"{f' ({failed})' if failed else ''}; start the others, then use --resume"
             )
         if present < wanted:
             missing = ", ".join(sorted(wanted - present))
@@ -221,8 +221,8 @@ class Supervisor:
 
     def _note_losses(self, report: Report) -> None:
         self.tell(f"{report.reason}; going on from round {report.round_number + 1}")
-        for name in report.lost:
+        for name, why in report.lost.items():
             self.strikes[name, report.round_number] += 1
             if self.strikes[name, report.round_number] >= _MOST_STRIKES:
-                self.banned.add(name)
+                self.banned[name] = why
                 self.tell(f"{name} failed {_MOST_STRIKES} times in one round and is left out from now on")

@@ -14,7 +14,7 @@ from hushrec.data.interactions import Ids, Interactions, Numbers, RatingRange
 from hushrec.data.readers import Reading, read
 from hushrec.data.splits import Split
 from hushrec.data.tables import Columns
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, NotAsOrderedError
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,16 @@ def read_own(files: NodeFiles, path: str | None, rating_range: RatingRange) -> I
     """A file of the node's ratings."""
     if path is None:
         raise HushrecError("this node has no ratings; start it with --data")
-    reading = Reading(columns=files.columns, duplicates=files.duplicates, rating_range=rating_range)  # type: ignore[arg-type]
-    data = read(path, reading)
-    return replace(data, name="own ratings")
+    data = read(path, Reading(columns=files.columns, duplicates=files.duplicates))  # type: ignore[arg-type]
+    if rating_range is None or data.ratings is None:
+        return replace(data, name="own ratings")
+    least, most = np.float32(rating_range[0]), np.float32(rating_range[1])
+    beyond = data.ratings[(data.ratings < least) | (most < data.ratings)]
+    if len(beyond):
+        scale = f"{least:g} to {most:g}, the order's --rating-range"
+        public = f"its ratings are not all within {scale}"
+        raise NotAsOrderedError(f"{path}: a rating is {beyond[0]:g}; expected {scale}", public)
+    return replace(data, name="own ratings", rating_range=rating_range)
 
 
 def read_visitors(files: NodeFiles) -> NDArray[np.str_]:
@@ -108,12 +115,16 @@ def as_in_catalogue(data: Interactions, user_ids: Ids, catalogue: Catalogue) -> 
     used = _as_kind(data.item_ids[np.unique(data.items)], item_ids)
     num_unknown = len(used) - np.count_nonzero(np.isin(used, item_ids))
     if num_unknown:
-        raise HushrecError(f"{num_unknown} rated items are not in the catalogue; leave them out")
+        public = "some of its items are not in the catalogue, the order's --items"
+        raise NotAsOrderedError(f"{num_unknown} rated items are not in the catalogue; leave them out", public)
     titles = None if catalogue.titles is None else np.array(catalogue.titles, np.str_)
     rows = _as_kind(data.user_ids, user_ids)
     num_strangers = len(rows) - np.count_nonzero(np.isin(rows, user_ids))
     if num_strangers:
-        raise HushrecError(f"{num_strangers} users are not clients of this node; leave them out")
+        raise HushrecError(
+            f"{num_strangers} users of the test ratings are not clients of this node: they have no rating to train "
+            "on; leave them out"
+        )
     return replace(
         data,
         users=np.searchsorted(user_ids, rows)[data.users].astype(np.int32),
@@ -130,7 +141,8 @@ def _as_kind(ids: Ids, like: Ids) -> Ids:
         return ids
     if like.dtype.kind == "U":
         return ids.astype(np.str_)
-    raise HushrecError("ids are texts here and numbers in the rest of the federation; use the same ids")
+    public = "its ids are texts, the order's numbers"
+    raise NotAsOrderedError("ids are texts here and numbers in the rest of the federation; use the same ids", public)
 
 
 def read_numbers(path: Path, known: Ids) -> tuple[Ids, Numbers]:

@@ -12,12 +12,13 @@ from hushrec.data.holdings.node_files import (
     NodeData,
     NodeFiles,
     as_in_catalogue,
+    catalogue_of,
     read_numbers,
     read_own,
     write_both,
     write_lines,
 )
-from hushrec.data.interactions import Holding, Interactions, RatingRange, UserRows
+from hushrec.data.interactions import Holding, Ids, Interactions, Numbers, RatingRange, UserRows
 from hushrec.data.splits import Split
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
@@ -64,9 +65,7 @@ class HeldByUsers(Holders[UserRows]):
     def read(self, files: NodeFiles, node: str, catalogue: Catalogue, rating_range: RatingRange) -> NodeData:
         """The node's own ratings; test ratings are looked at, to see that they can be used, too."""
         data = read_own(files, files.data, rating_range)
-        user_ids, numbers = data.user_ids, None
-        if files.numbers is not None:
-            user_ids, numbers = read_numbers(Path(files.numbers), data.user_ids)
+        user_ids, numbers = _clients(files, data)
         # The range of the run, not of the node's own ratings: all nodes must mean the same by it.
         train = replace(as_in_catalogue(data, user_ids, catalogue), rating_range=rating_range)
         if files.test is not None:
@@ -74,8 +73,11 @@ class HeldByUsers(Holders[UserRows]):
         return NodeData(train, numbers)
 
     def described(self, files: NodeFiles, _node: str) -> str | None:
-        """Users, and how much they rated."""
+        """Users, and how much they rated; also reads test ratings, to find faults early."""
         ratings = read_own(files, files.data, None)
+        if files.test is not None:
+            test = read_own(files, files.test, None)
+            as_in_catalogue(test, _clients(files, ratings)[0], catalogue_of(test))
         return f"{ratings.num_users} clients, {len(ratings)} ratings"
 
     def read_test(
@@ -87,6 +89,11 @@ class HeldByUsers(Holders[UserRows]):
     def number(self, nodes: Mapping[str, Presence]) -> dict[str, list[int]]:
         """Numbers that were agreed on, else 0, 1, 2, ... node after node."""
         return numbers_in_order(nodes)
+
+
+def _clients(files: NodeFiles, data: Interactions) -> tuple[Ids, Numbers | None]:
+    """The users of a node, and their numbers if they were agreed on."""
+    return (data.user_ids, None) if files.numbers is None else read_numbers(Path(files.numbers), data.user_ids)
 
 
 USERS = HeldByUsers()
