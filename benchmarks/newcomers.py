@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 import hushrec
 from hushrec.data import Interactions
-from hushrec.recommender import Ranker, estimator_named
+from hushrec.estimators import estimator_named
+from hushrec.recommender import Ranker
 from hushrec.runs.newcomers import checked_ratings
 
 LENGTH, NUM_HELD_OUT, GIVEN_SHARE, EVERY = 10, 50, 0.8, 13

@@ -55,10 +55,12 @@ def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
     told = shown(cells)
     for word in (
         "<progress value=",
-        "round 30/30",
+        "trial 6/6",
+        "round 3/3",
         "RMSE",
         "hidden and denoised",
         "listed items",
+        "shape: (3, ",
         "shape: (15, 5)",
     ):
         assert word in told

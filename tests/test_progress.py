@@ -6,18 +6,18 @@ import pytest
 from rich.console import Console
 
 import hushrec
-from hushrec.progress import counting_rounds
+from hushrec.progress import counting
 
 
 def test_nothing_is_shown_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
     for is_wanted in (None, False):
-        with counting_rounds("fit", 3, is_wanted) as tell:
+        with counting("fit", 3, is_wanted) as tell:
             tell(3)
     assert capsys.readouterr() == ("", "")
 
 
 def test_who_asks_gets_a_bar_without_a_terminal_too(capsys: pytest.CaptureFixture[str]) -> None:
-    with counting_rounds("fit [red]", 3, True) as tell:
+    with counting("fit [red]", 3, True) as tell:
         tell(2)
     told = capsys.readouterr()
     assert told.out == ""
@@ -57,7 +57,7 @@ def test_a_notebook_gets_a_line_that_is_written_over(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Console, "is_jupyter", True, raising=False)
     monkeypatch.setattr("rich.console.Console", lambda stderr: Console(force_jupyter=True))
     monkeypatch.setitem(sys.modules, "IPython.display", shown)  # type: ignore[arg-type]
-    with counting_rounds("<fit>", 9) as tell:
+    with counting("<fit>", 9) as tell:
         for number in range(1, 8):
             tell(number)
     assert shown.lines[0].startswith('&lt;fit&gt; <progress value="0" max="9"></progress> round 0/9')

@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 
 import hushrec
-from hushrec.recommender import ESTIMATORS
+from hushrec.estimators import ESTIMATORS
 
 HEAVY = {
     *("numba", "numpy", "pyarrow", "scipy", "torch", "matplotlib", "tenseal"),

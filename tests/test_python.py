@@ -15,11 +15,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
+from scipy.stats import loguniform, randint
 from sklearn.base import clone
+from sklearn.model_selection import RandomizedSearchCV
 
 import hushrec
 from hushrec.errors import HushrecError
-from hushrec.recommender import ESTIMATORS, Recommender
+from hushrec.estimators import ESTIMATORS
+from hushrec.recommender import Recommender
 
 QUICK: dict[str, Any] = {"rho": 0, "num_rounds": 5, "num_factors": 4, "options": hushrec.RuntimeOptions(threads=1)}
 
@@ -129,6 +132,14 @@ def test_predictions_are_of_pairs(model: Any, test: Any) -> None:
         model.predict(np.full((2, 2), "u01"), np.ones((3, 3), int))
     with pytest.raises(HushrecError, match="predict needs users and items, or a frame"):
         model.predict("u01")
+    with pytest.raises(HushrecError, match="a frame has its items in a column; leave items= out"):
+        model.predict(pairs, [1, 2, 3, 4, 5])
+    for rows in (
+        hushrec.load(pairs),
+        tuple(pairs[name] for name in ("customer", "product")),
+        pairs.astype(object),
+    ):
+        np.testing.assert_array_equal(model.predict(rows), expected)
 
 
 def test_newcomers_bring_frames(model: Any) -> None:
@@ -136,8 +147,15 @@ def test_newcomers_bring_frames(model: Any) -> None:
     rated = pd.DataFrame({"product": [1, 2], "stars": [5, 1]})
     for frame in (rated, pl.DataFrame(rated.to_dict("list")), rated.assign(customer="me")):
         assert model.recommend_newcomer(frame, k=3) == expected
+    matrix = sp.csr_matrix(([5.0, 1.0], ([0, 0], [1, 2])), shape=(1, 41))
+    for rows in (matrix, (None, [1, 2], [5, 1]), hushrec.load(rated.assign(customer="me"))):
+        assert model.recommend_newcomer(rows, k=3) == expected
     with pytest.raises(HushrecError, match="rows of 2 users; give those of one"):
         model.recommend_newcomer(rated.assign(customer=["me", "you"]))
+    with pytest.raises(HushrecError, match=r"^an item is listed twice; give each item once$"):
+        model.recommend_newcomer(pd.concat([rated, rated]))
+    with pytest.raises(HushrecError, match=r"^a rating is not a number; give one number per item$"):
+        model.recommend_newcomer([1, 2], ["good", "bad"])
     with pytest.raises(HushrecError, match="a frame has its ratings in a column; leave ratings= out"):
         model.recommend_newcomer(rated, [5, 1])
 
@@ -148,6 +166,8 @@ def test_newcomers_bring_frames(model: Any) -> None:
 def test_recommendations_are_lists_and_a_frame(model: Any, test: Any) -> None:
     users = list(dict.fromkeys(test.customer))
     found = model.recommend(test, k=3, min_raters=0)
+    for form in (test[["customer"]], pl.DataFrame({"user": users}).lazy(), hushrec.load(test)):
+        assert model.recommend(form, k=3, min_raters=0) == found
     assert found == model.recommend(users, k=3, min_raters=0)
     frame = found.to_pandas()
     assert frame.columns.tolist() == ["user", "rank", "item", "score", "title"]
@@ -226,6 +246,70 @@ def test_what_is_fitted_to_a_frame_is_copied_and_pickled(model: Any, test: Any) 
         assert again.get_params() == model.get_params()
 
 
+def test_a_copy_of_a_fit_does_not_depend_on_what_the_next_one_is_to_have(train: Any, test: Any) -> None:
+    model = hushrec.FedRec(**QUICK).fit(train)
+    before = model.predict(test)
+    model.set_params(num_factors=7, num_rounds=2, seed=9)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(test), before)
+    assert (again.config.num_factors, again.seed) == (7, 9)
+
+
+def test_settings_may_be_numbers_of_numpy() -> None:
+    model = hushrec.FedRec(rho=np.int64(2), learning_rate=np.float32(0.5), biases=np.bool_(True), seed=np.int64(4))
+    assert (model.config.rho, model.config.learning_rate, model.config.biases, model.seed) == (2, 0.5, True, 4)
+    assert [type(value) for value in model.settings.values()] == [int, float, bool]
+    assert clone(model).settings == model.settings
+
+
+def test_scikit_learn_searches_settings(ratings: pd.DataFrame) -> None:
+    def scored(model: Recommender, rows: pd.DataFrame, _target: Any = None) -> float:
+        return -model.evaluate(rows, skip_unknown=True)["RMSE"]
+
+    spaces = {"rho": randint(0, 3), "learning_rate": loguniform(0.1, 1)}
+    found = RandomizedSearchCV(
+        hushrec.FedRec(**QUICK), spaces, n_iter=2, scoring=scored, cv=2, random_state=0, error_score="raise"
+    ).fit(ratings)
+    assert found.best_params_.keys() == spaces.keys()
+    assert len(found.best_estimator_.recommend("u01", k=2)[0]) == 2
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "a seed below 0": (lambda model, test: hushrec.FedRec(seed=-1), "the seed is -1; use a number from 0 up"),
+    "no seed": (lambda model, test: hushrec.FedRec(seed=None), "the seed is None; use a number"),
+    "a dict of options": (lambda model, test: hushrec.FedRec(options={}), "options= takes hushrec.RuntimeOptions"),
+    "an absurd number": (lambda model, test: hushrec.FedRec(rho=10**12), "rho=1000000000000 is too large"),
+    "half an item": (lambda model, test: model.recommend("u01", k=1.5), "a list of 1.5 items cannot be"),
+    "a word for a length": (lambda model, test: model.recommend_newcomer([1], [5], k="x"), "a list of 'x' items"),
+    "raters below none": (lambda model, test: model.recommend("u01", min_raters=-1), "use min_raters=0 to list"),
+    "no length": (lambda model, test: model.evaluate(test, at=()), r"at= takes lengths of lists, .*; not \(\)"),
+    "half a length": (lambda model, test: model.evaluate(test, at=(1.5,)), r"at= takes lengths .*; not \(1.5,\)"),
+    "two items at once": (lambda model, test: model.similar([1, 2]), r"no item '\[1, 2\]' in frame"),
+}
+
+
+@pytest.mark.parametrize(("wish", "told"), WRONG.values(), ids=WRONG)
+def test_a_wrong_wish_is_one_clear_error(wish: Any, told: str, model: Any, test: Any) -> None:
+    with pytest.raises(HushrecError, match=told) as caught:
+        wish(model, test)
+    assert "--" not in str(caught.value)
+
+
+def test_rows_that_were_trained_on_are_no_test(model: Any, train: Any, test: Any) -> None:
+    with pytest.raises(HushrecError, match="2 of 152 test rows are in train, too; split without overlap"):
+        model.evaluate(pd.concat([test, train.iloc[:2]]))
+
+
+def test_missing_ratings_are_left_out_if_told(model: Any, train: Any, test: Any) -> None:
+    holes = pd.concat([test, test.iloc[:1].assign(stars=None)])
+    with pytest.raises(HushrecError, match="missing='drop'"):
+        model.evaluate(holes)
+    assert model.evaluate(holes, missing="drop") == model.evaluate(test)
+    again = hushrec.FedRec(**QUICK).fit(pd.concat([train, train.iloc[:1].assign(stars=None)]), missing="drop")
+    assert again.evaluate(test) == model.evaluate(test)
+    assert hushrec.compare(again, test=holes, missing="drop")[0]["mean"]["RMSE"] == model.evaluate(test)["RMSE"]
+
+
 # --- Keeping -------------------------------------------------------------------------------------------------
 
 
@@ -243,6 +327,10 @@ def test_a_folder_is_replaced_only_if_asked(model: Any, tmp_path: Path, test: An
         model.save(tmp_path / "photos", overwrite=True)
     with pytest.raises(HushrecError, match=r"me\.png is a file; save to a folder"):
         model.save(tmp_path / "photos" / "me.png")
+    with pytest.raises(HushrecError, match=r"cannot be written \(.*\); save to another folder$"):
+        model.save("/proc/nowhere/model")
+    with pytest.raises(HushrecError, match="side='sever' is unknown; choose server or client"):
+        hushrec.load_run(tmp_path / "kept", side="sever")  # type: ignore[arg-type]
 
 
 def test_a_run_of_a_system_that_is_not_installed_is_one_line(model: Any, tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from hushrec.data import Deal, Interactions, Split, copies, owned
 from hushrec.data.holdings import PARTNERS
 from hushrec.data.holdings.owners import owners_of
 from hushrec.errors import HushrecError
+from hushrec.estimators import ESTIMATORS
 from hushrec.evaluation import feedback
 from hushrec.evaluation.held_back import held_back_names
 from hushrec.protocol import result_arrays
-from hushrec.recommender import ESTIMATORS, Recommender
+from hushrec.recommender import Recommender
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run
 from hushrec.runs.lists import Recommendation

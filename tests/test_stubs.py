@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hushrec.recommender import estimator_named
+from hushrec.estimators import estimator_named
 from hushrec.registry import SYSTEMS
 
 ROOT = Path(__file__).parents[1]

@@ -11,8 +11,9 @@ import pytest
 
 import hushrec
 from hushrec.data import Interactions
+from hushrec.estimators import estimator
 from hushrec.protocol import result_arrays
-from hushrec.recommender import Recommender, estimator
+from hushrec.recommender import Recommender
 from hushrec.registry import SYSTEMS
 from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import digest

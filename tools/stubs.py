@@ -10,7 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hushrec.recommender import Recommender, estimator_named
+from hushrec.estimators import estimator_named
+from hushrec.recommender import Recommender
 from hushrec.registry import SYSTEMS
 
 STUB = Path(__file__).parents[1] / "src" / "hushrec" / "_estimators.pyi"

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
         synthetic,
     )
     from hushrec.errors import HushrecError
-    from hushrec.recommender import Recommender, load_run
+    from hushrec.estimators import load_run
+    from hushrec.recommender import Recommender
     from hushrec.registry import SYSTEMS
     from hushrec.runtime.in_process import RuntimeOptions
     from hushrec.tuning import tune
@@ -63,7 +64,7 @@ _PLACES = {
     "RuntimeOptions": "hushrec.runtime.in_process",
     "audit": None,
     "compare": "hushrec.workbench",
-    "load_run": "hushrec.recommender",
+    "load_run": "hushrec.estimators",
     "report": None,
     "tune": "hushrec.tuning",
 }
@@ -75,7 +76,7 @@ def __getattr__(name: str) -> Any:
         place = _PLACES.get(name, "hushrec.data")
         return getattr(import_module(place), name) if place else import_module(f"hushrec.{name}")
     if name[:1].isupper():  # to look for a module loads no system
-        from hushrec.recommender import ESTIMATORS
+        from hushrec.estimators import ESTIMATORS
 
         if name in ESTIMATORS:
             return ESTIMATORS[name]
@@ -85,6 +86,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    from hushrec.recommender import ESTIMATORS
+    from hushrec.estimators import ESTIMATORS
 
     return sorted([*__all__, *ESTIMATORS])

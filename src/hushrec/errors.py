@@ -36,6 +36,9 @@ def option(name: str, value: object = None) -> str:
 class HushrecError(Exception):
     """Bad input or an impossible wish. The message is one line that says what to do; exit code 2."""
 
+    def __str__(self) -> str:
+        return " ".join(super().__str__().splitlines())  # ids and names of columns may hold the end of a line
+
 
 class NewcomerError(HushrecError):
     """A model that knows only those whom it was trained with."""

@@ -2,9 +2,8 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,20 +13,19 @@ from threadpoolctl import threadpool_limits
 
 from hushrec.data import load
 from hushrec.data.checking import Duplicates
-from hushrec.data.frames import ColumnNames, ids_of_array
 from hushrec.data.item_choice import Mask, may_be_listed
+from hushrec.data.reading import ColumnNames, Missing
+from hushrec.data.splits import check_seed
 from hushrec.errors import HushrecError
 from hushrec.evaluation.feedback import warm_and_cold
-from hushrec.progress import counting_rounds
+from hushrec.progress import counting
 from hushrec.protocol import AnySystem, Numbers
-from hushrec.registry import SYSTEMS
-from hushrec.runs.arguments import Asked, pairs_of, rated_by_newcomer, rows_to_measure, users_of
-from hushrec.runs.folds import Side, Watch, load_fold, save_fitted
+from hushrec.runs.arguments import Asked, asked_ids, lengths_of, pairs_of, rated_by_newcomer, rows_to_measure
+from hushrec.runs.folds import Watch, save_fitted
 from hushrec.runs.lists import Recommendation, table_of_lists
 from hushrec.runs.newcomers import check_items, checked_ratings
-from hushrec.runs.ranker import Ranker
-from hushrec.runs.record import Choice, read_run
-from hushrec.runs.signatures import docstring_of, keywords_of
+from hushrec.runs.ranker import Ranker, check_length
+from hushrec.runs.record import Choice
 from hushrec.runs.suiting import Plan, plan_for, trained
 from hushrec.runs.trials import trials_of_fit
 from hushrec.runtime.checkpoint import Progress, progress_arrays, progress_of
@@ -38,9 +36,6 @@ from hushrec.tables import Blocks, Metrics, Rows, html_facts
 
 _log = logging.getLogger("hushrec")
 
-# How many raters an item needed in lists of older runs, which did not say.
-_OLDER_MIN_RATERS = 10
-
 
 class Recommender:
     """A system that can be fitted. Its settings are those of the system's config."""
@@ -49,11 +44,14 @@ class Recommender:
 
     def __init__(self, *, seed: int = 0, options: RuntimeOptions | None = None, **settings: Any) -> None:
         """Hold the settings; nothing is trained before `fit`. What is None is left to the preset and the data."""
-        self.settings = {name: value for name, value in settings.items() if value is not None}
+        self.settings = {name: _plain(value) for name, value in settings.items() if value is not None}
         self.config = self.system.configure(self.settings)
         self.chosen: tuple[Choice, ...] = ()
-        self.seed = seed
-        self.options = options or RuntimeOptions()
+        self.seed = _plain(seed)
+        check_seed(self.seed)
+        self.options = RuntimeOptions() if options is None else options
+        if not isinstance(self.options, RuntimeOptions):
+            raise HushrecError("options= takes hushrec.RuntimeOptions, as in hushrec.RuntimeOptions(threads=1)")
         self._fitted: tuple[Job, Progress] | None = None
         self._min_raters: int | None = None  # of a run; None: what is usual
         self._ranker: Ranker | None = None
@@ -86,13 +84,19 @@ class Recommender:
         self.seed, self.options = again.seed, again.options
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks of whatever it searches settings of; `fit` needs rows alone, and no target."""
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
+
     def __getstate__(self) -> dict[str, Any]:
         """What is copied and pickled. A system is found again by its name; a fit is kept as in a run's folder."""
         names = ("settings", "config", "chosen", "seed", "options", "_min_raters")
         state = {name: getattr(self, name) for name in names} | {"fit": None}
         if self._fitted is not None:
             job, progress = self._fitted
-            state["fit"] = job.train, job.party, progress_arrays(self.system, progress)
+            state["fit"] = job.config, job.seed, job.train, job.party, progress_arrays(self.system, progress)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -100,8 +104,8 @@ class Recommender:
         self.__dict__.update(state)
         self._fitted, self._ranker = None, None
         if fit is not None:
-            train, party, arrays = fit
-            job = Job(self.system, self.config, self.seed, train, party)
+            config, seed, train, party, arrays = fit
+            job = Job(self.system, config, seed, train, party)
             self._fitted = job, progress_of(arrays, self.system, job.start())
 
     def fit(
@@ -112,29 +116,31 @@ class Recommender:
         *,
         columns: ColumnNames | None = None,
         duplicates: Duplicates = "error",
+        missing: Missing = "refuse",
         progress: bool | None = None,
     ) -> Self:
         """Train all rounds, or as many as are best on a part of the data if it is to stop early.
 
         `train` is whatever `hushrec.load` takes: a frame of pandas, polars or Arrow, a sparse matrix, a tuple of
-        arrays, a file, a data set's name, or what it returned. `columns` and `duplicates` are handed to it.
+        arrays, a file, a data set's name, or what it returned. `columns`, `duplicates` and `missing` are handed
+        to it.
 
         What the constructor was not told is chosen by the data: `config` is then as it was used, and `chosen` says
         what of it was chosen and why. By default the preset for data of no paper stops early. `on_round` is told
         the progress after each round of the training on all of the data. `progress` shows a bar; unless told, it
         does so in terminals and notebooks.
         """
-        data = load(train, columns=columns, duplicates=duplicates)
+        data = load(train, columns=columns, duplicates=duplicates, missing=missing)
         plan = plan_for(self.system, self.settings, data.name, stop_early)
 
         @contextmanager
         def watching(label: str, num_rounds: int, _num_folds: int) -> Iterator[Watch]:
-            with counting_rounds(label, num_rounds, progress) as tell:
+            with counting(label, num_rounds, progress) as tell:
                 yield lambda now: tell(now.round_number)
 
         def fitted(ready: Plan) -> tuple[Plan, Job, Progress]:
             job = job_for(self.system, ready.config, self.seed, data)
-            with counting_rounds(self.system.name, ready.config.num_rounds, progress) as tell:
+            with counting(self.system.name, ready.config.num_rounds, progress) as tell:
 
                 def after_round(done: Progress) -> None:
                     tell(done.round_number)
@@ -162,8 +168,8 @@ class Recommender:
     ) -> NDArray[np.float32]:
         """Predicted ratings of (user, item) pairs, given by the ids of the source.
 
-        One user goes with many items and one item with many users. A frame with a column for each of them may
-        stand for both; then there is a prediction per row.
+        One user goes with many items and one item with many users. A frame with a column for each of them, or
+        what `hushrec.load` returned, may stand for both; then there is a prediction per row.
         """
         ranker = self.ranker()
         of_users, of_items = pairs_of(users, items, columns)
@@ -184,7 +190,8 @@ class Recommender:
     ) -> Rows[list[Recommendation]]:
         """The best k items for each user, by the ids of the source: a list of lists, and a frame when it is asked.
 
-        Users come as one id, an array, a series, or a frame with a column of users, who then get a list each.
+        Users come as one id, an array, a series, a frame with a column of users, or what `hushrec.load` returned;
+        of the last two each gets one list.
 
         Only items that `min_raters` users rated in training are listed; unless told, as many as the run measured
         with. Vectors of hardly rated items are noise.
@@ -192,7 +199,7 @@ class Recommender:
         Who has accounts at several partners gets the best of all of them. `only` and `leave_out` are ids of items
         that may or may not be listed. `why` adds the nearest of the user's own items to each.
         """
-        ranker, wanted = self.ranker(), users_of(users, columns)
+        ranker, wanted = self.ranker(), asked_ids(users, "user", columns)
         accounts, among = self.system.holders.accounts(ranker.train, wanted), self._among(only, leave_out)
         if all(len(own) == 1 for own in accounts):
             numbers = np.array([own[0] for own in accounts], np.int32)
@@ -236,7 +243,7 @@ class Recommender:
         return int(copies[0]) if len(copies) else train.item_number(item)  # which says that there is none
 
     def _among(self, only: ArrayLike | None, leave_out: ArrayLike | None) -> Mask | None:
-        wanted, unwanted = (None if ids is None else ids_of_array(ids, "item") for ids in (only, leave_out))
+        wanted, unwanted = (None if ids is None else asked_ids(ids, "item") for ids in (only, leave_out))
         return may_be_listed(self.ranker().train, wanted, unwanted, self.system.holders.copies)
 
     def _of_all_accounts(
@@ -251,8 +258,9 @@ class Recommender:
 
     def _most(self, k: int, num_seen: int) -> int:
         """How long a list must be to have k items of the source, however many copies it has of each."""
+        check_length(k)
         copies = self.system.holders.most_copies(self.ranker().train)
-        return k if k < 1 or copies == 1 else copies * (k + num_seen)
+        return k if copies == 1 else copies * (k + num_seen)
 
     def _once(self, found: list[Recommendation], seen: list[Any]) -> list[Recommendation]:
         """Each item of the source once, where it comes first, and none of those seen."""
@@ -279,8 +287,9 @@ class Recommender:
     ) -> Rows[Recommendation]:
         """The best k items for someone with these ratings; computed here, nothing is sent or kept.
 
-        Ratings are on the scale of the data that was trained on. Without any, all items are liked. A frame with a
-        column of items, and perhaps one of ratings, may stand for both.
+        Ratings are on the scale of the data that was trained on. Without any, all items are liked. Whatever `fit`
+        takes may stand for both, if its rows are of one user: a frame with a column of items and perhaps one of
+        ratings, a sparse matrix of one row, a tuple (None, items, ratings).
         """
         ranker, (wanted, ratings) = self.ranker(), rated_by_newcomer(items, ratings, columns)
         copies = self.system.holders.copies(ranker.train, wanted)
@@ -303,16 +312,17 @@ class Recommender:
 
     def known_items(self, items: ArrayLike) -> NDArray[np.bool_]:
         """Of each of these ids of the source, whether the model knows such an item."""
-        copies = self.system.holders.copies(self.ranker().train, np.atleast_1d(ids_of_array(items, "item")))
+        copies = self.system.holders.copies(self.ranker().train, asked_ids(items, "item"))
         return np.array([len(numbers) > 0 for numbers in copies], np.bool_)
 
     def evaluate(
         self,
         test: Any,
-        at: Sequence[int] = (10,),
+        at: int | Sequence[int] = (10,),
         *,
         columns: ColumnNames | None = None,
         duplicates: Duplicates = "error",
+        missing: Missing = "refuse",
         skip_unknown: bool = False,
     ) -> Metrics:
         """MAE and RMSE (also of warm and cold rows apart) and ranking metrics on ratings that were not trained on.
@@ -321,9 +331,10 @@ class Recommender:
         left out with `skip_unknown`. Lists are those of `recommend`.
         """
         ranker, (job, _) = self.ranker(), self._require_fitted()
-        rows = rows_to_measure(load(test, columns=columns, duplicates=duplicates), ranker.train, skip_unknown)
+        given = load(test, columns=columns, duplicates=duplicates, missing=missing)
+        rows = rows_to_measure(given, ranker.train, skip_unknown)
         parts = ranker.scorer, ranker.train, prepared(self.system, rows, job.config)
-        metrics = self.system.feedback.evaluate(*parts, tuple(at), min_raters=ranker.min_raters)
+        metrics = self.system.feedback.evaluate(*parts, lengths_of(at), min_raters=ranker.min_raters)
         return Metrics(metrics | (warm_and_cold(*parts) if "RMSE" in metrics else {}))
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
@@ -347,57 +358,6 @@ class Recommender:
         return self._fitted
 
 
-def estimator(system: AnySystem) -> type[Recommender]:
-    """The class of a system: its settings are the keyword arguments, its docstring tells what they mean."""
-    shared = list(inspect.signature(Recommender).parameters.values())[:-1]  # all but **settings
-    members = {
-        "system": system,
-        "__signature__": inspect.Signature([*keywords_of(system), *shared]),
-        "__doc__": docstring_of(system),
-        "__module__": "hushrec",
-    }
-    return type(system.about.class_name, (Recommender,), members)
-
-
-@cache
-def estimator_named(system_name: str) -> type[Recommender]:
-    """The class of the system of this name: always the same."""
-    return estimator(SYSTEMS[system_name])
-
-
-class _Estimators(Mapping[str, type[Recommender]]):
-    """The estimators, by the names of their classes. Those of other packages are looked at last, if at all."""
-
-    def __getitem__(self, class_name: str) -> type[Recommender]:
-        ours = ((name, SYSTEMS[name]) for name in SYSTEMS if SYSTEMS.is_built_in(name))
-        for systems in (ours, _usable()):
-            for name, system in systems:
-                if system.about.class_name == class_name:
-                    return estimator_named(name)
-        raise KeyError(class_name)
-
-    def __iter__(self) -> Iterator[str]:
-        return (system.about.class_name for _, system in _usable())
-
-    def __len__(self) -> int:
-        return len(list(_usable()))
-
-
-def _usable() -> Iterator[tuple[str, AnySystem]]:
-    yield from SYSTEMS.items()  # not before it is asked for: it loads them all
-
-
-ESTIMATORS = _Estimators()
-
-
-def load_run(path: str | Path, fold: int | None = None, side: Side | None = None) -> Recommender:
-    """A fitted recommender from a run's folder (its first fold, unless told).
-
-    Where server and clients have models of their own, `side` says whose; the server's, unless told.
-    """
-    job, progress = load_fold(Path(path), fold, side)
-    recommender = estimator_named(job.system.name)(seed=job.seed, **to_dict(job.config))
-    recommender._fitted = job, progress
-    min_raters = read_run(Path(path)).provenance.min_raters
-    recommender._min_raters = _OLDER_MIN_RATERS if min_raters is None else min_raters
-    return recommender
+def _plain(value: Any) -> Any:
+    """A setting without NumPy around it, as searches over settings give it."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

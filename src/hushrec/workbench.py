@@ -1,7 +1,7 @@
 """What the command line does with runs, for Python: audit, compare and report, of estimators and runs' folders."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +9,18 @@ import pyarrow as pa
 
 from hushrec.audit.driver import audit as attack
 from hushrec.audit.scoreboard import Finding
-from hushrec.data import load
+from hushrec.data import Interactions, load
 from hushrec.data.checking import Duplicates
-from hushrec.data.frames import ColumnNames
+from hushrec.data.reading import ColumnNames, Missing
 from hushrec.errors import HushrecError, option
-from hushrec.progress import counting_rounds
-from hushrec.recommender import Recommender, estimator_named
+from hushrec.estimators import estimator_named
+from hushrec.progress import counting
+from hushrec.recommender import Recommender
 from hushrec.registry import SYSTEMS
 from hushrec.report.comparison import comparison_rows
 from hushrec.report.page import write_report
 from hushrec.report.samples import sample_lists_of
-from hushrec.runs.arguments import rows_to_measure
+from hushrec.runs.arguments import lengths_of, rows_to_measure
 from hushrec.runs.folds import fitted_run, load_fold
 from hushrec.runs.record import Run, read_run
 from hushrec.runs.suiting import by_data
@@ -30,6 +31,19 @@ from hushrec.tables import Rows
 
 Model = Recommender | str | Path  # an estimator, or the folder of a run
 Models = Model | Sequence[Model] | Mapping[str, Model]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How frames of training and test rows are read."""
+
+    columns: ColumnNames | None
+    duplicates: Duplicates
+    missing: Missing
+    skip_unknown: bool = False
+
+    def load(self, data: Any) -> Interactions:
+        return load(data, columns=self.columns, duplicates=self.duplicates, missing=self.missing)
 
 
 class Audit(Rows[Finding]):
@@ -47,6 +61,7 @@ def audit(
     *,
     columns: ColumnNames | None = None,
     duplicates: Duplicates = "error",
+    missing: Missing = "refuse",
     fold: int | None = None,
     options: RuntimeOptions | None = None,
     progress: bool | None = None,
@@ -57,9 +72,9 @@ def audit(
     trained on that; without, as it was trained before. Training is done again either way, since messages are not
     kept; the model itself stays as it is. Every score stands beside that of a blind guess.
     """
-    job = _job_to_audit(model, data, columns, duplicates, fold)
+    job = _job_to_audit(model, data, _Reading(columns, duplicates, missing), fold)
     told = options or (model.options if isinstance(model, Recommender) else RuntimeOptions())
-    with counting_rounds(f"audit {job.system.name}", job.config.num_rounds, progress) as tell:
+    with counting(f"audit {job.system.name}", job.config.num_rounds, progress) as tell:
         done = attack(job, told, lambda now, _scores: tell(now.round_number))
     return Audit(done.findings, done.left_out)
 
@@ -69,9 +84,10 @@ def compare(
     train: Any = None,
     test: Any = None,
     *,
-    at: Sequence[int] | None = None,
+    at: int | Sequence[int] | None = None,
     columns: ColumnNames | None = None,
     duplicates: Duplicates = "error",
+    missing: Missing = "refuse",
     skip_unknown: bool = False,
     progress: bool | None = None,
 ) -> Rows[dict[str, Any]]:
@@ -81,7 +97,7 @@ def compare(
     if it is given, else they are fitted already; they are measured on `test`. Both are whatever `fit` takes.
     Bytes are per client and round. `same_model_as` names those that end with the same model, bit for bit.
     """
-    reading = _Reading(columns, duplicates, skip_unknown)
+    reading = _Reading(columns, duplicates, missing, skip_unknown)
     runs = _runs_of(models, train, test, at, reading, progress)
     rows = comparison_rows(list(runs.values()))
     if isinstance(models, Mapping):
@@ -99,9 +115,10 @@ def report(
     train: Any = None,
     test: Any = None,
     *,
-    at: Sequence[int] | None = None,
+    at: int | Sequence[int] | None = None,
     columns: ColumnNames | None = None,
     duplicates: Duplicates = "error",
+    missing: Missing = "refuse",
     skip_unknown: bool = False,
     sample_lists: int = 0,
     progress: bool | None = None,
@@ -111,7 +128,7 @@ def report(
     `models`, `train` and `test` are as in `hushrec.compare`. `sample_lists` shows the lists of so many people of
     each run's folder, unnamed; they are private.
     """
-    reading = _Reading(columns, duplicates, skip_unknown)
+    reading = _Reading(columns, duplicates, missing, skip_unknown)
     runs = _runs_of(models, train, test, at, reading, progress)
     folders = [model for model in _named(models).values() if not isinstance(model, Recommender)]
     samples = [one for folder in folders for one in sample_lists_of(Path(folder), sample_lists)]
@@ -134,9 +151,7 @@ def check_repeatable(folder: Path) -> None:
         )
 
 
-def _job_to_audit(
-    model: Model, data: Any, columns: ColumnNames | None, duplicates: Duplicates, fold: int | None
-) -> Job:
+def _job_to_audit(model: Model, data: Any, reading: _Reading, fold: int | None) -> Job:
     if isinstance(model, str) and model in SYSTEMS and data is not None:
         model = estimator_named(model)()
     if isinstance(model, str | Path):
@@ -153,7 +168,7 @@ def _job_to_audit(
         if job.party != "all":
             raise HushrecError(f"this is the model of a {job.party} alone; audit a simulation")
         return job
-    train = load(data, columns=columns, duplicates=duplicates)
+    train = reading.load(data)
     settings, _ = by_data(model.system, model.settings, train.name)
     return job_for(model.system, model.system.configure(settings), model.seed, train)
 
@@ -181,16 +196,6 @@ def _table_of_findings(findings: Iterable[Finding]) -> pa.Table:
 # --- Comparisons -------------------------------------------------------------------------------------------
 
 
-class _Reading:
-    """How frames of training and test rows are read."""
-
-    def __init__(self, columns: ColumnNames | None, duplicates: Duplicates, skip_unknown: bool) -> None:
-        self.columns, self.duplicates, self.skip_unknown = columns, duplicates, skip_unknown
-
-    def load(self, data: Any) -> Any:
-        return load(data, columns=self.columns, duplicates=self.duplicates)
-
-
 def _named(models: Models) -> dict[str, Model]:
     if isinstance(models, Mapping):
         return dict(models)
@@ -202,7 +207,7 @@ def _named(models: Models) -> dict[str, Model]:
 
 
 def _runs_of(
-    models: Models, train: Any, test: Any, at: Sequence[int] | None, reading: _Reading, progress: bool | None
+    models: Models, train: Any, test: Any, at: int | Sequence[int] | None, reading: _Reading, progress: bool | None
 ) -> dict[str, Run]:
     named = _named(models)
     if not named:
@@ -226,13 +231,13 @@ def _runs_of(
     return {name: run for name, run in found.items() if run.folds}
 
 
-def _measured_run(model: Recommender, test: Any, at: Sequence[int] | None, reading: _Reading) -> Run:
+def _measured_run(model: Recommender, test: Any, at: int | Sequence[int] | None, reading: _Reading) -> Run:
     """A fitted model as a run of one fold."""
     if test is None:
         raise HushrecError("estimators are measured on rows that were not trained on; give test=")
     job, done = model._require_fitted()
     rows = prepared(model.system, rows_to_measure(test, job.train, reading.skip_unknown), job.config)
-    lengths = model.system.feedback.usual_lengths if at is None else tuple(at)
+    lengths = model.system.feedback.usual_lengths if at is None else lengths_of(at)
     run = fitted_run(job, done, rows, model.ranker().min_raters, model.chosen, lengths)
     share = len(rows) / (len(rows) + len(job.train))
     return replace(run, provenance=replace(run.provenance, split="given", test_share=share))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from hushrec.cli.endings import Interrupted
 from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
@@ -82,7 +83,7 @@ def test_the_front_is_printed_and_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
     command = shlex.split(result.stdout.splitlines()[-1])
     for flag, value in (
-        ("--num-rounds", "3"),
+        ("--rounds", "3"),
         ("--denoisers", "2"),
         ("--num-factors", "5"),
         ("--preset", "paper"),
@@ -90,6 +91,22 @@ def test_the_front_is_printed_and_drawn(tmp_path: Path) -> None:
         assert command[command.index(flag) + 1] == value  # what was typed stays
     assert command.count("--rho") == 1
     assert "--measure" not in command
+
+
+def test_who_interrupts_is_told_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hushrec.tuning.bench.Bench.make", interrupted)
+    for words, told in (
+        ([], "interrupted; no trial is kept, as there was no --out"),
+        (
+            ["--out", str(tmp_path)],
+            f"interrupted; finished trials are in {tmp_path}; the same command goes on with",
+        ),
+    ):
+        with pytest.raises(Interrupted, match=told):
+            CliRunner().invoke(app, [*SHORT, *words], catch_exceptions=False)
 
 
 BAD: dict[str, tuple[list[str], str]] = {

@@ -121,6 +121,8 @@ def test_decimal_commas(tmp_path: Path) -> None:
     assert_says_the_same(read(path, Reading(decimal=",")))
     refuses(path, ", line 2: rating is '3,0'; expected a finite number; for decimal commas add decimal=','")
     assert read(put(tmp_path / "b.csv", b"1;2;3,5\n1;3;4\n"), Reading(decimal=",")).ratings.tolist() == [3.5, 4]
+    quoted = put(tmp_path / "c.csv", b'user,item,rating\n1,2,"3,5"\n1,3,4\n')  # as pandas writes it
+    assert read(quoted, Reading(decimal=",")).ratings.tolist() == [3.5, 4]
     with pytest.raises(HushrecError, match=r"decimal=.+ is unknown; choose \. or ,"):
         Reading(decimal="'")
 
@@ -136,7 +138,7 @@ def test_missing_ratings(tmp_path: Path) -> None:
     refuses(path, ", line 6: user id is blank", missing="2.5")
     filled = put(tmp_path / "b.csv", b"user,item,rating\n1,1,3\n1,2,null\n")
     assert read(filled, Reading(missing="2.5"), told.append).ratings.tolist() == [3, 2.5]
-    assert told[-1] == "1 missing ratings of b.csv are taken as 2.5"
+    assert told[-1] == "1 of 2 ratings of b.csv are missing and taken as 2.5"
     for wrong in ("keep", "nan"):
         with pytest.raises(HushrecError, match=f"missing={wrong!r} is unknown; choose refuse, drop, or a rating"):
             read(path, Reading(missing=wrong))
@@ -165,6 +167,10 @@ SECONDS = [100_000_000, 1_700_000_000]
         (["2023-11-14T22:13:20", "1973-03-03T09:46:40Z"], SECONDS[::-1]),
         (["2023-11-14", "1973-03-03"], [1_699_920_000, 99_964_800]),
         (["20231114", "19730303"], [1_699_920_000, 99_964_800]),
+        (["20231114", ""], [1_699_920_000, -1]),
+        (["20231114T221320Z", "19730303T094640"], SECONDS[::-1]),
+        (["2023-11-14t22:13:20z", "1973-03-03 09:46:40 UTC"], SECONDS[::-1]),
+        (["2023-11-14T22:13:20.5Z", "1973-03-03"], [SECONDS[1], 99_964_800]),
         (["2023-11-14 22:13", ""], [SECONDS[1] - 20, -1]),
     ],
 )

@@ -196,8 +196,11 @@ HEAD = "user,item,rating,timestamp\n1,1,1,1\n"
         (HEAD + f"{'a' * 3_000_000},2,3,4\n", ", after line 2: field larger than field limit"),
         (HEAD.encode() + b"1,\xff,3,4\n", ", line 3: not UTF-8 text; expected .inter, u.data"),
         ("user,item,rating,timestamp\n", ": there are no rows; expected"),
+        ("user,item,rating,timestamp", ": there are no rows; expected"),
         ("", ": the file is empty; expected"),
         ("\n\n", ": the file is empty; expected"),
+        ("  \n\t\n", ": the file is empty; expected"),
+        (HEAD + "1,2,3,2024-06-31\n", ", line 2: timestamp is '1', others are dates"),
         ("buyer,item\n1,2\n", ": no user column among: buyer, item; name it with columns={'user': NAME}"),
         ("user,stuff\n1,2\n", ": no item column among: user, stuff; name it with columns={'item': NAME}"),
         ("once upon a time\n", ": no user column among: once upon a time; name it"),
@@ -249,6 +252,22 @@ def test_line_numbers_of_other_forms(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_in_parquet(tmp_path: Path, columns: dict, message: str) -> None:
     fails(write_parquet(tmp_path, **columns), message)
+
+
+def test_a_header_may_hold_a_number(tmp_path: Path) -> None:
+    """As `reset_index().to_csv()` writes it where a column had no name."""
+    data = read(write(tmp_path, "a.csv", "user,item,0\n1,2,3\n"), Reading(columns={"rating": "0"}))
+    assert (data.user_ids.tolist(), data.ratings.tolist()) == ([1], [3])
+
+
+def test_the_line_of_a_rating_outside_the_range_is_right_where_rows_are_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "user,item,rating\n1,1,5\n1,1,4\n1,2,9\n")
+    fails(path, ", line 4: rating is 9; expected 1 to 5", rating_range=(1, 5), duplicates="last")
+
+
+def test_a_fault_is_one_line_whatever_the_ids_hold(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", 'user,item\n"a\nb",1\n"a\nb",1\n')
+    fails(path, ", line 4: user a b and item 1 were there before")
 
 
 def test_rating_outside_the_range(tmp_path: Path) -> None:

@@ -130,3 +130,25 @@ def test_long_texts_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "shop.csv").write_text(RATINGS)
     (tmp_path / "shop-items.csv").write_text(f"item,colour,story\n7,red,{'x' * 500}\n")
     assert list(read(tmp_path / "shop.csv").item_columns) == ["colour"]
+
+
+def test_a_frame_may_say_what_is_known_of_items(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(RATINGS)
+    frame = pa.table({"item": [30, 8], "title": ["Lamp,\nred", "x"], "price": [2.5, None]})
+    told: list[str] = []
+    data = load(tmp_path / "a.csv", items=frame, notify=told.append)
+    assert data.titles.tolist() == ["", "Lamp, red"]
+    assert data.item_columns["price"].tolist() == ["", "2.5"]
+    assert told == ["items: 1 of its 2 items are not in the ratings; it says nothing of 1 of the 2 that are"]
+    with pytest.raises(HushrecError, match="items: no item column; name one item"):
+        load(tmp_path / "a.csv", items={"x": [1]})
+
+
+def test_columns_that_are_no_text_are_left_out(tmp_path: Path) -> None:
+    """As catalogues in JSON have them; the item and its title must be text."""
+    (tmp_path / "a.csv").write_text(RATINGS)
+    (tmp_path / "b.jsonl").write_text('{"item": 7, "details": {"a": 2}, "pictures": [{"url": "x"}], "year": 9}\n')
+    assert dict(load(tmp_path / "a.csv", items=tmp_path / "b.jsonl").item_columns).keys() == {"year"}
+    (tmp_path / "c.jsonl").write_text('{"item": 7, "title": {"en": "x"}, "other": {"y": 1}}\n')
+    with pytest.raises(HushrecError, match="the columns are item int64, title struct<en: string>; exp"):
+        load(tmp_path / "a.csv", items=tmp_path / "c.jsonl")

@@ -9,7 +9,7 @@ import pytest
 from hushrec.data import k_folds, read, synthetic
 from hushrec.data.holdings import USERS
 from hushrec.data.holdings.node_files import Catalogue, NodeData, NodeFiles
-from hushrec.data.readers import Columns
+from hushrec.data.reading import Columns
 from hushrec.errors import HushrecError
 
 SPLIT = next(iter(k_folds(synthetic(30, 40, 400), 5, 0)))

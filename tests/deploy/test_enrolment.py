@@ -10,7 +10,7 @@ from federation import Federation, Wire, small, some_split
 
 from hushrec import settings
 from hushrec.data.holdings.node_files import NodeFiles
-from hushrec.data.readers import Columns
+from hushrec.data.reading import Columns
 from hushrec.deploy.enrolment import (
     NodeSettings,
     letter_bytes,

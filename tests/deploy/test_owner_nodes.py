@@ -40,7 +40,7 @@ from hushrec.data.holdings.owners import owners_of, rows_of_owners
 from hushrec.deploy.orders import Enrolled
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.recommender import load_run
+from hushrec.estimators import load_run
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import load_fold
 from hushrec.runs.record import read_run

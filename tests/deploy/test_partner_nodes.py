@@ -25,8 +25,8 @@ from hushrec.data.holdings.partners import rows_of_partners
 from hushrec.deploy.driver import Report
 from hushrec.deploy.orders import Invitation
 from hushrec.errors import HushrecError
+from hushrec.estimators import load_run
 from hushrec.protocol import Message, Ragged, Reply, Sealed
-from hushrec.recommender import load_run
 from hushrec.registry import SYSTEMS
 from hushrec.runs.record import read_run
 from hushrec.runtime.checkpoint import read_arrays

@@ -182,7 +182,7 @@ def test_metrics_are_means_of_the_values_per_user() -> None:
         (rows_of([[]]), rows_of([[1]]), {"relevant_from": 3.0}, "leave relevant_from out"),
         (rows_of([[]]), rows_of([[1]], [math.nan]), {}, "one finite rating"),
         (rows_of([[]]), rows_of([[1]], [1.0, 2.0]), {}, "one finite rating"),
-        (rows_of([[0], [1, 2]]), rows_of([[1], [0, 2]]), {}, "user 1 has item 2 in train and in test"),
+        (rows_of([[0], [1, 2]]), rows_of([[1], [0, 2]]), {}, "1 of 3 test rows are in train, too"),
         (rows_of([[], []]), rows_of([[1]]), {}, "train has 2 users and test 1"),
         (rows_of([[]]), rows_of([[2, 1]]), {}, "test has a user whose items are not ascending"),
         (rows_of([[0, 0]]), rows_of([[1]]), {}, "train has a user whose items .* repeat"),

@@ -16,8 +16,9 @@ import hushrec
 from hushrec.data import Deal, Interactions, copies
 from hushrec.data.holdings import PARTNERS
 from hushrec.errors import HushrecError
+from hushrec.estimators import ESTIMATORS
 from hushrec.evaluation.scoring import item_vectors_of
-from hushrec.recommender import ESTIMATORS, Recommender
+from hushrec.recommender import Recommender
 from hushrec.runs import ranker
 from hushrec.runs.lists import Reason, Recommendation, check_lists_file, write_lists
 from systems.runs import short

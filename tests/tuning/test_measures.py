@@ -24,11 +24,11 @@ def test_measures_and_lengths() -> None:
 @pytest.mark.parametrize(
     ("system", "names", "told"),
     [
-        ("pmf", ["nosuch"], "--measure nosuch: pmf is measured by MAE, RMSE, bytes, leakage"),
-        ("pmf", ["NDCG@10"], "--measure NDCG@10: pmf is measured by MAE, RMSE, bytes, leakage"),
+        ("pmf", ["nosuch"], "measure='nosuch': pmf is measured by MAE, RMSE, bytes, leakage"),
+        ("pmf", ["NDCG@10"], "measure='NDCG@10': pmf is measured by MAE, RMSE, bytes, leakage"),
         ("fedrec-bpr", ["RMSE"], "fedrec-bpr is measured by Recall@20, NDCG@20, bytes, leakage"),
         ("fedrec-bpr", ["NDCG@0"], "lists have at least one item"),
-        ("pmf", ["bytes"], "--measure bytes: name an accuracy first, such as RMSE"),
+        ("pmf", ["bytes"], "measure='bytes': name an accuracy first, such as RMSE"),
         ("pmf", ["RMSE", "rmse"], "name each measure once"),
     ],
 )

@@ -82,11 +82,11 @@ def test_the_length_goes_as_far_as_it_is_told() -> None:
 @pytest.mark.parametrize(
     ("over", "told"),
     [
-        ("nosuch", "--over nosuch: fedrec has no such setting; it has rho, filling"),
-        ("participation", "say where to look, as in --over participation=LOW..HIGH"),
-        ("rho=5..0", "--over rho=5..0: write an interval"),
-        ("rho=a..b", "--over rho=a..b: write an interval"),
-        ("rho=1", "--over rho=1: write an interval"),
+        ("nosuch", "over='nosuch': fedrec has no such setting; it has rho, filling"),
+        ("participation", "say where to look, as in over='participation=LOW..HIGH'"),
+        ("rho=5..0", "over='rho=5..0': write an interval"),
+        ("rho=a..b", "over='rho=a..b': write an interval"),
+        ("rho=1", "over='rho=1': write an interval"),
         ("biases=maybe,no", "write an interval"),
         ("filling=hybrid,nosuch", "write an interval"),
         ("rho=-3..5", "rho=-3 is not within 0 to 10000"),

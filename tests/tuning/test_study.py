@@ -155,9 +155,9 @@ def test_nothing_on_disk_is_pickled(data: Interactions, tmp_path: Path) -> None:
 def test_folders_are_not_mixed(data: Interactions, tmp_path: Path) -> None:
     folder = tmp_path / "tuned"
     searched(data, 2, folder)
-    with pytest.raises(HushrecError, match="holds trials already; add --resume"):
+    with pytest.raises(HushrecError, match="holds trials already; add resume=True to go on"):
         searched(data, 2, folder)
-    with pytest.raises(HushrecError, match="holds trials with other measures; choose another --out"):
+    with pytest.raises(HushrecError, match="holds trials with other measures; choose another out="):
         searched(data, 2, folder, resume=True, measures=("RMSE", "bytes"))
     other = {"learning_rate": Between(0.1, 2.0)}
     with pytest.raises(HushrecError, match="holds trials with other spaces"):
@@ -188,9 +188,9 @@ def test_if_nothing_can_be_measured_the_reason_is_told(data: Interactions) -> No
 
 def test_absurd_numbers_are_refused(data: Interactions) -> None:
     bench = Bench("pmf", data, settings_for(SYSTEMS["pmf"], data=data), ("RMSE",))
-    with pytest.raises(HushrecError, match="--trials 0: one trial at least"):
+    with pytest.raises(HushrecError, match="trials=0: one trial at least"):
         Search(bench, {}, SPACES, 0)
-    with pytest.raises(HushrecError, match="--jobs 0: choose 1 to 256"):
+    with pytest.raises(HushrecError, match="jobs=0: choose 1 to 256"):
         Search(bench, {}, SPACES, 1, 0)
 
 
@@ -270,3 +270,46 @@ def test_refused_settings_end_the_search_and_leave_no_folder_behind(data: Intera
     with pytest.raises(HushrecError, match="41 denoisers for 60 clients leave some denoiser alone"):
         prepared_search("fedrec++", given, data, settings, (), (), 3, 1, True, tmp_path / "tuned", False)
     assert not (tmp_path / "tuned" / "study.db").exists()
+
+
+# --- From Python -------------------------------------------------------------------------------------------------
+
+QUICK = ["learning_rate=0.1..1", "rounds=1..3"]
+
+
+def test_a_frame_is_tuned_on_and_the_trials_are_a_frame(data: Interactions) -> None:
+    frame = data.to_polars().rename({"user": "who", "item": "what"})
+    columns = {"user": "who", "item": "what"}
+    model = hushrec.PMF(preset="paper", num_factors=5, seed=2)
+    tuned = hushrec.tune(model, frame, trials=3, over=QUICK, columns=columns, progress=False)
+    again = hushrec.tune(model, data, trials=3, over=QUICK)
+    assert [row.measured for row in tuned.rows] == [row.measured for row in again.rows]
+    assert tuned.to_polars()["trial"].to_list() == tuned.to_pandas()["trial"].tolist() == [0, 1, 2]
+    assert "<th>learning_rate</th>" in tuned._repr_html_()
+    assert tuned.best.settings == {"preset": "paper", "num_factors": 5, **tuned.best_row.settings}
+    assert tuned.best.seed == 2
+
+
+def test_trials_are_counted_for_who_looks(data: Interactions, capsys: pytest.CaptureFixture[str]) -> None:
+    hushrec.tune("pmf", data, trials=2, over=QUICK, progress=True)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "tune pmf" in told.err
+    assert "trial 2/2" in told.err
+
+
+def test_what_cannot_be_tuned_is_one_line(data: Interactions, tmp_path: Path) -> None:
+    hushrec.tune("pmf", data, trials=1, over=QUICK, out=tmp_path)
+    wrong = {
+        "int cannot be tuned; give the name of a system, or an estimator": lambda: hushrec.tune(5, data),  # type: ignore[arg-type]
+        "trials=0: one trial at least": lambda: hushrec.tune("pmf", data, trials=0),
+        "over='rho': pmf has no such setting": lambda: hushrec.tune("pmf", data, over="rho"),
+        "measure='NDCG@10': pmf is measured by": lambda: hushrec.tune("pmf", data, measure="NDCG@10"),
+        "add resume=True to go on with them, or choose another out=": lambda: hushrec.tune(
+            "pmf", data, trials=1, over=QUICK, out=tmp_path
+        ),
+    }
+    for words, wish in wrong.items():
+        with pytest.raises(HushrecError, match=words) as caught:
+            wish()
+        assert "--" not in str(caught.value)

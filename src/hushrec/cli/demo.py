@@ -11,7 +11,7 @@ from hushrec.cli.endings import exits_cleanly
 from hushrec.cli.recommend import print_recommendations
 from hushrec.data import Interactions, load
 from hushrec.errors import HushrecError
-from hushrec.recommender import load_run
+from hushrec.estimators import load_run
 from hushrec.registry import system_named
 from hushrec.report.numbers import format_bytes, format_metric, format_number
 from hushrec.report.page import write_report

@@ -16,10 +16,12 @@ from hushrec.cli.console import counting, note, print_json, results, show
 from hushrec.cli.options import AsJson, Fold, RunFolder
 from hushrec.data import Interactions
 from hushrec.data.item_choice import read_choice
-from hushrec.data.readers import Reading, read_draft
+from hushrec.data.readers import read_draft
+from hushrec.data.reading import Reading
 from hushrec.data.tables import checked_rows
 from hushrec.errors import HushrecError
-from hushrec.recommender import Recommender, load_run
+from hushrec.estimators import load_run
+from hushrec.recommender import Recommender
 from hushrec.report.numbers import format_number
 from hushrec.runs.folds import Side
 from hushrec.runs.lists import Recommendation, check_lists_file, write_lists

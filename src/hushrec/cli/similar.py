@@ -9,7 +9,7 @@ from hushrec.cli.console import note, print_json, show
 from hushrec.cli.options import AsJson, Fold, RunFolder
 from hushrec.cli.recommend import Chosen, Length, MinRaters, WhoseModel
 from hushrec.errors import HushrecError
-from hushrec.recommender import load_run
+from hushrec.estimators import load_run
 from hushrec.report.numbers import format_number
 from hushrec.runs.lists import title_of
 

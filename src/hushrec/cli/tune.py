@@ -13,6 +13,7 @@ from rich.table import Table
 
 from hushrec.cli.commands import Verb, alone, joined, settings_of
 from hushrec.cli.console import counting, note, print_json, results, show
+from hushrec.cli.endings import if_interrupted
 from hushrec.cli.options import AsJson, Owners, Seed, Source, Split, TestShare
 from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem
@@ -24,6 +25,7 @@ from hushrec.tuning import Tuned, prepared_search
 from hushrec.tuning.measures import BYTES, is_small_good
 from hushrec.tuning.results import Row
 from hushrec.tuning.store import need_optuna
+from hushrec.tuning.study import check_amounts
 
 _MOST_ROWS = 10  # of the best trials
 _MOST_FAILED = 3
@@ -78,8 +80,7 @@ class TuneOptions:
     def __post_init__(self) -> None:
         if self.resume and self.out is None:
             raise HushrecError("--resume needs --out, the folder of the trials to go on with")
-        if self.trials < 1:
-            raise HushrecError(f"--trials {self.trials}: one trial at least")
+        check_amounts(self.trials, self.jobs)
         if self.picture is not None and len(self.measure or ()) < 2:
             raise HushrecError("--picture draws several measures; name another with --measure, or leave it out")
         check_picture(self.picture)
@@ -102,7 +103,10 @@ def tune_system(system: AnySystem, options: TuneOptions, typed: Typed) -> None:
         system, options.seed, 1, options.split, options.test_share, owners=options.owners, measure="validation",
         data=data, min_raters=options.min_raters,
     )  # fmt: skip
-    with counting(f"tune {system.name}", options.trials, "trials") as tell:
+    with (
+        if_interrupted(_left_of(options)),
+        counting(f"tune {system.name}", options.trials, "trials") as tell,
+    ):
         tuned = prepared_search(
             system.name, typed.values, data, settings, options.measure or (), options.over or (), options.trials,
             options.jobs, options.prune, options.out, options.resume,
@@ -114,6 +118,13 @@ def tune_system(system: AnySystem, options: TuneOptions, typed: Typed) -> None:
     else:
         _print(tuned, data.name, command)
     _draw(tuned, options)
+
+
+def _left_of(options: TuneOptions) -> str:
+    """What an interrupted search leaves."""
+    if options.out is None:
+        return "interrupted; no trial is kept, as there was no --out"
+    return f"interrupted; finished trials are in {options.out}; the same command goes on with --resume"
 
 
 def command_of(system: AnySystem) -> typer.Typer:
@@ -142,7 +153,7 @@ def _words(context: typer.Context) -> list[str]:
         name = str(option.name)
         source = context.get_parameter_source(name)
         if name not in _OWN and source is not None and source.name != "DEFAULT":
-            words += _spelled(option.opts[0], context.params[name])
+            words += _spelled(option.opts[-1], context.params[name])
     return words
 
 

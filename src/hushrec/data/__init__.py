@@ -9,7 +9,8 @@ from hushrec.data.holdings.owners import OwnerRows, Owners, owned
 from hushrec.data.holdings.partners import PartnerRows, Partners, alone, join
 from hushrec.data.interactions import Holding, Interactions, UserRows
 from hushrec.data.passed_over import with_passed_over
-from hushrec.data.readers import Reading, read
+from hushrec.data.readers import read
+from hushrec.data.reading import Columns, Reading
 from hushrec.data.splits import (
     Deal,
     Deals,
@@ -24,7 +25,6 @@ from hushrec.data.splits import (
 )
 from hushrec.data.stream import stream_order
 from hushrec.data.synthetic import synthetic
-from hushrec.data.tables import Columns
 
 __all__ = [
     "CATALOGUE",

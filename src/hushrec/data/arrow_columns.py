@@ -1,7 +1,7 @@
 """From columns of a table (Arrow) to the NumPy columns of `Interactions`, with every value checked."""
 
 import re
-from collections.abc import Callable
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,41 @@ MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none", "NaN"
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _LARGEST_TABLE = 1 << 20
-# From these on, a time is in thousandths of the unit before. No second of a rating lies beyond the year 5000.
-_LARGEST_SECONDS = 10**11
-_UNITS = ("seconds", "milliseconds", "microseconds", "nanoseconds")
-_FIRST_DAY, _LAST_DAY = 19_000_101, 21_001_231  # written as whole numbers
+_UUID = "arrow.uuid"
+
+
+# --- Kinds -----------------------------------------------------------------------------------------------
+
+
+def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column without what only says how it is stored; kinds of other libraries are refused."""
+    kind = column.type
+    if getattr(kind, "extension_name", "") == _UUID:
+        return _uuid_texts(column)
+    if isinstance(kind, pa.BaseExtensionType):
+        raise pa.ArrowTypeError(f"{kind} is of another library")
+    if pa.types.is_run_end_encoded(kind):
+        return pc.run_end_decode(column)
+    if pa.types.is_dictionary(kind) and not is_text(kind.value_type):
+        return plain_column(column.cast(kind.value_type))
+    return column
+
+
+def _uuid_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    stored = pa.chunked_array([chunk.storage for chunk in column.chunks], pa.binary(16)).combine_chunks()
+    encoded = stored.dictionary_encode()
+    texts = pa.array([str(UUID(bytes=value)) for value in encoded.dictionary.to_pylist()], pa.string())
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(encoded.indices, texts)])
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether it is a kind of numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether it is a kind of texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 # --- Ids -------------------------------------------------------------------------------------------------
@@ -79,7 +110,7 @@ def ratings_of(column: pa.ChunkedArray, decimal: str = ".") -> npt.NDArray[np.fl
     """Finite ratings, NaN where one is missing."""
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
-    if _is_number(column.type):
+    if is_number(column.type):
         with np.errstate(over="ignore"):
             ratings: npt.NDArray[np.float32] = column.cast(pa.float64()).to_numpy().astype(np.float32)
         is_wrong = np.isinf(ratings)
@@ -107,110 +138,10 @@ def ratings_of(column: pa.ChunkedArray, decimal: str = ".") -> npt.NDArray[np.fl
 def blanks_of(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     """Of each row, whether there is no id."""
     is_null: npt.NDArray[np.bool_] = column.is_null(nan_is_null=True).to_numpy()
-    if _is_number(column.type):
+    if is_number(column.type):
         return is_null
     codes, texts = _dictionary(column)
     return np.array([not text.strip() for text in texts], np.bool_)[codes]
-
-
-# --- Times -----------------------------------------------------------------------------------------------
-
-
-def timestamps_of(column: pa.ChunkedArray, decimal: str = ".") -> tuple[npt.NDArray[np.int64], str]:
-    """Unix seconds, -1 where there is none; and how they were written, if that had to be guessed.
-
-    Text may be a number or a date of ISO 8601. Numbers are seconds, thousandths, millionths or billionths of them,
-    judged by the largest, or days like 20240131.
-    """
-    if not (_is_number(column.type) or pa.types.is_temporal(column.type)):
-        column = _parsed_times(column, decimal)
-    if pa.types.is_temporal(column.type):
-        column = pc.floor_temporal(column, unit="second") if pa.types.is_timestamp(column.type) else column
-        return _filled(column.cast(pa.timestamp("s", getattr(column.type, "tz", None))).cast(pa.int64())), ""
-    if pa.types.is_integer(column.type):
-        return _in_seconds(_filled(column))
-    values = column.cast(pa.float64())
-    in_range = pc.less(pc.abs(values), 2.0**63)
-    is_wrong = pc.fill_null(pc.invert(in_range), False).to_numpy()
-    if is_wrong.any():
-        row = int(np.flatnonzero(is_wrong)[0])
-        raise RowError(row, f"timestamp is {column[row]}; expected Unix seconds")
-    return _in_seconds(_filled(pc.floor(values)))
-
-
-def _filled(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    column = pc.fill_null(column, -1) if column.null_count else column
-    times: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
-    return times
-
-
-def _in_seconds(times: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], str]:
-    if not times.size:
-        return times, ""
-    low, high = span_of(times)
-    if low >= _FIRST_DAY and high <= _LAST_DAY and _are_days(times):
-        days = (times // 10_000 - 1970).astype("datetime64[Y]").astype("datetime64[M]")
-        days = (days + (times // 100 % 100 - 1)).astype("datetime64[D]") + (times % 100 - 1)
-        return days.astype("datetime64[s]").astype(np.int64), "days like 20240131"
-    unit = sum(high >= _LARGEST_SECONDS * 1000**power for power in range(len(_UNITS) - 1))
-    if not unit:
-        return times, ""
-    return np.where(times == -1, -1, times // 1000**unit), _UNITS[unit]
-
-
-def _are_days(times: npt.NDArray[np.int64]) -> bool:
-    months, days = times // 100 % 100, times % 100
-    return bool(((months >= 1) & (months <= 12) & (days >= 1) & (days <= 31)).all())
-
-
-def _parsed_times(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
-    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    text = pc.if_else(pc.is_in(text, pa.array(MISSING)), pa.scalar(None, pa.string()), text)
-    if decimal != ".":
-        text = pc.replace_substring(text, decimal, ".")
-    kinds = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"),
-             pa.timestamp("ns", "UTC"))  # fmt: skip
-    for kind in kinds:
-        try:
-            return text.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    can_be = [_casts(kind) for kind in kinds]
-    rows = (row for row, value in enumerate(text) if not any(test(value) for test in can_be))
-    row = next(rows, None)
-    if row is None:  # each is a time, but not of one kind
-        return _mixed_times(text)
-    raise RowError(
-        row,
-        f"timestamp is {str(text[row])!r}; expected Unix seconds or a date like 2024-01-31; "
-        f"without times: {_without_times()}",
-    )
-
-
-def _without_times() -> str:
-    typed = option("columns", "timestamp=")
-    return typed if typed.startswith("-") else f"{option('columns')}{{'timestamp': ''}}"
-
-
-def _mixed_times(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times some of which name their zone; the others are taken to be in UTC."""
-    has_zone = pc.match_substring_regex(text, r"(?:[Zz]|[+-]\d\d:?\d\d)$")
-    is_number = pc.match_substring_regex(text, r"^-?\d+(?:\.\d+)?$")
-    if pc.any(is_number).as_py():
-        row = pc.index(pc.fill_null(is_number, False), True).as_py()
-        raise RowError(row, f"timestamp is {str(text[row])!r}, others are dates; write all in one way")
-    return pc.if_else(has_zone, text, pc.binary_join_element_wise(text, "Z", "")).cast(pa.timestamp("ns", "UTC"))
-
-
-def _casts(kind: pa.DataType) -> Callable[[pa.Scalar], bool]:
-    def test(value: pa.Scalar) -> bool:
-        try:
-            value.cast(kind)
-        except pa.ArrowInvalid:
-            return False
-        return True
-
-    return test
 
 
 # --- Order, and texts ------------------------------------------------------------------------------------
@@ -234,6 +165,7 @@ def order_of(column: pa.ChunkedArray) -> npt.NDArray[np.int32]:
 
 def texts_of(column: pa.ChunkedArray) -> list[str]:
     """The column as text, "" for nulls; what a list holds goes between bars."""
+    column = plain_column(column)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         column = pc.binary_join(column.cast(pa.list_(pa.string())), "|")
     if pa.types.is_floating(column.type):  # whole numbers that became floats because some are missing
@@ -249,10 +181,6 @@ def _whole_where_it_can_be(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 # --- Parts -----------------------------------------------------------------------------------------------
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _refuse_nulls(column: pa.ChunkedArray, what: str) -> None:

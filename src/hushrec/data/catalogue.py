@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,11 +12,13 @@ import numpy as np
 from hushrec.data.checking import Duplicates, checked, data_digest
 from hushrec.data.entries import ENTRIES, Entry, Form
 from hushrec.data.fetching import Fetch, fetch_archive, fetch_into, file_digest
-from hushrec.data.frames import interactions_of
+from hushrec.data.in_memory import interactions_of
 from hushrec.data.interactions import Interactions
-from hushrec.data.readers import Reading, read, read_draft
+from hushrec.data.readers import read, read_draft
+from hushrec.data.reading import ColumnNames, Missing, Reading
+from hushrec.data.sources import is_there
 from hushrec.data.synthetic import synthetic
-from hushrec.data.tables import Columns, Missing, checked_rows
+from hushrec.data.tables import checked_rows
 from hushrec.data.titles import about_items, items_beside, with_items, with_named_items
 from hushrec.errors import HushrecError, option
 from hushrec.plugins import Registry
@@ -53,14 +55,14 @@ class Place:
 def load(
     source: Any,
     *,
-    columns: Columns | Mapping[str, str] | None = None,
+    columns: ColumnNames | None = None,
     duplicates: Duplicates = "error",
     rating_range: tuple[float, float] | None = None,
     implicit: bool = False,
     missing: Missing = "refuse",
     encoding: str | None = None,
     decimal: str = ".",
-    items: str | Path | None = None,
+    items: Any = None,
     fetch: Fetch = fetch_archive,
     notify: Callable[[str], None] | None = None,
     name: str = "frame",
@@ -69,7 +71,8 @@ def load(
 
     A data set is looked for in $HUSHREC_DATA, then in the cache, then fetched into the cache; its digest is
     checked each time. The other arguments are for files and frames, see `hushrec.data.Reading`; `items`, a file
-    with titles, genres and other columns, is for all. `notify` is told what was guessed, filled or left out.
+    or a frame with titles, genres and other columns, is for all. `notify` is told what was guessed, filled or left
+    out.
 
     A frame is one of pandas, polars or Arrow (whatever Narwhals knows), a dict of columns, a SciPy sparse matrix
     of users and items, or a tuple of arrays (users, items, ratings, times), of which the last two may be left out.
@@ -98,7 +101,7 @@ def load_with(
     entry = None if isinstance(name_or_path, Path) else find_entry(name)
     if entry is None and not _is_synthetic(name):
         path = Path(name_or_path).expanduser()
-        if not path.exists() and not isinstance(name_or_path, Path):
+        if not is_there(path) and not isinstance(name_or_path, Path):
             raise _unknown(name)
         return read(path, reading, notify)
     for setting in _FOR_FILES:

@@ -57,7 +57,7 @@ def checked(draft: Interactions) -> Interactions:
     _check_columns(draft)
     rating_range = None
     if draft.ratings is not None:
-        _check_ratings(draft.ratings, draft.rating_range)
+        check_ratings(draft)
         rating_range = draft.rating_range
         if rating_range is None and len(draft):
             rating_range = (float(draft.ratings.min()), float(draft.ratings.max()))
@@ -92,8 +92,10 @@ def _check_columns(draft: Interactions) -> None:
             raise HushrecError(f"{name} must be sorted and distinct")
 
 
-def _check_ratings(ratings: npt.NDArray[np.float32], rating_range: tuple[float, float] | None) -> None:
-    if not ratings.size:
+def check_ratings(draft: Interactions) -> None:
+    """Refuse ratings that are not finite, or not in the range that was given."""
+    ratings, rating_range = draft.ratings, draft.rating_range
+    if ratings is None or not ratings.size:
         return
     low, high = float(ratings.min()), float(ratings.max())
     if not (np.isfinite(low) and np.isfinite(high)):

@@ -8,8 +8,8 @@ from typing import Literal
 from hushrec.data.fetching import Download
 from hushrec.data.interactions import Interactions
 from hushrec.data.netflix import COMBINED, NUM_FILMS, NUM_RATINGS, NUM_USERS, nf5k5k
+from hushrec.data.reading import Columns
 from hushrec.data.recipes import gowalla_10core, gowalla_20, steam_200k, steam_200k_hours
-from hushrec.data.tables import Columns
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ def place_of(ids: Ids, original_id: str | int) -> int:
     if ids.dtype.kind == "i":
         try:
             wanted = int(original_id)
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, TypeError):
             wanted = None
         if isinstance(original_id, float) and wanted != original_id:
             wanted = None

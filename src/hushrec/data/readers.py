@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 
-from hushrec.data.checking import Duplicates
 from hushrec.data.interactions import Interactions
 from hushrec.data.json_lines import is_json, line_of_object, names_in, read_json, read_json_as_text
+from hushrec.data.reading import Columns, Reading, Tell, choose_columns
 from hushrec.data.sources import EXPECTED, Source, sources_of
-from hushrec.data.tables import Columns, Missing, Rows, Tell, checked_rows, choose_columns, draft_of
+from hushrec.data.tables import Rows, checked_rows, draft_of
 from hushrec.data.text_tables import TEXT_CODES, line_of_row, read_text, sniff
 from hushrec.data.titles import about_items, items_beside, with_items, with_named_items
 from hushrec.errors import HushrecError, option
@@ -21,31 +21,6 @@ from hushrec.errors import HushrecError, option
 _TEXT_TYPES = {"timestamp": pa.string(), "order": pa.string()}  # the others repeat
 # What most files hold, which is quicker to read; times are what they look like.
 _FAST_TYPES = {"user": pa.int64(), "item": pa.int64(), "rating": pa.float64(), "timestamp": None}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How a file of interactions is to be read.
-
-    `missing` is for ratings that are not there: "refuse" them, "drop" their rows, or a rating to take instead.
-    `encoding` is that of text, None: UTF-8 or what a mark at the start says. `decimal` is the sign before
-    decimals. `items` is a file with titles, genres and whatever else is known of items; None: one beside it, if
-    there is one.
-    """
-
-    columns: Columns | Mapping[str, str] | None = None
-    duplicates: Duplicates = "error"
-    rating_range: tuple[float, float] | None = None
-    implicit: bool = False
-    one_user: bool = False
-    missing: Missing = "refuse"
-    encoding: str | None = None
-    decimal: str = "."
-    items: str | Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.decimal not in (".", ","):
-            raise HushrecError(f"{option('decimal', self.decimal)} is unknown; choose . or ,")
 
 
 def read(path: str | Path, reading: Reading | None = None, notify: Tell | None = None) -> Interactions:
@@ -69,7 +44,7 @@ def read_draft(path: Path, reading: Reading, notify: Tell | None = None) -> tupl
     rows = _read_rows(path, reading)
     if not rows.table.num_rows:
         raise HushrecError(f"{path}: there are no rows; {EXPECTED}")
-    return draft_of(rows, reading.rating_range, reading.missing, reading.decimal, notify)
+    return draft_of(rows, reading, notify)
 
 
 def _read_rows(path: Path, reading: Reading) -> Rows:

@@ -42,7 +42,7 @@ class Source:
 
 def sources_of(path: Path, encoding: str | None = None) -> list[Source]:
     """The file, or the parts of a folder such as Spark writes, in the order of their names."""
-    if not path.is_dir():
+    if not is_there(path) or not path.is_dir():
         return [_source(path, encoding)]
     files = sorted(file for file in path.iterdir() if file.name[0] not in "._" and file.is_file())
     if not files or not all(file.name.startswith(_PART) for file in files):
@@ -50,6 +50,14 @@ def sources_of(path: Path, encoding: str | None = None) -> list[Source]:
             f"{path} is a folder; give the file of ratings in it (a folder of part-* files can be read)"
         )
     return [_source(file, encoding) for file in files if file.stat().st_size]
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a file or folder; what can be no path is not there."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long for a name, or a null byte
+        return False
 
 
 def _source(path: Path, encoding: str | None) -> Source:
@@ -61,7 +69,7 @@ def _source(path: Path, encoding: str | None) -> Source:
 
 
 def _mapped(path: Path) -> pa.Buffer:
-    if not path.exists():
+    if not is_there(path):
         raise HushrecError(f"{path}: no such file; check the path")
     if not path.is_file():
         raise HushrecError(f"{path} is no file; give one that holds ratings")
@@ -146,6 +154,11 @@ def _as_utf8(path: Path, content: pa.Buffer, encoding: str | None) -> pa.Buffer:
             f"{path}: not text in {name}; name its encoding, as in {option('encoding', 'latin-1')}"
         ) from None
     return _not_empty(path, text.removeprefix("\ufeff").encode("utf-8", "replace"))
+
+
+def check_encoding(name: str) -> None:
+    """Refuse a name that is no encoding's."""
+    _codec(name)
 
 
 def _codec(name: str) -> str:

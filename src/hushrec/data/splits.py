@@ -158,9 +158,9 @@ def leave_one_out(data: Interactions, by: Literal["time", "random"] = "time", se
 
 
 def check_seed(seed: int) -> None:
-    """Refuse a seed below zero."""
-    if seed < 0:
-        raise HushrecError(f"the seed is {seed}; use a number from 0 up")
+    """Refuse a seed that is no whole number, or below zero."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise HushrecError(f"the seed is {seed!r}; use a number from 0 up")
 
 
 def _generator(seed: int, purpose: int) -> np.random.Generator:

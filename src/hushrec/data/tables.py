@@ -1,104 +1,18 @@
 """The door for all interactions: rows of an Arrow table, of whatever file or frame, become `Interactions`."""
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hushrec.data.arrow_columns import blanks_of, ids_of, order_of, ratings_of, timestamps_of
-from hushrec.data.checking import Duplicates, RowError, checked, without_duplicates
+from hushrec.data.arrow_columns import blanks_of, ids_of, order_of, plain_column, ratings_of
+from hushrec.data.arrow_times import timestamps_of
+from hushrec.data.checking import Duplicates, RowError, check_ratings, checked, without_duplicates
 from hushrec.data.interactions import Interactions
+from hushrec.data.reading import Reading, Tell
 from hushrec.errors import HushrecError, option
-
-Tell = Callable[[str], None]
-_LONGEST_NAME = 30  # of a column, in errors
-Missing = str | float  # "refuse", "drop", or the rating that stands for one that is missing
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Names of the columns to read. None: guess by the usual names. "": do not read this column.
-
-    `order`, the place of a row in the user's history, is never guessed.
-    """
-
-    user: str | None = None
-    item: str | None = None
-    rating: str | None = None
-    timestamp: str | None = None
-    order: str | None = None
-
-    @classmethod
-    def of(cls, names: "Columns | Mapping[str, str] | None") -> "Columns":
-        """From a mapping such as {"user": "buyer", "item": "sku"}."""
-        if names is None or isinstance(names, Columns):
-            return names or cls()
-        if not isinstance(names, Mapping) or not all(isinstance(name, str | None) for name in names.values()):
-            raise HushrecError(
-                f"{option('columns')} takes names by their use, as in {{'user': 'buyer', 'item': 'sku'}}"
-            )
-        unknown = [str(role) for role in names if role not in cls.__dataclass_fields__]
-        if unknown:
-            raise HushrecError(
-                f"{option('columns')} has {unknown[0]!r}; choose of: {', '.join(cls.__dataclass_fields__)}"
-            )
-        return cls(**names)
-
-
-# Compared without case, spaces and underscores; the first that occurs is taken.
-USUAL_NAMES = {
-    "user": "user userid uid usr customer customerid client clientid member memberid reviewer reviewerid "
-    "visitor visitorid account accountid profile profilename listener viewer",
-    "item": "item itemid iid movie movieid film filmid product productid asin book bookid isbn game gameid "
-    "track trackid song songid artist artistid article articleid business businessid "
-    "location locationid place placeid anime animeid joke jokeid sid",
-    "rating": "rating ratings score stars star overall grade preference ratingvalue userrating bookrating",
-    "timestamp": "timestamp time ts unixtime unixreviewtime epoch datetime date reviewtime reviewdate ratedat "
-    "ratingtime ratingtimestamp ratingdate createdat created updatedat reviewedat eventtime eventtimestamp "
-    "eventdate eventat occurredat timestampms timems",
-}
-
-
-def choose_columns(
-    name: str, names: Sequence[str], columns: Columns, implicit: bool = False, one_user: bool = False
-) -> dict[str, str]:
-    """From role (user, item, ...) to the name of its column; `name` is that of the file, for errors."""
-    chosen: dict[str, str] = {}
-    for role, wanted in asdict(columns).items():
-        if wanted is None:
-            wanted = _guess(names, role)
-        elif wanted and wanted not in names:
-            raise HushrecError(f"{name}: no column {wanted!r}; the columns are: {_listed(names)}")
-        if wanted and not (role == "rating" and implicit):
-            chosen[role] = wanted
-        elif role == "item" or (role == "user" and wanted is None and not one_user):
-            raise HushrecError(f"{name}: no {role} column among: {_listed(names)}; name it with {_naming(role)}")
-    if len(set(chosen.values())) < len(chosen):
-        raise HushrecError(f"{name}: one column has two uses; name each column once: {chosen}")
-    twice = [column for column in chosen.values() if list(names).count(column) > 1]
-    if twice:
-        raise HushrecError(f"{name}: two columns are named {twice[0]!r}; rename one of them")
-    return chosen
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Some names, cut short: what was taken for one may be a whole line of data."""
-    told = (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..." for name in names[:20])
-    return ", ".join(told) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-
-
-def _naming(role: str) -> str:
-    """How a column is named for a role, on the command line and in Python."""
-    typed = option("columns", f"{role}=NAME")
-    return typed if typed.startswith("-") else f"{option('columns')}{{{role!r}: NAME}}"
-
-
-def _guess(names: Sequence[str], role: str) -> str | None:
-    plain = {re.sub(r"[\W_]", "", name).lower(): name for name in reversed(names)}
-    return next((plain[usual] for usual in USUAL_NAMES.get(role, "").split() if usual in plain), None)
 
 
 @dataclass(frozen=True)
@@ -111,22 +25,15 @@ class Rows:
     source: str  # of all, for errors
 
 
-def draft_of(
-    rows: Rows,
-    rating_range: tuple[float, float] | None = None,
-    missing: Missing = "refuse",
-    decimal: str = ".",
-    tell: Tell | None = None,
-) -> tuple[Rows, Interactions]:
+def draft_of(rows: Rows, reading: Reading, tell: Tell | None = None) -> tuple[Rows, Interactions]:
     """What the rows say, not yet checked for duplicates and the range of ratings; and the rows that were used."""
-    if rating_range is not None and not rating_range[0] < rating_range[1]:
-        raise HushrecError(f"rating range {rating_range[0]:g},{rating_range[1]:g} is empty; give LOW,HIGH")
     tell = tell or (lambda line: None)
     try:
-        rows, ratings = _with_policy(rows, _policy(missing), decimal, tell)
+        columns = {name: plain_column(rows.table[name]) for name in rows.table.column_names}
+        rows, ratings = _with_policy(replace(rows, table=pa.table(columns)), reading, tell)
         if not rows.table.num_rows:
             raise HushrecError(f"{rows.source}: there are no rows left; give at least one")
-        return rows, _columns_of(rows, ratings, rating_range, decimal, tell)
+        return rows, _columns_of(rows, ratings, reading, tell)
     except RowError as error:
         raise HushrecError(f"{rows.place(error.row)}: {error.reason}") from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
@@ -136,9 +43,8 @@ def draft_of(
 
 def checked_rows(rows: Rows, draft: Interactions, duplicates: Duplicates = "error") -> Interactions:
     """The draft made of these rows after all checks; faults are told with their place."""
-    if duplicates not in ("error", "last", "mean"):
-        raise HushrecError(f"{option('duplicates', duplicates)} is unknown; use error, last or mean")
     try:
+        check_ratings(draft)  # while every row has its place
         return checked(without_duplicates(draft, duplicates))
     except RowError as error:
         raise HushrecError(f"{rows.place(error.row)}: {error.reason}") from None
@@ -147,36 +53,19 @@ def checked_rows(rows: Rows, draft: Interactions, duplicates: Duplicates = "erro
 # --- From a table to columns -----------------------------------------------------------------------------
 
 
-def _policy(missing: Missing) -> Missing:
-    """What to do without a rating; a value may be typed."""
-    if missing in ("refuse", "drop"):
-        return missing
-    try:
-        value = float(missing)
-    except (TypeError, ValueError):
-        value = float("nan")
-    if not np.isfinite(value):
-        raise HushrecError(
-            f"{option('missing', missing)} is unknown; choose refuse, drop, or a rating, as in "
-            f"{option('missing', 3)}"
-        )
-    return value
-
-
-def _with_policy(
-    rows: Rows, missing: Missing, decimal: str, tell: Tell
-) -> tuple[Rows, npt.NDArray[np.float32] | None]:
+def _with_policy(rows: Rows, reading: Reading, tell: Tell) -> tuple[Rows, npt.NDArray[np.float32] | None]:
     """The rows to use and their ratings, after what is missing was refused, left out or given a value."""
     table = rows.table
-    ratings = ratings_of(table["rating"], decimal) if "rating" in table.column_names else None
-    if missing == "drop":
+    ratings = ratings_of(table["rating"], reading.decimal) if "rating" in table.column_names else None
+    if reading.missing == "drop":
         return _without_missing(rows, ratings, tell)
     if ratings is None or not (is_missing := np.isnan(ratings)).any():
         return rows, ratings
     count = int(np.count_nonzero(is_missing))
-    if isinstance(missing, float):
-        tell(f"{count:,} missing ratings of {rows.name} are taken as {missing:g}")
-        return rows, np.where(is_missing, np.float32(missing), ratings)
+    instead = reading.rating_if_missing
+    if instead is not None:
+        tell(f"{count:,} of {len(ratings):,} ratings of {rows.name} are missing and taken as {instead:g}")
+        return rows, np.where(is_missing, np.float32(instead), ratings)
     raise RowError(
         int(np.flatnonzero(is_missing)[0]),
         f"rating is missing ({count} such rows); leave them out with {option('missing', 'drop')}, or give them a "
@@ -201,13 +90,7 @@ def _without_missing(
     return used, None if ratings is None else ratings[is_used]
 
 
-def _columns_of(
-    rows: Rows,
-    ratings: npt.NDArray[np.float32] | None,
-    rating_range: tuple[float, float] | None,
-    decimal: str,
-    tell: Tell,
-) -> Interactions:
+def _columns_of(rows: Rows, ratings: npt.NDArray[np.float32] | None, reading: Reading, tell: Tell) -> Interactions:
     table = rows.table
     present = set(table.column_names)
     if "user" in present:
@@ -217,7 +100,7 @@ def _columns_of(
     items, item_ids = ids_of(table["item"], "item")
     timestamps = None
     if "timestamp" in present:
-        timestamps, unit = timestamps_of(table["timestamp"], decimal)
+        timestamps, unit = timestamps_of(table["timestamp"], reading.decimal)
         if unit:
             tell(f"times of {rows.name} are read as {unit}")
     return Interactions(
@@ -229,7 +112,7 @@ def _columns_of(
         user_ids=user_ids,
         item_ids=item_ids,
         titles=None,
-        rating_range=rating_range,
+        rating_range=reading.rating_range,
         name=rows.name,
         sha256="",
         is_synthetic=False,

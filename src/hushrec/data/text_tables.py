@@ -13,13 +13,14 @@ import pyarrow.csv as pa_csv
 
 from hushrec.data.arrow_columns import MISSING
 from hushrec.data.field_scan import has_byte, has_leading_zeros
+from hushrec.data.reading import guessed_column
 from hushrec.data.sources import EXPECTED, Source
 from hushrec.errors import HushrecError, option
 
 DEFAULT_NAMES = ("user", "item", "rating", "timestamp")
 TEXT_CODES = pa.dictionary(pa.int32(), pa.string())  # repeated text is kept and parsed once
 
-_DELIMITERS = ("::", "\t", ",", ";", "|")
+_DELIMITERS = (",", ";", "|")  # beside "::" and tabs, which are sure signs
 _RECBOLE_FIELD = re.compile(r"[^:]+:(token|token_seq|float|float_seq)")
 _UNIT_SEPARATOR = "\x1f"  # stands in for "::", as Arrow separates by one character only
 _SNIFFED_BYTES = 1 << 16
@@ -47,8 +48,8 @@ def sniff(source: Source, decimal: str = ".") -> TextFormat:
         raise HushrecError(
             f"{source.path}: not a table of text; {EXPECTED}; UTF-16 needs {option('encoding', 'utf-16')}"
         )
-    first = next((line for line in re.split(rb"[\r\n]", head) if line), None)
-    if first is None:
+    first = next((line for line in re.split(rb"[\r\n]", head) if line), b"")
+    if not head.strip():
         raise HushrecError(f"{source.path}: the file is empty; {EXPECTED}")
     try:
         line = first.decode()
@@ -58,7 +59,8 @@ def sniff(source: Source, decimal: str = ".") -> TextFormat:
     fields = next(csv.reader([line])) if delimiter == "," else line.split(delimiter)
     fields = [field.strip().strip('"') for field in fields]
     is_recbole = all(_RECBOLE_FIELD.fullmatch(field) for field in fields)
-    if any(_is_number(field.replace(decimal, ".")) for field in fields):
+    has_names = all(guessed_column(fields, role) for role in ("user", "item"))
+    if not has_names and any(_is_number(field.replace(decimal, ".")) for field in fields):
         return _headless(source, delimiter, len(fields), decimal)
     names = tuple(
         (field.split(":")[0] if is_recbole else field) or f"column {place}"
@@ -73,11 +75,12 @@ def sniff(source: Source, decimal: str = ".") -> TextFormat:
 
 
 def _delimiter_of(line: str, decimal: str) -> str:
-    """Of commas, semicolons and bars, the one that is there most often; a decimal comma separates nothing."""
-    marks = [mark for mark in _DELIMITERS if mark != decimal]
+    """Of commas, semicolons and bars, the one that is there most often; a decimal comma only if no other is."""
     if (sure := next((mark for mark in ("::", "\t") if mark in line), None)) is not None:
         return sure
-    return max((mark for mark in marks if len(mark) == 1), key=line.count)
+    others = [mark for mark in _DELIMITERS if mark != decimal]
+    best = max(others, key=line.count)
+    return best if best in line or decimal != "," else decimal
 
 
 def _headless(source: Source, delimiter: str, num_columns: int, decimal: str) -> TextFormat:
@@ -109,6 +112,8 @@ def read_text(
     With `fast_types` the file is first read with these, which is quicker (None: Arrow chooses); where a value does
     not fit, or a number of a whole column has leading zeros, with `types`.
     """
+    if text_format.has_header and not _has_more_lines(source.content):
+        return pa.table({name: pa.array([], kind) for name, kind in types.items()})
     if fast_types is not None and not _loses_zeros(source, text_format):
         try:
             table = _read_csv(
@@ -124,6 +129,11 @@ def read_text(
     except pa.ArrowInvalid as error:
         reason = str(error).splitlines()[0]
     raise HushrecError(_find_fault(source, text_format) or f"{source.path}: {reason}; {EXPECTED}")
+
+
+def _has_more_lines(content: pa.Buffer) -> bool:
+    """Whether there is something below the first line; Arrow asks for one that ends."""
+    return re.search(rb"[\r\n]\s*\S", bytes(content[:_SNIFFED_BYTES])) is not None or content.size > _SNIFFED_BYTES
 
 
 def _loses_zeros(source: Source, text_format: TextFormat) -> bool:

@@ -1,9 +1,10 @@
-"""What is known of items: titles, genres and other columns, from a file beside the ratings or a named one."""
+"""What is known of items: titles, genres and other columns, from a file beside the ratings or what was named."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 
 from hushrec.data.arrow_columns import texts_of
+from hushrec.data.frames import arrow_column, columns_of, joined
 from hushrec.data.interactions import Interactions
 from hushrec.data.json_lines import is_json, names_in, read_json, read_json_as_text
-from hushrec.data.sources import PACKED_SUFFIXES, Source, sources_of
-from hushrec.data.tables import Tell
+from hushrec.data.reading import Tell
+from hushrec.data.sources import PACKED_SUFFIXES, Source, is_there, sources_of
 from hushrec.data.text_tables import TextFormat, read_text, sniff
 from hushrec.errors import HushrecError
 
@@ -27,6 +29,7 @@ _ITEM_NAMES = (
 _TITLE_NAMES = ("title", "name", "movietitle", "itemtitle", "itemname", "productname", "booktitle", "label")
 _GENRES_NAMES = ("genres", "genre", "categories", "category")
 _LONGEST = 200  # signs of a text in another column; longer ones, such as descriptions, are left out
+_NO_TEXT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 _NO_GENRE = ("", "unknown", "(no genres listed)")
 _U_ITEM_GENRES = (
     "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy",
@@ -42,9 +45,9 @@ _MOVIELENS_FORMATS = {
 
 @dataclass(frozen=True)
 class AboutItems:
-    """What a file says of items, a text each; titles and genres ("Comedy|Drama") only if it has them."""
+    """What a file or a frame says of items, a text each; titles and genres ("Comedy|Drama") if it has them."""
 
-    path: Path
+    source: str
     items: list[str]
     titles: list[str] | None = None
     genres: list[str] | None = None
@@ -68,33 +71,49 @@ def items_beside(path: Path) -> Path | None:
 
 def about_items(path: Path, encoding: str | None = None) -> AboutItems | None:
     """What a file says of items; None: it has no column of items."""
-    if path.is_dir():
+    if is_there(path) and path.is_dir():
         raise HushrecError(f"{path} is a folder; give a file with a column of items")
     is_movielens = path.name in _MOVIELENS_FORMATS
     table = _read_table(sources_of(path, "latin-1" if is_movielens else encoding)[0])
+    return _about(table, str(path), path.suffix == ".item" and not is_movielens)
+
+
+def _about(table: pa.Table, source: str, is_recbole: bool = False) -> AboutItems | None:
     plain = {re.sub(r"[\W_]", "", name).lower(): name for name in reversed(table.column_names)}
     item = next((plain[name] for name in _ITEM_NAMES if name in plain), None)
     if item is None:
         return None
+    used = {item, *_used(plain, _TITLE_NAMES), *_used(plain, _GENRES_NAMES), *_U_ITEM_GENRES}
     try:
-        is_recbole = path.suffix == ".item" and not is_movielens
         titles, genres = _titles(table, plain, is_recbole), _genres(table, plain, is_recbole)
-        used = {item, *_used(plain, _TITLE_NAMES), *_used(plain, _GENRES_NAMES), *_U_ITEM_GENRES}
-        others = {name: texts_of(table[name]) for name in table.column_names if name not in used}
-        others = {name: texts for name, texts in others.items() if max(map(len, texts), default=0) <= _LONGEST}
-        return AboutItems(path, [text.strip() for text in texts_of(table[item])], titles, genres, others)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        types = ", ".join(f"{entry.name} {entry.type}" for entry in table.schema)
-        raise HushrecError(f"{path}: the columns are {types}; expected numbers and text") from None
+        items = [text.strip() for text in texts_of(table[item])]
+    except _NO_TEXT:
+        types = ", ".join(f"{name} {table[name].type}" for name in table.column_names if name in used)
+        raise HushrecError(f"{source}: the columns are {types}; expected numbers and text") from None
+    others = {name: _short_texts(table[name]) for name in table.column_names if name not in used}
+    return AboutItems(source, items, titles, genres, {name: texts for name, texts in others.items() if texts})
+
+
+def _short_texts(column: pa.ChunkedArray) -> list[str] | None:
+    """The column as texts; None: it holds something else, or long ones."""
+    try:
+        texts = texts_of(column)
+    except _NO_TEXT:
+        return None
+    return texts if max(map(len, texts), default=0) <= _LONGEST else None
 
 
 def with_named_items(
-    data: Interactions, path: str | Path, encoding: str | None, notify: Tell | None
+    data: Interactions, source: str | Path | Any, encoding: str | None, notify: Tell | None
 ) -> Interactions:
-    """The data with what a file says that somebody named: it must be about some of its items."""
-    about = about_items(Path(path), encoding)
+    """The data with what a file or a frame says that somebody named: it must be about some of its items."""
+    if isinstance(source, str | Path):
+        about, name = about_items(Path(source), encoding), str(source)
+    else:
+        columns = {name: arrow_column(column, name) for name, column in columns_of(source).items()}
+        about, name = _about(joined(columns, "items"), "items"), "items"
     if about is None:
-        raise HushrecError(f"{path}: no item column; name one item, as in item,title,genres")
+        raise HushrecError(f"{name}: no item column; name one item, as in item,title,genres")
     return with_items(data, about, notify or (lambda note: None))
 
 
@@ -107,11 +126,11 @@ def with_items(data: Interactions, about: AboutItems | None, notify: Tell | None
     if notify is not None:
         num_known = int((places >= 0).sum())
         if not num_known:
-            raise HushrecError(f"{about.path}: none of its {len(place_of):,} items is rated; check its ids")
+            raise HushrecError(f"{about.source}: none of its {len(place_of):,} items is rated; check its ids")
         unknown, unsaid = len(place_of) - num_known, len(places) - num_known
         if unknown or unsaid:
             notify(
-                f"{about.path.name}: {unknown:,} of its {len(place_of):,} items are not in the ratings; "
+                f"{Path(about.source).name}: {unknown:,} of its {len(place_of):,} items are not in the ratings; "
                 f"it says nothing of {unsaid:,} of the {len(places):,} that are"
             )
 
@@ -154,7 +173,7 @@ def _titles(table: pa.Table, plain: Mapping[str, str], is_recbole: bool) -> list
     title = next(iter(_used(plain, _TITLE_NAMES)), None)
     if title is None:
         return None
-    titles = [text.strip() for text in texts_of(table[title])]
+    titles = [" ".join(text.split()) for text in texts_of(table[title])]  # also where a line ends within one
     if is_recbole and "releaseyear" in plain:
         pairs = zip(titles, texts_of(table[plain["releaseyear"]]), strict=True)
         titles = [f"{text} ({year})" if year.isdigit() else text for text, year in pairs]

@@ -45,7 +45,7 @@ class Feedback(ABC):
         """Refuse, before training, a test part on which nothing can be measured after a round."""
         if not len(evaluated_users(test.by_user(), relevance_limit(test))):
             raise HushrecError(
-                "no user has a relevant item in the test part; bring more data, or choose another --split"
+                "no user has a relevant item in the test part; bring more data, or choose another split"
             )
 
     def liked(self, train: Interactions) -> Interactions:

@@ -11,6 +11,7 @@ from hushrec.tuning.results import Row, Tuned
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_NEAR = 0.03  # of the width and height of a panel: nearer numbers would lie on each other
 _NAMES = {BYTES: "bytes per party and round", LEAKAGE: "leakage: best attack above chance"}
 
 
@@ -39,11 +40,9 @@ def front_figure(tuned: Tuned) -> "Figure":
             if tuned.default is not None and tuned.default.measured:
                 _scatter(axes, [tuned.default], other, first, facecolors="none", edgecolors=PALETTE[1], s=130,
                          linewidths=1.6, label="default")  # fmt: skip
-            for row in tuned.front:
-                if not low - margin <= row.measured[first] <= high + margin:
-                    continue
-                axes.annotate(str(row.number), (row.measured[other], row.measured[first]), (5, 4),
-                              textcoords="offset points", fontsize=7.5)  # fmt: skip
+            shown = [row for row in tuned.front if low - margin <= row.measured[first] <= high + margin]
+            for point, label in _labels(shown, other, first, axes.get_xlim(), high - low + 2 * margin):
+                axes.annotate(label, point, (5, 4), textcoords="offset points", fontsize=7.5)
             axes.set_xlabel(_NAMES.get(other, other))
             axes.set_ylabel(first)
             axes.set_ylim(low - margin, high + margin)
@@ -61,6 +60,26 @@ def front_figure(tuned: Tuned) -> "Figure":
 
 def _scatter(axes: Any, rows: Sequence[Row], other: str, first: str, **looks: Any) -> None:
     axes.scatter([row.measured[other] for row in rows], [row.measured[first] for row in rows], **looks)
+
+
+def _labels(
+    rows: Sequence[Row], other: str, first: str, ends: tuple[float, float], height: float
+) -> list[tuple[tuple[float, float], str]]:
+    """Where the numbers of trials go; those whose points lie on each other share one place."""
+    width = ends[1] - ends[0]
+    groups: list[list[Row]] = []
+    for row in rows:
+        for group in groups:
+            is_near = abs(group[0].measured[other] - row.measured[other]) <= _NEAR * width
+            if is_near and abs(group[0].measured[first] - row.measured[first]) <= _NEAR * height:
+                group.append(row)
+                break
+        else:
+            groups.append([row])
+    return [
+        ((own[0].measured[other], own[0].measured[first]), ", ".join(str(row.number) for row in own))
+        for own in groups
+    ]
 
 
 def _shown_range(tuned: Tuned, done: Sequence[Row]) -> tuple[float, float]:

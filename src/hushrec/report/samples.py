@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError, option
-from hushrec.recommender import load_run
+from hushrec.estimators import load_run
 from hushrec.report.tables import short_title
 from hushrec.report.verdict_section import SampleList
 from hushrec.runs.beside import main_length

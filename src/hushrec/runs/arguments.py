@@ -1,5 +1,6 @@
 """What people pass to a fitted model, of whatever library it is, as the model takes it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -7,11 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushrec.data import Interactions, Reading
-from hushrec.data.frames import ColumnNames, column_of, ids_of_array, interactions_of, is_frame
+from hushrec.data.frames import ids_of_array, is_frame
+from hushrec.data.in_memory import draft_in_memory, has_rows, ids_in
 from hushrec.data.interactions import Ids
+from hushrec.data.reading import ColumnNames
 from hushrec.errors import HushrecError, option
 
-Asked = ArrayLike | Any  # ids in an array, a series or a frame of any library
+Asked = ArrayLike | Any  # ids in an array, a series or a frame of any library, or in what was loaded
 
 
 def pairs_of(users: Asked, items: Asked | None, columns: ColumnNames | None) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -21,9 +24,11 @@ def pairs_of(users: Asked, items: Asked | None, columns: ColumnNames | None) -> 
     other as NumPy does it; lists of different lengths are refused.
     """
     if items is None:
-        if not is_frame(users):
+        if not has_rows(users):
             raise HushrecError("predict needs users and items, or a frame with a column for each")
-        return column_of(users, "user", columns), column_of(users, "item", columns)
+        return ids_in(users, "user", columns), ids_in(users, "item", columns)
+    if is_frame(users):
+        raise HushrecError(f"a frame has its items in a column; leave {option('items')} out")
     of_users, of_items = ids_of_array(users, "user"), ids_of_array(items, "item")
     if of_users.ndim == of_items.ndim == 1 and len(of_users) != len(of_items):
         raise HushrecError(
@@ -37,11 +42,11 @@ def pairs_of(users: Asked, items: Asked | None, columns: ColumnNames | None) -> 
     return found[0], found[1]
 
 
-def users_of(users: Asked, columns: ColumnNames | None) -> NDArray[Any]:
-    """Ids of users; of a frame, each user once, in the order of the rows."""
-    if not is_frame(users):
-        return np.atleast_1d(ids_of_array(users, "user"))
-    found = column_of(users, "user", columns)
+def asked_ids(asked: Asked, role: str, columns: ColumnNames | None = None) -> NDArray[Any]:
+    """Ids of users or items, one or many; of what has rows, each once, in the order of the rows."""
+    if not has_rows(asked):
+        return ids_of_array(asked, role).ravel()
+    found = ids_in(asked, role, columns)
     return found[np.sort(np.unique(found, return_index=True)[1])]
 
 
@@ -49,14 +54,28 @@ def rated_by_newcomer(
     items: Asked, ratings: ArrayLike | None, columns: ColumnNames | None
 ) -> tuple[NDArray[Any], ArrayLike | None]:
     """Ids of the items that somebody brings, and the ratings, if there are some."""
-    if not is_frame(items):
-        return np.atleast_1d(ids_of_array(items, "item")), ratings
+    if not has_rows(items):
+        return ids_of_array(items, "item").ravel(), ratings
     if ratings is not None:
         raise HushrecError(f"a frame has its ratings in a column; leave {option('ratings')} out")
-    own = interactions_of(items, Reading(columns=columns, one_user=True), "the newcomer's frame")
-    if own.num_users > 1:
-        raise HushrecError(f"the newcomer's frame has rows of {own.num_users} users; give those of one")
+    name, reading = "the newcomer's frame", Reading(columns=columns, one_user=True)
+    own = items if isinstance(items, Interactions) else draft_in_memory(items, reading, name)[1]
+    num_users = len(np.unique(own.users))
+    if num_users > 1:
+        raise HushrecError(f"{name} has rows of {num_users} users; give those of one")
     return own.item_ids[own.items], own.ratings
+
+
+def lengths_of(at: int | Sequence[int]) -> tuple[int, ...]:
+    """Lengths of lists, of which each is a whole number from 1 up."""
+    found = (at,) if isinstance(at, int) else at
+    if not isinstance(found, Sequence | np.ndarray) or not all(_is_length(one) for one in found) or not len(found):
+        raise HushrecError(f"{option('at')} takes lengths of lists, as in {option('at', (5, 10))}; not {at!r}")
+    return tuple(int(one) for one in found)
+
+
+def _is_length(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
 
 
 def rows_to_measure(test: Interactions, train: Interactions, skip_unknown: bool) -> Interactions:

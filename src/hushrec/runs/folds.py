@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -289,10 +289,13 @@ def save_fitted(
     overwrite: bool = False,
 ) -> None:
     """Keep a model that was fitted without a split, as the only fold of a run without test metrics."""
-    _check_free(folder, overwrite)
-    save_train(folder / "fold-1" / "train.npz", job.train, job.system)
-    save_progress(folder / "fold-1" / "state.npz", job.system, progress)
-    write_run(folder, fitted_run(job, progress, None, min_raters, chosen))
+    try:
+        _check_free(folder, overwrite)
+        save_train(folder / "fold-1" / "train.npz", job.train, job.system)
+        save_progress(folder / "fold-1" / "state.npz", job.system, progress)
+        write_run(folder, fitted_run(job, progress, None, min_raters, chosen))
+    except OSError as error:
+        raise HushrecError(f"{folder} cannot be written ({error.strerror}); save to another folder") from None
 
 
 def fitted_run(
@@ -359,6 +362,8 @@ def load_fold(folder: Path, fold: int | None = None, side: Side | None = None) -
 
 
 def _check_side(system: AnySystem, party: str, side: Side | None) -> None:
+    if side is not None and side not in get_args(Side):
+        raise HushrecError(f"{option('side', side)} is unknown; choose {' or '.join(get_args(Side))}")
     if side == "server" and system.result.server is None:
         raise HushrecError(
             f"the server of {system.name} has no client's vector; leave {option('side', 'server')} out"

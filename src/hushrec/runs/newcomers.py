@@ -24,7 +24,10 @@ def checked_ratings(train: Interactions, ratings: ArrayLike | None, num_items: i
         if not is_good_or_bad and train.rating_range != (0.0, 1.0):
             raise PublicError("this model learns from ratings; give one per item")
         return np.ones(num_items, np.float32)
-    given = np.atleast_1d(np.asarray(ratings, np.float64))
+    try:
+        given = np.ravel(np.asarray(ratings, np.float64))
+    except (TypeError, ValueError):
+        raise PublicError("a rating is not a number; give one number per item") from None
     if len(given) != num_items:
         raise PublicError(f"{num_items} items and {len(given)} ratings; give one rating per item")
     low, high = train.rating_range if train.signed_from is None else train.signed_from[:2]

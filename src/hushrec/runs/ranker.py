@@ -142,11 +142,12 @@ class Ranker:
         liked: NDArray[np.float32] | None = None,
     ) -> Lists:
         """The best of each row of scores; with how much people like what is their own, also why."""
-        if k < 1:
-            raise HushrecError(f"a list of {k} items is too short; ask for at least 1")
+        check_length(k)
         needed = self.min_raters if min_raters is None else min_raters
         if needed < 0:
-            raise HushrecError(f"{needed} raters are fewer than none; use --min-raters 0 to list every item")
+            raise HushrecError(
+                f"{needed} raters are fewer than none; use {option('min_raters', 0)} to list every item"
+            )
         is_candidate = candidates_by(self.num_raters, needed)
         if among is not None:
             if not among.any():
@@ -163,3 +164,11 @@ class Ranker:
         if liked is None:
             return Lists(items, scores, np.full_like(items, NO_ITEM), np.zeros_like(scores))
         return Lists(items, scores, *reasons(self.directions, items, own.starts, own.values, liked))
+
+
+def check_length(k: int) -> None:
+    """Refuse what is no length of a list."""
+    if not isinstance(k, int | np.integer) or isinstance(k, bool):
+        raise HushrecError(f"a list of {k!r} items cannot be; ask for a whole number of them")
+    if k < 1:
+        raise HushrecError(f"a list of {k} items is too short; ask for at least 1")

@@ -11,7 +11,7 @@ import msgspec
 
 from hushrec.data import Deal, Measure, SplitKind
 from hushrec.data.holdings import from_older
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.files import locked, write_private_file
 from hushrec.protocol import AnySystem, result_arrays
 from hushrec.registry import system_named
@@ -263,8 +263,10 @@ def alone_in(folder: Path) -> Iterator[None]:
     try:
         lock.touch()
     except OSError as error:
-        raise HushrecError(f"{folder} cannot be written ({error.strerror}); choose another --out") from None
-    with locked(lock, f"another process works on {folder}; stop it, or choose another --out"):
+        raise HushrecError(
+            f"{folder} cannot be written ({error.strerror}); choose another {option('out')}"
+        ) from None
+    with locked(lock, f"another process works on {folder}; stop it, or choose another {option('out')}"):
         yield
 
 

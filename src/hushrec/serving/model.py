@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from hushrec.data.item_choice import Mask
 from hushrec.errors import HushrecError, NewcomerError, PublicError
+from hushrec.estimators import load_run
 from hushrec.protocol import Numbers
-from hushrec.recommender import load_run
 from hushrec.registry import system_named
 from hushrec.runs.lists import Recommendation, title_of
 from hushrec.runs.newcomers import checked_ratings

@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from hushrec.data import Interactions, load
+from hushrec.data.checking import Duplicates
+from hushrec.data.reading import ColumnNames, Missing
 from hushrec.errors import HushrecError
+from hushrec.estimators import estimator_named
+from hushrec.progress import counting
 from hushrec.recommender import Recommender
 from hushrec.registry import system_named
 from hushrec.runs.run_settings import RunSettings
@@ -18,7 +22,7 @@ from hushrec.tuning.measures import checked_measures
 from hushrec.tuning.results import Tuned
 from hushrec.tuning.spaces import chosen_spaces
 from hushrec.tuning.store import need_optuna
-from hushrec.tuning.study import OnTrial, Search, search
+from hushrec.tuning.study import OnTrial, Search, check_amounts, search
 
 __all__ = ["Tuned", "prepared_search", "tune"]
 
@@ -34,13 +38,18 @@ def tune(
     prune: bool = True,
     out: str | Path | None = None,
     resume: bool = False,
+    columns: ColumnNames | None = None,
+    duplicates: Duplicates = "error",
+    missing: Missing = "refuse",
+    progress: bool | None = None,
 ) -> Tuned:
     """Look for good settings of a system on data that is all for training; a part of it is held back to measure.
 
     `model` is the name of a system, an estimator's class, or an estimator, whose settings and seed are kept as
-    they are. `measure` is one or several of what its models are measured by, `bytes` and `leakage`. `over` says
-    what is searched: names, `rho=0..5`, `filling=hybrid,average`. With `out` trials are kept in a folder, and with
-    `resume` gone on with. Of the result, `best` is an estimator with the settings that were found.
+    they are. `data` is whatever `fit` takes, and is read in the same way. `measure` is one or several of what its
+    models are measured by, `bytes` and `leakage`. `over` says what is searched: names, `rho=0..5`,
+    `filling=hybrid,average`. With `out` trials are kept in a folder, and with `resume` gone on with. A bar counts
+    them, unless `progress` is False. Of the result, `best` is an estimator with the settings that were found.
 
     >>> import hushrec
     >>> data = hushrec.load("synthetic:users=60,items=40,ratings=900")
@@ -49,10 +58,10 @@ def tune(
     (['num_factors', 'num_rounds'], 'PMF')
     """
     need_optuna()
-    kept, system = (model.settings, model.system) if isinstance(model, Recommender) else ({}, None)
-    system = system or (system_named(model) if isinstance(model, str) else model.system)
-    rows = data if isinstance(data, Interactions) else load(data)
-    seed = model.seed if isinstance(model, Recommender) else 0
+    check_amounts(trials, jobs)
+    estimator = _estimator(model)
+    system, kept, seed = estimator.system, estimator.settings, estimator.seed
+    rows = load(data, columns=columns, duplicates=duplicates, missing=missing)
     config = plan_for(system, kept, rows.name).config
     held = trials_of_fit(system, config, rows, seed, RuntimeOptions(threads=1))
     if not held.can_split:
@@ -60,10 +69,21 @@ def tune(
     names = (measure,) if isinstance(measure, str) else tuple(measure)
     asked = (over,) if isinstance(over, str) else tuple(over)
     usual = replace(held.settings, min_raters=None)
-    return prepared_search(
-        system.name, kept, rows, usual, names, asked, trials, jobs, prune,
-        Path(out) if out else None, resume,
-    )  # fmt: skip
+    with counting(f"tune {system.name}", trials, progress, "trial") as tell:
+        return prepared_search(
+            system.name, kept, rows, usual, names, asked, trials, jobs, prune,
+            Path(out) if out else None, resume, lambda found: tell(len(found)),
+        )  # fmt: skip
+
+
+def _estimator(model: object) -> Recommender:
+    if isinstance(model, Recommender):
+        return model
+    if isinstance(model, str):
+        return estimator_named(system_named(model).name)()
+    if isinstance(model, type) and issubclass(model, Recommender):
+        return model()
+    raise HushrecError(f"{type(model).__name__} cannot be tuned; give the name of a system, or an estimator")
 
 
 def prepared_search(

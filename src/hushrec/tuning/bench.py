@@ -120,6 +120,6 @@ def _watched(
 
 
 def _bytes(done: Run) -> float:
-    """Bytes per party and round, both ways."""
+    """Bytes per party and round, both ways, to the three digits that are shown: less is no difference."""
     fold = done.folds[0]
-    return sum(fold.sent_bytes.values()) / fold.num_rounds / done.num_parties
+    return float(f"{sum(fold.sent_bytes.values()) / fold.num_rounds / done.num_parties:.3g}")

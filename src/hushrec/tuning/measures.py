@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hushrec.audit.driver import audit
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.protocol import AnySystem
 from hushrec.runs.trials import length_setting, length_until, main_metric
 from hushrec.runtime.in_process import RuntimeOptions
@@ -32,18 +32,19 @@ def checked_measures(
     lengths = sorted({int(found[1]) for name in names if (found := re.search(r"@(\d+)$", name))})
     at = tuple(lengths) or usual_at
     if not at or min(at) < 1:
-        raise HushrecError("lists have at least one item; write --measure NDCG@10")
+        raise HushrecError(f"lists have at least one item; write {option('measure', 'NDCG@10')}")
     accuracies = system.feedback.curve_names(at)
     known = {name.casefold(): name for name in (*accuracies, BYTES, LEAKAGE)}
     measures = [known.get(name.casefold(), name) for name in names] or [main_metric(system, at)]
     for name in measures:
         if name not in known.values():
             told = ", ".join(dict.fromkeys([*accuracies, BYTES, LEAKAGE]))
-            raise HushrecError(f"--measure {name}: {system.name} is measured by {told}")
+            raise HushrecError(f"{option('measure', name)}: {system.name} is measured by {told}")
     if len(set(measures)) < len(measures):
-        raise HushrecError(f"--measure {', '.join(measures)}: name each measure once")
+        raise HushrecError(f"{option('measure', measures)}: name each measure once")
     if measures[0] not in accuracies:
-        raise HushrecError(f"--measure {measures[0]}: name an accuracy first, such as {main_metric(system, at)}")
+        usual = main_metric(system, at)
+        raise HushrecError(f"{option('measure', measures[0])}: name an accuracy first, such as {usual}")
     return tuple(measures), at
 
 

@@ -8,7 +8,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from hushrec.errors import HushrecError
-from hushrec.recommender import Recommender, estimator_named
+from hushrec.estimators import estimator_named
+from hushrec.recommender import Recommender
+from hushrec.tables import Tabular
 from hushrec.tuning.bench import Outcome
 from hushrec.tuning.measures import is_small_good
 
@@ -37,8 +39,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """All trials of a search.
+class Tuned(Tabular):
+    """All trials of a search, which become a frame when it is asked.
 
     `best_settings` and `best` are of the trial with the best first measure, of several that of the front.
     """
@@ -47,6 +49,7 @@ class Tuned:
     measures: tuple[str, ...]
     values: dict[str, Any]  # settings that were not searched: named, or chosen by the data
     rows: tuple[Row, ...]
+    seed: int = 0  # of all of them
 
     @property
     def default(self) -> Row | None:
@@ -84,7 +87,7 @@ class Tuned:
     @property
     def best(self) -> Recommender:
         """An estimator with the best settings, to be fitted."""
-        return estimator_named(self.system)(**self.best_settings)
+        return estimator_named(self.system)(seed=self.seed, **self.best_settings)
 
     def to_arrow(self) -> pa.Table:
         """A row per trial: its number, state, measures, settings, seconds of CPU, and why it failed."""
@@ -98,10 +101,6 @@ class Tuned:
             "fault": [row.outcome.fault or None for row in self.rows],
         }
         return pa.table(columns)
-
-    def to_pandas(self) -> Any:
-        """The same as a frame of pandas, if that is installed."""
-        return self.to_arrow().to_pandas()
 
     def described(self) -> dict[str, Any]:
         """All of it, as JSON has it."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.protocol import AnySystem
 from hushrec.runs.trials import length_setting
 from hushrec.settings import Between, OneOf, Space
@@ -45,13 +45,13 @@ def chosen_spaces(system: AnySystem, over: Iterable[str], fixed: Mapping[str, An
             asked[name] = own[name] if name in own else _of_type(name, system)
     for name in asked:
         if name in fixed:
-            raise HushrecError(f"{name} is given a value; leave that out, or take it out of --over")
+            raise HushrecError(f"{name} is given a value; leave that out, or take it out of {option('over')}")
     spaces, length = asked or usual, length_setting(system)
     if length in usual:
         spaces.setdefault(length, usual[length])
     if not spaces.keys() - {length}:
         raise HushrecError(
-            f"nothing of {system.name} is left to search; name a setting with --over NAME=LOW..HIGH"
+            f"nothing of {system.name} is left to search; name a setting with {option('over', 'NAME=LOW..HIGH')}"
         )
     return spaces
 
@@ -61,7 +61,8 @@ def _name(text: str, system: AnySystem) -> str:
     name = text.strip().removeprefix("--").replace("-", "_")
     name = _ALIASES.get(name, name)
     if name not in known:
-        raise HushrecError(f"--over {text.strip()}: {system.name} has no such setting; it has {', '.join(known)}")
+        asked = option("over", text.strip())
+        raise HushrecError(f"{asked}: {system.name} has no such setting; it has {', '.join(known)}")
     return name
 
 
@@ -72,7 +73,8 @@ def _of_type(name: str, system: AnySystem) -> Space:
         return OneOf((False, True))
     if get_origin(kind) is Literal:
         return OneOf(get_args(kind))
-    raise HushrecError(f"--over {name}: say where to look, as in --over {name}=LOW..HIGH")
+    where = option("over", f"{name}=LOW..HIGH")
+    raise HushrecError(f"{option('over', name)}: say where to look, as in {where}")
 
 
 def _parsed(name: str, text: str, system: AnySystem, fixed: Mapping[str, Any]) -> Space:
@@ -90,7 +92,8 @@ def _parsed(name: str, text: str, system: AnySystem, fixed: Mapping[str, Any]) -
     except (ValueError, TypeError):
         is_right = False
     if not is_right:
-        raise HushrecError(f"--over {name}={text}: write an interval, as in {name}=LOW..HIGH, or values: A,B")
+        asked = option("over", f"{name}={text}")
+        raise HushrecError(f"{asked}: write an interval, as in {name}=LOW..HIGH, or values: A,B")
     # What the system does not take, it refuses here, before anything is tried.
     for value in (space.low, space.high) if isinstance(space, Between) else space.values:
         system.configure({**fixed, name: value})

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hushrec.errors import HushrecError, MissingExtraError, how_to_install
+from hushrec.errors import HushrecError, MissingExtraError, how_to_install, option
 from hushrec.files import make_private_folder
 from hushrec.runs.record import alone_in
 
@@ -78,18 +78,19 @@ def opened(
 def _check_folder(folder: Path, resume: bool) -> None:
     """Make the folder, unless it holds what must not be lost."""
     if folder.exists() and not folder.is_dir():
-        raise HushrecError(f"{folder} is a file; choose a folder for --out")
+        raise HushrecError(f"{folder} is a file; choose a folder for {option('out')}")
     if (folder / STUDY).exists():
         if not resume:
             raise HushrecError(
-                f"{folder} holds trials already; add --resume to go on with them, or choose another --out"
+                f"{folder} holds trials already; add {option('resume', True)} to go on with them, or choose "
+                f"another {option('out')}"
             )
     elif folder.exists() and any(not path.name.startswith((".", _NEW)) for path in folder.iterdir()):
-        raise HushrecError(f"{folder} holds something else than trials; choose an empty or new --out")
+        raise HushrecError(f"{folder} holds something else than trials; choose an empty or new {option('out')}")
     try:
         make_private_folder(folder)
     except OSError as error:
-        raise HushrecError(f"{folder} cannot be made ({error.strerror}); choose another --out") from None
+        raise HushrecError(f"{folder} cannot be made ({error.strerror}); choose another {option('out')}") from None
 
 
 def _make(folder: Path, plan: Mapping[str, Any], directions: list[Direction]) -> None:
@@ -129,7 +130,8 @@ def _told(path: Path) -> Iterator[None]:
         if isinstance(error, KeyError) and error.args != ("Record does not exist.",):
             raise
         raise HushrecError(
-            f"{path} cannot be used: it is damaged, or its disk is full; free some space, or choose another --out"
+            f"{path} cannot be used: it is damaged, or its disk is full; free some space, or choose another "
+            f"{option('out')}"
         ) from None
 
 
@@ -138,4 +140,5 @@ def _check_same(kept: Mapping[str, Any], plan: Mapping[str, Any], folder: Path) 
     asked = json.loads(json.dumps(plan))
     different = [name for name in asked if asked[name] != kept.get(name)]
     if different:
-        raise HushrecError(f"{folder} holds trials with other {', '.join(different)}; choose another --out")
+        other = ", ".join(different)
+        raise HushrecError(f"{folder} holds trials with other {other}; choose another {option('out')}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.protocol import AnySystem
 from hushrec.runs.suiting import Plan
 from hushrec.runs.trials import length_setting
@@ -46,12 +46,7 @@ class Search:
     is_pruning: bool = True
 
     def __post_init__(self) -> None:
-        if self.num_trials < 1:
-            raise HushrecError(f"--trials {self.num_trials}: one trial at least")
-        if not 1 <= self.num_jobs <= _MOST_JOBS:
-            raise HushrecError(
-                f"--jobs {self.num_jobs}: choose 1 to {_MOST_JOBS}, and no more than there are cores"
-            )
+        check_amounts(self.num_trials, self.num_jobs)
 
     @property
     def system(self) -> AnySystem:
@@ -71,6 +66,16 @@ class Search:
         }
 
 
+def check_amounts(num_trials: int, num_jobs: int) -> None:
+    """Refuse a number of trials, or of trials at once, that cannot be."""
+    if num_trials < 1:
+        raise HushrecError(f"{option('trials', num_trials)}: one trial at least")
+    if not 1 <= num_jobs <= _MOST_JOBS:
+        raise HushrecError(
+            f"{option('jobs', num_jobs)}: choose 1 to {_MOST_JOBS}, and no more than there are cores"
+        )
+
+
 def search(
     wanted: Search, plan: Plan, folder: Path | None = None, resume: bool = False, on_trial: OnTrial | None = None
 ) -> Tuned:
@@ -84,7 +89,8 @@ def search(
             one_by_one(wanted.bench, desk)
         else:
             side_by_side(wanted.bench, desk, wanted.num_jobs)
-        return Tuned(wanted.bench.system_name, measures, wanted.values, tuple(desk.rows()))
+        bench = wanted.bench
+        return Tuned(bench.system_name, measures, wanted.values, tuple(desk.rows()), bench.settings.seed)
 
 
 def _pruner() -> Any:
@@ -171,9 +177,7 @@ class _Desk:
             raise HushrecError(outcome.fault)  # so would all others
         trial.set_user_attr("outcome", asdict(outcome))
         trial.set_user_attr("settings", self._settings(number, trial.params, outcome))
-        if (
-            outcome.is_pruned or outcome.is_diverged
-        ):  # so that it is known for bad; failed ones are not learned from
+        if outcome.is_pruned or outcome.is_diverged:  # known for bad; from failed ones nothing is learned
             self._study.tell(number, state=states.PRUNED)
         elif outcome.fault:
             self._study.tell(number, state=states.FAIL)

@@ -11,9 +11,9 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from hushrec.data.interactions import Ids, Interactions, Numbers, RatingRange
-from hushrec.data.readers import Reading, read
+from hushrec.data.readers import read
+from hushrec.data.reading import Columns, Reading
 from hushrec.data.splits import Split
-from hushrec.data.tables import Columns
 from hushrec.errors import HushrecError, NotAsOrderedError
 
 
