@@ -51,8 +51,7 @@ class DenoisedConfig(Protocol):
         """Negatives per positive."""
         ...
 
-    @property
-    def training(self) -> Training:
+    def training(self, round_number: int) -> Training:
         """What clients train, and how."""
         ...
 
@@ -217,8 +216,9 @@ def _attempt(sent: Sent, assignment: Assignment, num_participants: int) -> Round
 def client_update(cohort: Cohort[NcfClients], request: ModelToHide, config: DenoisedConfig, draws: Draws) -> Reply:
     """Learn, upload real and virtual steps, and send the virtual ones to the denoiser."""
     sent = Sent(request.item_factors, request.layers)
-    real = learn(cohort, sent, config.num_negatives, config.training, draws)
-    shown, noise = hide(cohort, sent, real, config.rho, config.training, draws)
+    training = config.training(cohort.round_number)
+    real = learn(cohort, sent, config.num_negatives, training, draws)
+    shown, noise = hide(cohort, sent, real, config.rho, training, draws)
     mail = Sealed(Noise(noise.items, noise.gradients), request.denoiser)
     return Reply(ListedSteps(shown.items, shown.gradients), (mail,))
 
@@ -238,7 +238,7 @@ def denoiser_update(
 ) -> Reply:
     """Learn from real samples alone, and send the sum of noise less the own steps."""
     sent = Sent(request.item_factors, request.layers)
-    own = learn(cohort, sent, config.num_negatives, config.training, draws)
+    own = learn(cohort, sent, config.num_negatives, config.training(cohort.round_number), draws)
     inbox = cohort.inboxes.get(Noise)
     if not isinstance(inbox, NoiseSums) or not inbox.has_mail(cohort.numbers).all():
         raise HushrecError("a denoiser got no noise and would show its own steps; ask it after its clients")

@@ -98,7 +98,7 @@ class Training(NamedTuple):
     """What a client trains in a round, and how."""
 
     shape: Shape
-    epochs: int
+    epochs: int  # 0: nothing is learned, and what has a client as its own is counted
     batch_size: int
     learning_rate: float
 
@@ -345,13 +345,15 @@ def train_clients(
     """Train clients on what they list: binary cross-entropy, Adam from its start, in a random order per epoch.
 
     `user_factors`, a row per client, change in place. Returned is how far the vectors of the listed items have
-    come and, a row per client, the layers.
+    come and, a row per client, the layers. With no epochs nothing has come, and a bias says 1 of what is its own.
     """
     shape, *pace = training
     item_steps = np.empty((len(listing.items), shape.num_columns), np.float32)
     layer_steps = np.empty((len(numbers), shape.num_weights), np.float32)
     given = tuple(listing), numbers, (order_key, round_number), shape.for_kernels, tuple(pace)
     _train(user_factors, item_factors, layers, *given, (item_steps, layer_steps))
+    if not training.epochs:
+        item_steps[:, shape.num_products - 1] = listing.rated_place >= 0
     return item_steps, layer_steps
 
 

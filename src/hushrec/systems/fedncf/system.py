@@ -59,6 +59,7 @@ from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.errors import option
 from hushrec.evaluation.feedback import IMPLICIT
+from hushrec.models.popularity import sample_log_odds
 from hushrec.privacy.denoising import check_denoisers
 from hushrec.privacy.dense_sum import DenseSum
 from hushrec.privacy.exact_sum import ExactSum
@@ -138,6 +139,11 @@ class Config:
         "[0, inf)",
         search=OneOf((0.0, 10.0, 30.0, 100.0)),
     )
+    from_popularity: bool = setting(
+        False,
+        "count in round 1 how many clients have each item, and start the biases there",
+        search=OneOf((False, True)),
+    )
     rho: int = setting(0, "virtual samples per sample of a client, among which denoisers hide it", "[0, 100]")
     denoisers: int = setting(0, "clients of a round that collect the noise of others; 0 hides nothing", "[0, inf)")
 
@@ -149,6 +155,8 @@ class Config:
             f"{option('rho', self.rho)} adds noise that only denoisers take out again; add "
             f"{option('denoisers', 1)}",
         )
+        has_place = self.biases or not self.from_popularity
+        check(has_place, f"{option('from_popularity', True)} starts biases; add {option('biases', True)}")
         is_right = len(self.layers) >= 2 and self.layers[0] % 2 == 0
         check(is_right, f"{option('layers')} needs an even number of inputs and the outputs of one layer or more")
 
@@ -157,10 +165,14 @@ class Config:
         """Which layers the network has, and how wide they are."""
         return Shape(self.variant, self.num_factors, self.layers, self.biases)
 
-    @property
-    def training(self) -> Training:
+    def is_counting(self, round_number: int) -> bool:
+        """Whether all clients are counted in this round, and nothing is learned."""
+        return self.from_popularity and round_number == 1
+
+    def training(self, round_number: int) -> Training:
         """What clients train, and how."""
-        return Training(self.shape, self.epochs, self.batch_size, self.learning_rate)
+        epochs = 0 if self.is_counting(round_number) else self.epochs
+        return Training(self.shape, epochs, self.batch_size, self.learning_rate)
 
 
 @dataclass(frozen=True)
@@ -243,8 +255,9 @@ def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draw
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
-    num_clients = int(state.num_clients)
-    clients = draw_participants(num_clients, config.participation, round_number, draws)
+    num_clients, is_counting = int(state.num_clients), config.is_counting(round_number)
+    participation = 1.0 if is_counting else config.participation
+    clients = draw_participants(num_clients, participation, round_number, draws)
     if config.denoisers:
         sent = Sent(state.item_factors, state.layers)
         items, layers = yield from denoised_totals(sent, clients, round_number, config.denoisers, draws)
@@ -253,13 +266,25 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     weight, *steps = layers
     state = replace(
         state,
-        item_factors=(state.item_factors + items.mean(config.shrinkage)).astype(np.float32),
+        item_factors=(_counted if is_counting else _moved)(state.item_factors, items, num_clients, config),
         layers=(state.layers + np.array(steps) / (weight or 1.0)).astype(np.float32),
     )
     if round_number == config.num_rounds:
         everyone = np.arange(num_clients, dtype=np.int32)
         yield Ask(everyone, Settle(state.item_factors, state.layers), Collect())
     return state
+
+
+def _moved(item_factors: Floats, steps: ExactSum, _num_clients: int, config: Config) -> Floats:
+    """V after the mean of the clients' steps."""
+    return (item_factors + steps.mean(config.shrinkage)).astype(np.float32)
+
+
+def _counted(item_factors: Floats, counts: ExactSum, num_clients: int, config: Config) -> Floats:
+    """V with the log odds of having each item as its bias."""
+    place, started = config.shape.num_products - 1, item_factors.copy()
+    started[:, place] = sample_log_odds(counts.to_float()[:, place], num_clients, odds=1 / config.num_negatives)
+    return started
 
 
 def plain_totals(state: ServerState, clients: Numbers) -> Round[Totals]:
@@ -273,9 +298,8 @@ def plain_totals(state: ServerState, clients: Numbers) -> Round[Totals]:
 
 def client_update(cohort: Cohort[NcfClients], request: Model, config: Config, draws: Draws) -> Reply:
     """Train on positives and drawn negatives; upload the steps of the items, keep those of the layers."""
-    learned = learn(
-        cohort, Sent(request.item_factors, request.layers), config.num_negatives, config.training, draws
-    )
+    training = config.training(cohort.round_number)
+    learned = learn(cohort, Sent(request.item_factors, request.layers), config.num_negatives, training, draws)
     return Reply(ItemSteps(learned.items, learned.gradients))
 
 
@@ -321,7 +345,7 @@ PAPER = Paper(
 
 # For files of no paper, chosen on validation parts of some of them; the rounds are the most that are tried.
 GENERAL = {
-    "biases": True, "shrinkage": 30.0, "learning_rate": 0.003, "participation": 0.1, "num_rounds": 100,
+    "biases": True, "from_popularity": True, "shrinkage": 30.0, "learning_rate": 0.003, "participation": 0.1, "num_rounds": 100,
 }  # fmt: skip
 
 SYSTEM = System(
