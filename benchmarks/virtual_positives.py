@@ -68,8 +68,8 @@ def measure(job: Job, progress: Progress) -> None:
     rows = np.sort(np.random.default_rng(1).choice(with_room, NUM_CLIENTS, replace=False))
     cohort = Cohort(rows.astype(np.int32), rows, private, progress.round_number + 1)
     sent = Sent(progress.state.item_factors, progress.state.layers)
-    real = learn(cohort, sent, config.num_negatives, config.training, draws)
-    shown, _ = hide(cohort, sent, real, RHO, config.training, draws)
+    real = learn(cohort, sent, config.num_negatives, config.training(cohort.round_number), draws)
+    shown, _ = hide(cohort, sent, real, RHO, config.training(cohort.round_number), draws)
     popularity = np.bincount(job.train.items, minlength=job.train.num_items).astype(np.float64)
     tables, truths = [], []
     for place, row in enumerate(rows.tolist()):

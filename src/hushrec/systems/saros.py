@@ -54,6 +54,12 @@ class Config:
     unseen: int = setting(
         0, "items that a user never met, drawn before each good event and taken for bad ones", "[0, 100]"
     )
+    bias_pace: float = setting(
+        0.0,
+        "learn a bias of each item, so much faster than its vector; 0: none",
+        "[0, inf)",
+        search=OneOf((0.0, 1.0, 3.0, 10.0)),
+    )
     min_blocks: int = setting(0, "completed blocks that a user must have to be learned from", "[0, inf)")
     max_blocks: int = setting(
         0, "completed blocks that a user may have to be learned from; 0: any number", "[0, inf)"
@@ -80,6 +86,7 @@ class Config:
             self.open_blocks == "end", theta=1, threshold="blocks", max_delay=0, form=Form(is_encrypted=False),
             blocks=self.blocks, block_loss=self.block_loss, has_owners=False,
             min_blocks=self.min_blocks, max_blocks=self.max_blocks, unseen=self.unseen,
+            bias_pace=self.bias_pace,
         )  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 """Learning to rank from blocks: the maths of SAROS and DRIFT.
 
 The loss of a block of user u: the mean over its pairs (positive p, negative n) of -log sigma(w), with
-w = v_u . (psi_p - psi_n), and a ridge on the vectors of the block. A block without a pair has no loss.
+w = v_u . (psi_p - psi_n), and a ridge on the vectors of the block. A block without a pair has no loss. With
+biases, psi ends with the item's own, on which there is no ridge, and v with a 1 that stays.
 
 DEVIATION: the gradients of a block's pairs are averaged by default, as Sec. 3.4 has it, where Algorithms 3 and 4
 apply each of them. `block_loss sum` is the algorithm as printed.
@@ -23,9 +24,10 @@ BlockLoss = Literal["mean", "sum"]
 
 
 @numba.njit(nogil=True, cache=True)
-def _block(vectors, user, rows, is_positive, gradients, user_row, entry_rows, ridge, is_mean):
+def _block(vectors, user, rows, is_positive, gradients, user_row, entry_rows, ridge, is_mean, bias_pace):
     """Add the gradient of one block's loss; an item that is in it twice counts twice, with its ridge."""
-    num_factors, num_positive = vectors.shape[1], 0
+    num_columns, num_positive = vectors.shape[1], 0
+    num_factors = num_columns - (bias_pace > 0)
     for entry in range(rows.size):
         num_positive += is_positive[entry]
     num_pairs = num_positive * (rows.size - num_positive)
@@ -40,7 +42,7 @@ def _block(vectors, user, rows, is_positive, gradients, user_row, entry_rows, ri
                 continue
             first, second = rows[positive], rows[negative]
             margin = 0.0
-            for factor in range(num_factors):
+            for factor in range(num_columns):
                 margin += vectors[user, factor] * (vectors[first, factor] - vectors[second, factor])
             # DEVIATION: the report prints +(1 - sigma(w)) (Sec. 4.2); the derivative of -log sigma(w) has a minus.
             if margin > 0:
@@ -52,6 +54,9 @@ def _block(vectors, user, rows, is_positive, gradients, user_row, entry_rows, ri
                 gradients[user_row, factor] += slope * (vectors[first, factor] - vectors[second, factor])
                 gradients[entry_rows[positive], factor] += slope * of_user
                 gradients[entry_rows[negative], factor] -= slope * of_user
+            if bias_pace > 0:
+                gradients[entry_rows[positive], num_factors] += bias_pace * slope
+                gradients[entry_rows[negative], num_factors] -= bias_pace * slope
     for factor in range(num_factors):
         gradients[user_row, factor] += ridge * vectors[user, factor]
         for entry in range(rows.size):
@@ -61,7 +66,7 @@ def _block(vectors, user, rows, is_positive, gradients, user_row, entry_rows, ri
 @numba.njit(nogil=True, cache=True)
 def _group_gradients(
     vectors, vector_of_row, group_of_row, block_starts, row_of_entry, is_positive, user_rows, theta, rate, ridge,
-    is_mean,
+    is_mean, bias_pace,
 ):  # fmt: skip
     """Gradients of groups, one after the other; each sees what those before it moved (Algorithms 3 and 4)."""
     num_rows, num_factors = vectors.shape
@@ -78,7 +83,7 @@ def _group_gradients(
             signs = is_positive[block_starts[block] : block_starts[block + 1]]
             _block(
                 local, vector_of_row[user_rows[block]], vector_of_row[entries], signs, gradients,
-                user_rows[block], entries, ridge, is_mean,
+                user_rows[block], entries, ridge, is_mean, bias_pace,
             )  # fmt: skip
         while row < num_rows and group_of_row[row] == group:
             for factor in range(num_factors):
@@ -89,14 +94,20 @@ def _group_gradients(
 
 
 def group_gradients(
-    groups: Groups, vectors: Rows, learning_rate: float, regularization: float, block_loss: BlockLoss = "mean"
+    groups: Groups,
+    vectors: Rows,
+    learning_rate: float,
+    regularization: float,
+    block_loss: BlockLoss = "mean",
+    bias_pace: float = 0.0,  # above 0 the last column is the items' bias
 ) -> Rows:
-    """A gradient for every row of the groups."""
+    """A gradient for every row of the groups, that of a bias times its pace."""
     if not groups.num_blocks:
         return np.empty((0, vectors.shape[1]), np.float32)
     gradients: Rows = _group_gradients(
         vectors, groups.vector_of_row, groups.group_of_row, groups.block_starts, groups.row_of_entry,
         groups.is_positive, groups.user_rows, groups.theta, learning_rate, regularization, block_loss == "mean",
+        bias_pace,
     )  # fmt: skip
     return gradients
 

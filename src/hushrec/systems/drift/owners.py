@@ -98,6 +98,8 @@ def owner_learn(
             raise HushrecError("vectors came that do not fit what was asked for")
         with stopwatch("gradients", owner.number):
             gradients.append(
-                group_gradients(groups, vectors, plan.learning_rate, plan.regularization, plan.block_loss)
+                group_gradients(
+                    groups, vectors, plan.learning_rate, plan.regularization, plan.block_loss, plan.bias_pace
+                )
             )
     return Reply(BlockGradients(slices(gradients, np.float32)))

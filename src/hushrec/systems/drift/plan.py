@@ -27,6 +27,12 @@ class Plan(NamedTuple):
     min_blocks: int = 0  # of a user that is learned from: SAROS alone has these two
     max_blocks: int = 0
     unseen: int = 0  # drawn before each good event
+    bias_pace: float = 0.0  # how much faster biases go than vectors; 0: there are none
+
+    @property
+    def num_columns(self) -> int:
+        """Length of a vector, with the item's bias."""
+        return self.num_factors + (self.bias_pace > 0)
 
 
 class Planned(Protocol):

@@ -20,6 +20,7 @@ class RankingFactors:
     user_factors: NDArray[np.float32]
     item_factors: NDArray[np.float32]
     regularization: float
+    has_biases: bool = False  # at the end of items' vectors; users' end with a 1 there
 
     def predict(self, users: Numbers, items: Numbers) -> NDArray[np.float32]:
         """Scores of (user, item) pairs."""
@@ -36,8 +37,8 @@ class RankingFactors:
         return replace(self, item_factors=self.item_factors[items])
 
     def vectors_of_items(self) -> NDArray[np.float32]:
-        """A vector per item."""
-        return self.item_factors
+        """A vector per item, without its bias, which says how popular it is and not what it is like."""
+        return self.item_factors[:, :-1] if self.has_biases else self.item_factors
 
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """A newcomer's vector minimises the pairwise loss of one block: all it likes (1) over all it does not (0).
@@ -47,25 +48,32 @@ class RankingFactors:
         if not np.isin(ratings, (0, 1)).all():
             raise HushrecError("a newcomer's ratings are 1 (liked) or 0 (not) with this model; give these")
         is_positive = ratings == 1
-        liked = self.item_factors[items[is_positive]].astype(np.float64)
-        disliked = self.item_factors[items[~is_positive]].astype(np.float64)
+        vectors = self.vectors_of_items()
+        biases = self.item_factors[:, -1] if self.has_biases else np.zeros(len(vectors), np.float32)
+        liked = vectors[items[is_positive]].astype(np.float64)
+        disliked = vectors[items[~is_positive]].astype(np.float64)
+        leads = biases[items[is_positive]][:, None] - biases[items[~is_positive]]
         if not len(disliked):
-            disliked = self.item_factors.mean(axis=0, dtype=np.float64, keepdims=True)
+            disliked = vectors.mean(axis=0, dtype=np.float64, keepdims=True)
+            leads = biases[items[is_positive]][:, None] - biases.mean()
         if not len(liked):
-            return np.zeros(len(self.item_factors), np.float32)
+            return biases.copy()
         regularization = max(self.regularization, _LEAST_REGULARIZATION)
         vector = least(
-            lambda vector: _block_loss(vector, liked, disliked, regularization), np.zeros(liked.shape[1])
+            lambda vector: _block_loss(vector, liked, disliked, leads, regularization), np.zeros(liked.shape[1])
         )
-        return (self.item_factors @ vector.astype(np.float32)).astype(np.float32)
+        return (vectors @ vector.astype(np.float32) + biases).astype(np.float32)
 
 
-def _block_loss(vector: Reals, liked: Reals, disliked: Reals, regularization: float) -> tuple[float, Bends]:
-    """The mean of log(1 + exp(-x (v - w))) over all pairs of liked v and disliked w, with gradient and curvature.
+def _block_loss(
+    vector: Reals, liked: Reals, disliked: Reals, leads: NDArray[np.float32], regularization: float
+) -> tuple[float, Bends]:
+    """The mean of log(1 + exp(-x (v - w) - l)) over all pairs of liked v and disliked w, and how it bends.
 
-    Sums over pairs are made of sums over rows and columns, so that no pair has a vector of its own.
+    l is by how much the bias of v is above that of w. Sums over pairs are made of sums over rows and columns, so
+    that no pair has a vector of its own.
     """
-    margins = (liked @ vector)[:, None] - disliked @ vector
+    margins = (liked @ vector)[:, None] - disliked @ vector + leads
     num_pairs = margins.size
 
     def bends() -> tuple[Reals, Reals]:

@@ -133,6 +133,12 @@ class Config:
     unseen: int = setting(
         0, "items that a user never met, drawn before each good event and taken for bad ones", "[0, 100]"
     )
+    bias_pace: float = setting(
+        0.0,
+        "learn a bias of each item, so much faster than its vector; 0: none",
+        "[0, inf)",
+        search=OneOf((0.0, 1.0, 3.0, 10.0)),
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -149,7 +155,7 @@ class Config:
             self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
             self.open_blocks == "end", self.theta, self.threshold, self.max_delay,
             Form(self.batch, self.flag == "inside", self.encryption == "aes-gcm"), self.blocks, self.block_loss,
-            unseen=self.unseen,
+            unseen=self.unseen, bias_pace=self.bias_pace,
         )  # fmt: skip
 
 
@@ -171,19 +177,23 @@ def start(num_parties: int, num_items: int, config: Planned, draws: Draws) -> Or
     """Before the first round: vectors at random (Sec. 3.1). Users come with the first round."""
     plan = config.plan
     none = OrchestratorState(
-        np.empty((0, plan.num_factors), np.float32), np.empty((0, plan.num_factors), np.float32),
+        np.empty((0, plan.num_columns), np.float32), np.empty((0, plan.num_columns), np.float32),
         np.zeros(0, np.bool_), np.array(num_parties - 1), np.zeros(num_parties - 1, np.int32),
     )  # fmt: skip
-    return _grown(none, 0, num_items, draws)
+    return _grown(none, 0, num_items, plan, draws)
 
 
-def _grown(state: OrchestratorState, num_users: int, num_items: int, draws: Draws) -> OrchestratorState:
+def _grown(state: OrchestratorState, num_users: int, num_items: int, plan: Plan, draws: Draws) -> OrchestratorState:
     """The state with vectors for newcomers; a vector depends on the number only, not on when it came."""
-    return replace(
+    num_known = len(state.user_factors), len(state.item_factors)
+    grown = replace(
         state,
         user_factors=_longer(state.user_factors, num_users, "user-vectors", draws),
         item_factors=_longer(state.item_factors, num_items, "item-vectors", draws),
     )
+    if plan.bias_pace:
+        grown.user_factors[num_known[0] :, -1], grown.item_factors[num_known[1] :, -1] = 1, 0
+    return grown
 
 
 def _longer(factors: NDArray[np.float32], size: int, purpose: str, draws: Draws) -> NDArray[np.float32]:
@@ -212,7 +222,7 @@ def orchestrator_round(
     answer = yield Ask(users_side, Begin(starts, held_by), began)
     if len(answer.lost):
         raise HushrecError("the users' side is lost: no event comes; bring it back and use --resume")
-    state = _grown(state, int(began.batches[0][1].num_users[0]), len(starts) - 1, draws)
+    state = _grown(state, int(began.batches[0][1].num_users[0]), len(starts) - 1, plan, draws)
     state = replace(state, is_held=np.diff(starts) > 0, counted_round=counted_round)
     delays, late = draws.generator("delays", round_number), list[tuple[int, Moves]]()
     for window in range(int(began.batches[0][1].num_windows[0])):
@@ -306,7 +316,8 @@ def enrol(numbers: Numbers, rows: OwnerRows, num_items: int, config: Planned, dr
 
 def model(state: OrchestratorState, config: Planned, _rating_range: RatingRange) -> Scorer:
     """A scorer made of the orchestrator's vectors."""
-    return RankingFactors(state.user_factors, state.item_factors, config.plan.regularization)
+    plan = config.plan
+    return RankingFactors(state.user_factors, state.item_factors, plan.regularization, plan.bias_pace > 0)
 
 
 def mean_loss(state: OrchestratorState, rows: OwnerRows) -> float:
