@@ -2,6 +2,6 @@
 
 import signal
 
-# Tests press Ctrl-C in commands that they start; in the background of a shell these would inherit that it is ignored.
+# Tests press Ctrl-C in commands that they start; in the background of a shell these would inherit to ignore it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

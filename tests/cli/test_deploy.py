@@ -144,7 +144,9 @@ def test_a_node_looks_at_its_ratings_before_it_starts(kits: Path, tmp_path: Path
     assert "1 rated items are not in the catalogue" in ended(*good, "--items", str(tmp_path / "items.tsv"))
     (tmp_path / "test.csv").write_text("user,item,rating\n1,7,3\n8,2,3\n9,2,3\n")
     said = ended(*good, "--test", str(tmp_path / "test.csv"))
-    assert said.startswith("2 users of the test ratings are not clients of this node: they have no rating to train on")
+    assert said.startswith(
+        "2 users of the test ratings are not clients of this node: they have no rating to train on"
+    )
 
 
 def test_local_gives_the_bits_of_run(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ NAMES = ("server", "shop-a", "shop-b")
 FLAGS = {"install", "fails", "systemd", "titles"}
 PORT = 8002
 # What is said only on a machine that takes its time: how far a run is, for whom it waits.
-WHEN_SLOW = re.compile(r"\S+ on \d+ nodes: round \d+/\d+, .* sent.*|waiting for .*, for up to \d+ s \(--patience\)")
+WHEN_SLOW = re.compile(
+    r"\S+ on \d+ nodes: round \d+/\d+, .* sent.*|waiting for .*, for up to \d+ s \(--patience\)"
+)
 
 
 # --- The page ----------------------------------------------------------------------------------------------

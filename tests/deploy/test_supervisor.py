@@ -527,7 +527,9 @@ def test_losses_in_other_rounds_are_forgiven(tmp_path: Path, clock: Clock) -> No
 def test_leaving_out_never_goes_below_the_least(tmp_path: Path, clock: Clock) -> None:
     engine = Engine(tmp_path, clock, script(losing("node-2", 1)))
     watcher, told, _ = supervised(engine, min_nodes=3)
-    with pytest.raises(HushrecError, match=r"2 of 3 nodes are there, 3 are needed \(node-2 failed: no reply\); start"):
+    with pytest.raises(
+        HushrecError, match=r"2 of 3 nodes are there, 3 are needed \(node-2 failed: no reply\); start"
+    ):
         watcher.run()
     assert len(engine.attempts) == 3
     assert all("\n" not in line for line in told)

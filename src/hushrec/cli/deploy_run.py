@@ -115,7 +115,9 @@ def order_run(
         relevant_from=relevant_from, relay=relay, timeout_seconds=waiting.timeout,
     )  # fmt: skip
     terms = waiting.terms(len(federation.nodes))
-    with if_interrupted("interrupted; the nodes may go on without us: the same command with --resume is told how far"):
+    with if_interrupted(
+        "interrupted; the nodes may go on without us: the same command with --resume is told how far"
+    ):
         run = _supervised(folder, order, catalogue, federation.nodes, federation.engine, terms, resume)
     keep_command(run, said.command)
     _print(run, len(federation.nodes), as_json)

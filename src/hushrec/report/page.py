@@ -262,7 +262,9 @@ def _curves(runs: Sequence[Run]) -> str:
 
 def _bytes(runs: Sequence[Run]) -> str:
     if not any(traffic_rows(run) for run in runs):
-        return paragraph("No bytes were counted here. What the nodes of a deployment send is counted by its server.")
+        return paragraph(
+            "No bytes were counted here. What the nodes of a deployment send is counted by its server."
+        )
     each = per_party(runs)
     title = f"Bytes sent {each}, by type of message"
     svg = to_inline_svg(bytes_by_message(runs), "bytes", title)

@@ -122,8 +122,8 @@ def as_in_catalogue(data: Interactions, user_ids: Ids, catalogue: Catalogue) -> 
     num_strangers = len(rows) - np.count_nonzero(np.isin(rows, user_ids))
     if num_strangers:
         raise HushrecError(
-            f"{num_strangers} users of the test ratings are not clients of this node: they have no rating to train "
-            "on; leave them out"
+            f"{num_strangers} users of the test ratings are not clients of this node: "
+            "they have no rating to train on; leave them out"
         )
     return replace(
         data,
@@ -142,7 +142,9 @@ def _as_kind(ids: Ids, like: Ids) -> Ids:
     if like.dtype.kind == "U":
         return ids.astype(np.str_)
     public = "its ids are texts, the order's numbers"
-    raise NotAsOrderedError("ids are texts here and numbers in the rest of the federation; use the same ids", public)
+    raise NotAsOrderedError(
+        "ids are texts here and numbers in the rest of the federation; use the same ids", public
+    )
 
 
 def read_numbers(path: Path, known: Ids) -> tuple[Ids, Numbers]:
