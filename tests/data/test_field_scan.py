@@ -1,7 +1,9 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from hushrec.data.field_scan import has_byte, has_leading_zeros, numbered, span_of
+from hushrec.data.arrow_columns import ids_of
+from hushrec.data.field_scan import has_byte, has_leading_zeros, span_of
 
 
 @pytest.mark.parametrize(
@@ -33,8 +35,8 @@ def test_leading_zeros_are_found_wherever_they_are() -> None:
 
 def test_numbers_equal_those_of_numpy() -> None:
     values = np.random.default_rng(1).integers(-50, 200, 3_000)
-    low, high = span_of(values)
-    numbers, ids = numbered(values, low, high - low + 1)
+    assert span_of(values) == (values.min(), values.max())
+    numbers, ids = ids_of(pa.chunked_array([values[:7], values[:0], values[7:]]), "user")
     expected_ids, expected = np.unique(values, return_inverse=True)
     assert ids.tolist() == expected_ids.tolist()
     assert numbers.tolist() == expected.tolist()

@@ -13,7 +13,9 @@ def test_canonical_order_is_the_stable_sort_of_the_pairs(rows: list[tuple[int, i
     users = np.array([user for user, _ in rows], np.int32)
     items = np.array([item for _, item in rows], np.int32)
     expected = sorted(range(len(rows)), key=rows.__getitem__)
-    assert canonical_order(users, items, 7, 9).tolist() == expected
+    order = canonical_order(users, items, 7, 9)
+    assert order.rows.tolist() == expected
+    assert order.items.tolist() == [rows[row][1] for row in expected]
 
 
 @settings(deadline=None)

@@ -1,5 +1,6 @@
 """From columns of a table (Arrow) to the NumPy columns of `Interactions`, with every value checked."""
 
+import itertools
 import re
 from uuid import UUID
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hushrec.data.checking import RowError
-from hushrec.data.field_scan import numbered, span_of
+from hushrec.data.field_scan import look_up, mark, span_of
 from hushrec.data.interactions import Ids
 from hushrec.errors import option
 
@@ -68,7 +69,9 @@ def ids_of(column: pa.ChunkedArray, what: str) -> tuple[npt.NDArray[np.int32], I
     if pa.types.is_floating(column.type):
         column = _whole(column, what)
     if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
-        return _number_integers(column.to_numpy().astype(np.int64, copy=False))
+        return _number_integers(
+            [part.to_numpy().astype(np.int64, copy=False) for part in column.chunks if len(part)]
+        )
     codes, texts = _dictionary(column)
     texts = [text.strip() for text in texts]
     is_wrong = np.array([not text or "\0" in text for text in texts], bool)
@@ -82,14 +85,22 @@ def ids_of(column: pa.ChunkedArray, what: str) -> tuple[npt.NDArray[np.int32], I
     return number_of.astype(np.int32)[codes], ids
 
 
-def _number_integers(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    if not values.size:
+def _number_integers(parts: list[npt.NDArray[np.int64]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    size = sum(part.size for part in parts)
+    if not size:
         return np.empty(0, np.int32), np.empty(0, np.int64)
-    low, high = span_of(values)
-    if high - low <= max(4 * values.size, _LARGEST_TABLE):
-        numbers, ids = numbered(values, low, high - low + 1)  # saves sorting the rows
-        return numbers, ids
-    distinct = pa.array(values).dictionary_encode()
+    spans = [span_of(part) for part in parts]
+    low, high = min(low for low, _ in spans), max(high for _, high in spans)
+    if high - low <= max(4 * size, _LARGEST_TABLE):  # a table over the span saves sorting the rows
+        does_occur = np.zeros(high - low + 1, np.bool_)
+        for part in parts:
+            mark(part, low, does_occur)
+        place_of = np.cumsum(does_occur, dtype=np.int32) - np.int32(1)
+        numbers = np.empty(size, np.int32)
+        for part, end in zip(parts, itertools.accumulate(part.size for part in parts), strict=True):
+            look_up(part, low, place_of, numbers[end - part.size : end])
+        return numbers, np.flatnonzero(does_occur) + low
+    distinct = pa.array(np.concatenate(parts)).dictionary_encode()
     ids, number_of = np.unique(distinct.dictionary.to_numpy(), return_inverse=True)
     return number_of.astype(np.int32)[distinct.indices.to_numpy()], ids
 
@@ -111,8 +122,11 @@ def ratings_of(column: pa.ChunkedArray, decimal: str = ".") -> npt.NDArray[np.fl
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     if is_number(column.type):
+        ratings, end = np.empty(len(column), np.float32), 0
         with np.errstate(over="ignore"):
-            ratings: npt.NDArray[np.float32] = column.cast(pa.float64()).to_numpy().astype(np.float32)
+            for part in column.chunks:
+                start, end = end, end + len(part)
+                ratings[start:end] = part.cast(pa.float64()).to_numpy(zero_copy_only=False)
         is_wrong = np.isinf(ratings)
         if is_wrong.any():
             row = int(np.flatnonzero(is_wrong)[0])

@@ -5,6 +5,8 @@ import numpy.typing as npt
 from numba import njit
 
 Bytes = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 _ZERO, _NINE, _POINT, _MINUS, _QUOTE, _SPACE, _TAB, _NEWLINE, _RETURN = b'09.-" \t\n\r'
@@ -47,26 +49,17 @@ def span_of(values: Int64s) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def numbered(values: Int64s, low: int, size: int) -> tuple[npt.NDArray[np.int32], Int64s]:
-    """For each value its place among those that occur, by a table over their span; and these, rising."""
-    place_of = np.zeros(size, np.int32)
+def mark(values: Int64s, low: int, does_occur: Bools) -> None:
+    """Note in a table over the span of all values which of them occur."""
     for value in values:
-        place_of[value - low] = 1
-    num_ids = 0
-    for offset in range(size):
-        if place_of[offset]:
-            place_of[offset] = num_ids
-            num_ids += 1
-        else:
-            place_of[offset] = -1
-    numbers = np.empty(values.size, np.int32)
+        does_occur[value - low] = True
+
+
+@njit(cache=True, nogil=True)
+def look_up(values: Int64s, low: int, place_of: Int32s, found: Int32s) -> None:
+    """For each value what the table says of it."""
     for row in range(values.size):
-        numbers[row] = place_of[values[row] - low]
-    ids = np.empty(num_ids, np.int64)
-    for offset in range(size):
-        if place_of[offset] >= 0:
-            ids[place_of[offset]] = offset + low
-    return numbers, ids
+        found[row] = place_of[values[row] - low]
 
 
 @njit(cache=True, nogil=True)

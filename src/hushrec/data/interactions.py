@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hushrec.data.row_order import canonical_order, count_starts, is_canonical, order_of_chosen, taken
+from hushrec.data.row_order import Order, canonical_order, count_starts, is_canonical, order_of_chosen, taken
 from hushrec.errors import HushrecError
 from hushrec.tables import Tabular, html_facts
 
@@ -150,10 +150,10 @@ class Interactions(Tabular):
 
     def canonical_order(self) -> npt.NDArray[np.signedinteger] | None:
         """Row numbers sorted by user, then item; None where the rows are in that order already."""
-        return self._sorted
+        return None if self._sorted is None else self._sorted.rows
 
     @cached_property
-    def _sorted(self) -> npt.NDArray[np.signedinteger] | None:
+    def _sorted(self) -> Order | None:
         if is_canonical(self.users, self.items):
             return None
         return canonical_order(self.users, self.items, self.num_users, self.num_items)
@@ -165,11 +165,11 @@ class Interactions(Tabular):
     @cached_property
     def _by_user(self) -> UserRows:
         starts = count_starts(self.users, self.num_users)
-        rows = self.canonical_order()
-        if rows is None:
+        order = self._sorted
+        if order is None:
             return UserRows(starts, self.items, self.ratings, self.rating_range)
-        ratings = None if self.ratings is None else taken(self.ratings, rows)
-        return UserRows(starts, taken(self.items, rows), ratings, self.rating_range)
+        ratings = None if self.ratings is None else taken(self.ratings, order.rows)
+        return UserRows(starts, order.items, ratings, self.rating_range)
 
     def user_number(self, original_id: str | int) -> int:
         """The number of the user with this id of the source."""

@@ -1,6 +1,6 @@
 """Compiled loops that put interactions in canonical order: by user, then by item, no pair twice."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,7 @@ from numba import njit
 import hushrec.compiling  # noqa: F401 - before the first kernel
 
 Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -33,61 +34,85 @@ def count_starts(numbers: Int32s, size: int) -> npt.NDArray[np.int64]:
     return starts
 
 
+class Order(NamedTuple):
+    """Row numbers in canonical order, and the items of these rows, which sorting finds on its way."""
+
+    rows: npt.NDArray[np.signedinteger]
+    items: Int32s
+
+
 @njit(cache=True, nogil=True)
-def _sort_by_item(
-    users: Int32s, items: Int32s, num_items: int, rows: npt.NDArray[np.signedinteger], users_of_rows: Int32s
-) -> None:
-    cursor = count_starts(items, num_items)
+def _sort_by_item(users: Int32s, items: Int32s, cursor: Int64s, shift: int, found: Int64s) -> None:
+    """Into `found` the users and row numbers of the pairs, in one number each, by item."""
     for row in range(items.size):
         place = cursor[items[row]]
-        rows[place], users_of_rows[place] = row, users[row]
-        cursor[items[row]] += 1
+        found[place] = (np.int64(users[row]) << shift) | row
+        cursor[items[row]] = place + 1
 
 
 @njit(cache=True, nogil=True)
-def _sort_by_user(
-    num_users: int,
-    rows: npt.NDArray[np.signedinteger],
-    users_of_rows: Int32s,
-    sorted_rows: npt.NDArray[np.signedinteger],
-) -> None:
-    cursor = count_starts(users_of_rows, num_users)
-    for place in range(rows.size):
-        user = users_of_rows[place]
-        sorted_rows[cursor[user]] = rows[place]
-        cursor[user] += 1
+def _sort_by_user(by_item: Int64s, starts: Int64s, cursor: Int64s, shift: int, found: Int64s) -> None:
+    """Into `found` the items and row numbers, by user; `starts` are those of the items."""
+    rows = (np.int64(1) << shift) - 1
+    for item in range(starts.size - 1):
+        for place in range(starts[item], starts[item + 1]):
+            user = by_item[place] >> shift
+            found[cursor[user]] = (np.int64(item) << shift) | (by_item[place] & rows)
+            cursor[user] += 1
 
 
-def canonical_order(users: Int32s, items: Int32s, num_users: int, num_items: int) -> npt.NDArray[np.signedinteger]:
-    """Row numbers in canonical order; equal pairs stay in the order of the rows.
+@njit(cache=True, nogil=True)
+def _unpack(packed: Int64s, shift: int, rows: npt.NDArray[np.signedinteger], items: Int32s) -> None:
+    mask = (np.int64(1) << shift) - 1
+    for place in range(packed.size):
+        rows[place] = packed[place] & mask
+        items[place] = packed[place] >> shift
 
-    Two counting sorts; the users go along, as to look them up again would miss the cache at every row.
+
+def canonical_order(users: Int32s, items: Int32s, num_users: int, num_items: int) -> Order:
+    """Rows in canonical order; equal pairs stay in the order of the rows.
+
+    Two counting sorts. What goes along goes along in one number: every place that is written misses the cache, and
+    so would looking up the users and items again. NumPy makes the arrays, as it asks for large pages of memory; the
+    first one takes what comes of it all.
     """
-    dtype: type[np.signedinteger] = np.int32 if users.size < 2**31 else np.int64
-    by_item, users_of_rows = np.empty(users.size, dtype), np.empty(users.size, np.int32)
-    _sort_by_item(users, items, num_items, by_item, users_of_rows)
-    by_user = np.empty(users.size, dtype)
-    _sort_by_user(num_users, by_item, users_of_rows, by_user)
-    return by_user
+    num_rows = users.size
+    shift = num_rows.bit_length()
+    starts = count_starts(items, num_items)
+    by_item, by_user = np.empty(num_rows, np.int64), np.empty(num_rows, np.int64)
+    _sort_by_item(users, items, starts.copy(), shift, by_item)
+    _sort_by_user(by_item, starts, count_starts(users, num_users), shift, by_user)
+    if num_rows < 2**31:
+        rows, found = by_item.view(np.int32).reshape(2, -1)
+    else:
+        rows, found = by_item, np.empty(num_rows, np.int32)
+    _unpack(by_user, shift, rows, found)
+    return Order(rows, found)
 
 
 @njit(cache=True, nogil=True)
-def order_of_chosen(
-    order: npt.NDArray[np.signedinteger], is_chosen: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.signedinteger]:
-    """The order of the chosen rows among themselves, of the order of all."""
-    number_of = np.empty(is_chosen.size, order.dtype)
+def _chosen(
+    order: Order, is_chosen: npt.NDArray[np.bool_], numbers: npt.NDArray[np.signedinteger], found: Order
+) -> None:
     num_chosen = 0
     for row in range(is_chosen.size):
-        number_of[row] = num_chosen
+        numbers[row] = num_chosen
         num_chosen += is_chosen[row]
-    chosen = np.empty(num_chosen, order.dtype)
     place = 0
-    for row in order:
+    for k in range(order.rows.size):
+        row = order.rows[k]
         if is_chosen[row]:
-            chosen[place] = number_of[row]
+            found.rows[place] = numbers[row]
+            found.items[place] = order.items[k]
             place += 1
-    return chosen
+
+
+def order_of_chosen(order: Order, is_chosen: npt.NDArray[np.bool_]) -> Order:
+    """The order of the chosen rows among themselves, of the order of all."""
+    num_chosen, kind = int(np.count_nonzero(is_chosen)), order.rows.dtype
+    found = Order(np.empty(num_chosen, kind), np.empty(num_chosen, np.int32))
+    _chosen(order, is_chosen, np.empty(is_chosen.size, kind), found)
+    return found
 
 
 @njit(cache=True, nogil=True)

@@ -145,6 +145,7 @@ def _read_csv(
     source: Source, text_format: TextFormat, types: Mapping[str, pa.DataType], names: Mapping[str, pa.DataType]
 ) -> pa.Table:
     content, delimiter = source.content, text_format.delimiter
+    has_quotes = text_format.has_quotes and _has_quote_below(content)  # to look for none is quicker
     if delimiter == "::":
         content = pa.py_buffer(bytes(content).replace(b"::", _UNIT_SEPARATOR.encode()))
         delimiter = _UNIT_SEPARATOR
@@ -155,8 +156,8 @@ def _read_csv(
         ),
         pa_csv.ParseOptions(
             delimiter=delimiter,
-            quote_char='"' if text_format.has_quotes else False,
-            newlines_in_values=text_format.has_quotes and _has_quote_below(content),
+            quote_char='"' if has_quotes else False,
+            newlines_in_values=has_quotes,
         ),
         pa_csv.ConvertOptions(
             column_types=dict(types),

@@ -39,7 +39,7 @@ def normalised_graph(
         for ends, size in zip((users, items), sizes, strict=True)
     )
     values *= by_user[users] * by_item[items]
-    back = canonical_order(items, users, sizes[1], sizes[0])
+    back = canonical_order(items, users, sizes[1], sizes[0]).rows
     starts = [count_starts(users, sizes[0]), len(users) + count_starts(items, sizes[1])[1:]]
     return Graph(
         np.concatenate(starts).astype(np.int32),
@@ -52,7 +52,7 @@ def _each_pair_once(
     users: NDArray[np.int32], items: NDArray[np.int32], weights: NDArray[np.float64], sizes: tuple[int, int]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
     """Edges by user, then by item, those of the same pair added up."""
-    order = canonical_order(users, items, *sizes)
+    order = canonical_order(users, items, *sizes).rows
     users, items = users[order], items[order]
     is_new = np.ones(len(users), np.bool_)
     is_new[1:] = (np.diff(users) != 0) | (np.diff(items) != 0)
