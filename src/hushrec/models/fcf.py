@@ -108,7 +108,7 @@ def _solve(matrix, vector):
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _solve_users(positives, rows, item_factors, common, weights, out):
+def _solve_users(positives, rows, item_factors, common, weights, offsets, pull, out):
     starts, items = positives
     confidence, regularization = weights
     num_factors = item_factors.shape[1]
@@ -116,11 +116,12 @@ def _solve_users(positives, rows, item_factors, common, weights, out):
     vector = np.empty(num_factors)
     for client in range(rows.size):
         matrix[:] = common
-        vector[:] = 0.0
+        vector[:] = -pull
         for place in range(starts[rows[client]], starts[rows[client] + 1]):
             _add_square(item_factors, items[place], confidence, matrix)
+            wanted = 1.0 + confidence * (1.0 - np.float64(offsets[items[place]]))
             for factor in range(num_factors):
-                vector[factor] += (1.0 + confidence) * np.float64(item_factors[items[place], factor])
+                vector[factor] += wanted * np.float64(item_factors[items[place], factor])
         for factor in range(num_factors):
             matrix[factor, factor] += regularization
         _solve(matrix, vector)
@@ -135,10 +136,16 @@ def solve_users(
     item_factors: Factors,
     common: Squares,  # V^T V
     weights: Weights,
+    offsets: Factors | None = None,  # o_i: what is predicted before any vector is looked at; None: 0
 ) -> Factors:
-    """x_u = (V^T C_u V + lambda I)^-1 V^T C_u p_u of the users in `rows`."""
+    """x_u = (V^T C_u V + lambda I)^-1 V^T C_u (p_u - o) of the users in `rows`.
+
+    V^T C_u (p_u - o) is the sum of (1 + alpha (1 - o_i)) v_i over positives, less V^T o.
+    """
     out = np.empty((len(rows), item_factors.shape[1]), np.float32)
-    _solve_users((starts, items), rows, item_factors, common, weights, out)
+    offsets = np.zeros(len(item_factors), np.float32) if offsets is None else offsets
+    pull = item_factors.T.astype(np.float64) @ offsets.astype(np.float64)
+    _solve_users((starts, items), rows, item_factors, common, weights, offsets, pull, out)
     return out
 
 
@@ -175,6 +182,14 @@ def item_gradients(
     return out
 
 
+def own_rows(clients: PositiveClients, rows: NDArray[np.int64], shape: tuple[int, ...]) -> Factors:
+    """Tables as of gradients that only count: a 1 in the first column of each client's positives, else zeros."""
+    tables = np.zeros((len(rows), *shape), np.float32)
+    for place, row in enumerate(rows.tolist()):
+        tables[place, clients.items[clients.starts[row] : clients.starts[row + 1]], 0] = 1
+    return tables.reshape(-1, shape[1])
+
+
 @dataclass(frozen=True)
 class PositiveModel:
     """Vectors of users and items, ready to rank; a newcomer's vector is solved for."""
@@ -182,20 +197,25 @@ class PositiveModel:
     user_factors: Factors
     item_factors: Factors
     newcomer_weights: Callable[[int, int], Weights]  # (positives of a newcomer, items of the catalogue)
+    offsets: Factors | None = None  # of each item's score
 
     def predict(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> Factors:
-        """x_u v_i."""
+        """x_u v_i, with the offset of i."""
         scores: Factors = np.einsum("nf,nf->n", self.user_factors[users], self.item_factors[items])
-        return scores
+        return scores if self.offsets is None else scores + self.offsets[items]
 
     def score(self, users: NDArray[np.int32]) -> Factors:
-        """x_u v_i of all items."""
-        scores: Factors = self.user_factors[users] @ self.item_factors.T
-        return scores
+        """The same of all items."""
+        return self._scores(self.user_factors[users])
+
+    def _scores(self, user_factors: Factors) -> Factors:
+        scores: Factors = user_factors @ self.item_factors.T
+        return scores if self.offsets is None else scores + self.offsets
 
     def narrowed(self, items: NDArray[np.int32]) -> "PositiveModel":
         """The same with these items alone."""
-        return replace(self, item_factors=self.item_factors[items])
+        offsets = None if self.offsets is None else self.offsets[items]
+        return replace(self, item_factors=self.item_factors[items], offsets=offsets)
 
     def vectors_of_items(self) -> Factors:
         """A vector per item."""
@@ -205,6 +225,7 @@ class PositiveModel:
         """Scores of all items for a newcomer with these positives."""
         starts, row = np.array([0, len(items)]), np.zeros(1, np.int64)
         weights = self.newcomer_weights(len(items), len(self.item_factors))
-        vector = solve_users(starts, items, row, self.item_factors, square(self.item_factors), weights)
-        scores: Factors = vector[0] @ self.item_factors.T
-        return scores
+        common = square(self.item_factors)
+        return self._scores(
+            solve_users(starts, items, row, self.item_factors, common, weights, self.offsets)[0]
+        )

@@ -32,3 +32,14 @@ def sample_log_odds(counts: NDArray[np.float64], num_people: float, odds: float)
     mean = log_odds(counts.mean(keepdims=True), num_people)
     offsets: NDArray[np.float32] = log_odds(counts, num_people) - mean + np.float32(np.log(odds))
     return offsets
+
+
+def weighted_shares(counts: NDArray[np.float64], num_people: float, weight: float) -> NDArray[np.float32]:
+    """The share of people who have each item, where one who has it weighs so much more than one who has not.
+
+    That is the number of least squared error: 1 is to be told of those who have it, and 0 of others.
+
+    >>> weighted_shares(np.array([0.0, 1.0, 4.0]), 4, 3.0).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return (weight * counts / (weight * counts + num_people - counts)).astype(np.float32)

@@ -25,6 +25,7 @@ from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import BlockLoss
 from hushrec.systems.drift.messages import NextWindow, OwnerKey, SentInteractions
 from hushrec.systems.drift.plan import Plan
+from hushrec.systems.drift.system import GENERAL
 from hushrec.systems.drift.users import users_send
 
 
@@ -115,7 +116,7 @@ SYSTEM = replace(
         presets={
             "usual": {},
             "original": {"num_factors": 4, "positive_from": 4.0},
-            "general": {"unseen": 1, "epochs": 15},
+            "general": GENERAL,
         },
         builds_on=("hushrec.systems.drift", "hushrec.evaluation.held_back"),
     ),

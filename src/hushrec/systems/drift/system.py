@@ -359,6 +359,10 @@ PAPER = Paper(
     year=2022,
 )
 
+# For files of no paper, of DRIFT and of SAROS, chosen on validation parts of some with SAROS. The epochs are the most
+# that are tried.
+GENERAL = {"unseen": 3, "bias_pace": 1.0, "learning_rate": 0.03, "epochs": 15}
+
 _RESULT: Result[Any, OwnerRows, OrchestratorState, Members] = Result(
     lambda state, _private, config, rating_range: model(state, config, rating_range),
     server=model,
@@ -376,7 +380,7 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
         title="DRIFT: data owners learn from encrypted interactions, online",
         paper=PAPER,
         class_name="DRIFT",
-        presets={"usual": {}, "general": {"unseen": 1, "epochs": 15}},
+        presets={"usual": {}, "general": GENERAL},
         published_on=("ml-100k", "ml-1m", "gowalla-20", "steam-200k-hours"),
         is_online=True,
         builds_on=("hushrec.evaluation.held_back",),

@@ -70,7 +70,7 @@ def _quantized(row, place, limit, out):
 
 
 @numba.njit(nogil=True, cache=True)
-def _train(width, rows, user_factors, item_factors, listing, training, limit, out):
+def _train(width, rows, user_factors, item_factors, offsets, listing, training, limit, out):
     """Train the clients of a cohort; return the place of one with a step beyond the limit, or -1."""
     starts, items, rated_place = listing
     rate = np.float32(2.0) * training.learning_rate
@@ -82,7 +82,7 @@ def _train(width, rows, user_factors, item_factors, listing, training, limit, ou
         for epoch in range(training.epochs):
             for place in range(starts[client], starts[client + 1]):
                 item = load(item_factors, np.int64(items[place]), width)
-                error = np.float32(rated_place[place] >= 0) - dot(vector, item)
+                error = np.float32(rated_place[place] >= 0) - (offsets[items[place]] + dot(vector, item))
                 vector = vector + ((rate * error) * item - shrink * vector)
                 if epoch == training.epochs - 1:
                     store(scratch, 0, (rate * error) * vector - shrink * item)
@@ -99,6 +99,7 @@ def train_clients(
     listing: Listing,
     training: Training,
     step_limit: int,
+    offsets: Factors | None = None,  # what is predicted of each item before any vector is looked at; None: 0
 ) -> tuple[Fixed, int]:
     """Update U_u of the clients in `rows` in place; return the steps of V_i, -gamma times its gradient.
 
@@ -106,7 +107,28 @@ def train_clients(
     """
     steps = np.empty((len(listing.items), item_factors.shape[1]), np.int32)
     width, limit = width_of(item_factors.shape[1]), np.float32(min(step_limit, 2**29))
-    return steps, int(_train(width, rows, user_factors, item_factors, listing, training, limit, steps))
+    offsets = np.zeros(len(item_factors), np.float32) if offsets is None else offsets
+    return steps, int(_train(width, rows, user_factors, item_factors, offsets, listing, training, limit, steps))
+
+
+# --- Popularity, as all who have the key may know it -------------------------------------------------------
+
+
+def own_steps(listing: Listing, num_columns: int) -> Fixed:
+    """Steps that only count: one unit in the last column of what is a client's own."""
+    steps = np.zeros((len(listing.items), num_columns), np.int32)
+    steps[:, -1] = listing.rated_place >= 0
+    return steps
+
+
+def offsets_of(counts: Factors, num_negatives: int) -> Factors:
+    """Which share of an item's samples are positives, if as many negatives of each item are drawn.
+
+    `counts`: the last column of V, in units of fixed point. DEVIATION: FedMF's paper has no such start.
+    """
+    num_owners = counts.astype(np.float64) * float(_UNIT)
+    offsets: Factors = (num_owners / (num_owners + num_negatives * num_owners.mean() + 1e-9)).astype(np.float32)
+    return offsets
 
 
 @dataclass

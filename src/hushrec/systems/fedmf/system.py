@@ -83,11 +83,14 @@ from hushrec.protocol import (
 from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.fedmf.clients import (
     FACTOR_LIMIT,
+    Factors,
     Fixed,
     KeyHolders,
     Training,
     initial_factors,
     newcomer_weights,
+    offsets_of,
+    own_steps,
     to_fixed,
     train_clients,
 )
@@ -122,9 +125,29 @@ class Config:
     initial_scale: float = setting(
         0.1, "vectors start uniformly within plus and minus this", "(0, 16]", search=Between(0.01, 1.0, log=True)
     )
+    from_popularity: bool = setting(
+        False,
+        "count in round 1, encrypted, how many clients have each item, and learn who differs",
+        search=OneOf((False, True)),
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
+
+    @property
+    def num_columns(self) -> int:
+        """Of V: its last one counts, if it is asked to."""
+        return self.num_factors + self.from_popularity
+
+    def is_counting(self, round_number: int) -> bool:
+        """Whether all clients are counted in this round, and nothing is learned."""
+        return self.from_popularity and round_number == 1
+
+    def split(self, item_factors: Factors) -> tuple[Factors, Factors | None]:
+        """V without its counts, and where the scores of items start by them."""
+        if not self.from_popularity:
+            return item_factors, None
+        return np.ascontiguousarray(item_factors[:, :-1]), offsets_of(item_factors[:, -1], self.num_negatives)
 
     @property
     def training(self) -> Training:
@@ -195,10 +218,11 @@ def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> Ser
         )
     items = np.arange(num_items, dtype=np.int32)
     drawn = initial_factors("item-factors", items, config.num_factors, config.initial_scale, draws)
+    drawn = np.pad(drawn, ((0, 0), (0, config.num_columns - config.num_factors)))
     adder = _adder(config, draws)
     # DEVIATION: the paper's server encrypts the start of V with the public key; here it is sent in the clear, for
     # the server drew it.
-    slots, size = (config.num_factors, 4 * config.num_factors) if adder is None else (adder.slots, adder.sum_bytes)
+    slots, size = (config.num_columns, 4 * config.num_columns) if adder is None else (adder.slots, adder.sum_bytes)
     blocks = _in_the_clear(to_blocks(to_fixed(drawn).astype(np.int64), slots), size)
     return ServerState(blocks, np.zeros(len(blocks), np.int64), np.array(num_clients))
 
@@ -213,7 +237,7 @@ def _in_the_clear(numbers: Integers, size: int) -> Bytes:
 def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draws: Draws) -> KeyHolders:
     """The clients before the first round."""
     user_factors = initial_factors("user-factors", numbers, config.num_factors, config.initial_scale, draws)
-    item_factors = np.zeros((num_items, config.num_factors), np.float32)
+    item_factors = np.zeros((num_items, config.num_columns), np.float32)
     key = None if config.encryption == "none" else secret_key(config.encryption, draws.key("fedmf-key"))
     never = np.zeros(len(numbers), np.int32)
     return KeyHolders(
@@ -224,16 +248,17 @@ def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, draw
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
     num_clients, adder = int(state.num_clients), _adder(config, draws)
-    clients = draw_participants(num_clients, config.participation, round_number, draws)
+    participation = 1.0 if config.is_counting(round_number) else config.participation
+    clients = draw_participants(num_clients, participation, round_number, draws)
     absent = np.array(0 if adder else _absent_of_factors(state, config))
     step_limit = np.array((SUM_LIMIT - FACTOR_LIMIT) // len(clients))
     request = EncryptedFactors(state.item_factors, state.num_additions, step_limit, absent)
     if adder is None:
-        plain = FixedSum(np.zeros((len(state.item_factors), config.num_factors), np.int64))
+        plain = FixedSum(np.zeros((len(state.item_factors), config.num_columns), np.int64))
         yield Ask(clients, request, plain)
         numbers = state.item_factors.view("<i4") + plain.totals
         check_range(numbers)
-        state = replace(state, item_factors=_in_the_clear(numbers, 4 * config.num_factors))
+        state = replace(state, item_factors=_in_the_clear(numbers, 4 * config.num_columns))
     else:
         uploads = EncryptedSum(adder, len(state.item_factors))
         yield Ask(clients, request, uploads)
@@ -259,7 +284,7 @@ def _added(state: ServerState, uploads: EncryptedSum) -> ServerState:
 
 def _absent_of_factors(state: ServerState, config: Config) -> int:
     """How many bytes BFV's ciphertexts of V have more than V in the clear."""
-    encrypted = num_blocks(len(state.item_factors) * config.num_factors, BfvAdder.slots) * (BfvAdder.sum_bytes + 8)
+    encrypted = num_blocks(len(state.item_factors) * config.num_columns, BfvAdder.slots) * (BfvAdder.sum_bytes + 8)
     return encrypted - state.item_factors.nbytes - state.num_additions.nbytes
 
 
@@ -270,26 +295,37 @@ def client_update(cohort: Cohort[KeyHolders], request: EncryptedFactors, config:
     key = draws.key("negatives")
     listing = list_items(clients, rows, cohort.numbers, config.num_negatives, key, cohort.round_number)
     clients.begin(rows, cohort.round_number)
-    limit = int(request.step_limit)
-    steps, beyond = train_clients(rows, clients.user_factors, item_factors, listing, config.training, limit)
-    if beyond >= 0:
-        raise DivergedError(f"a step of client {cohort.numbers[beyond]} is too large to be added up")
+    if config.is_counting(cohort.round_number):
+        steps = own_steps(listing, config.num_columns)
+    else:
+        steps = _trained(cohort, item_factors, listing, int(request.step_limit), config)
     if clients.key is None:
         return Reply(_stand_in(listing, steps, config, clients.num_items))
     return Reply(_encrypted(clients.key, listing, steps, config, clients.num_items))
+
+
+def _trained(
+    cohort: Cohort[KeyHolders], item_factors: Factors, listing: Listing, limit: int, config: Config
+) -> Fixed:
+    """The steps of V; none of its counts."""
+    rows, users, (vectors, offsets) = cohort.rows, cohort.private.user_factors, config.split(item_factors)
+    steps, beyond = train_clients(rows, users, vectors, listing, config.training, limit, offsets)
+    if beyond >= 0:
+        raise DivergedError(f"a step of client {cohort.numbers[beyond]} is too large to be added up")
+    return np.pad(steps, ((0, 0), (0, config.num_columns - config.num_factors)))
 
 
 def _encrypted(key: SecretKey, listing: Listing, steps: Fixed, config: Config, num_items: int) -> EncryptedSteps:
     """Each client's steps as ciphertexts: of all items, or of the blocks with its own only."""
     slots, places, blocks = key.adder.slots, [], []
     for first, last in zip(listing.starts[:-1], listing.starts[1:], strict=True):
-        table = np.zeros((num_items, config.num_factors), np.int64)
+        table = np.zeros((num_items, config.num_columns), np.int64)
         table[listing.items[first:last]] = steps[first:last]
         numbers = to_blocks(table, slots)
         sent = np.arange(len(numbers))
         if config.variant == "part":
-            cells = listing.items[first:last, None].astype(np.int64) * config.num_factors
-            sent = np.unique((cells + np.arange(config.num_factors)) // slots)
+            cells = listing.items[first:last, None].astype(np.int64) * config.num_columns
+            sent = np.unique((cells + np.arange(config.num_columns)) // slots)
         places.append(sent.astype(np.int32))
         blocks += [key.encrypt(numbers[place]) for place in sent.tolist()]
     starts = np.concatenate([[0], np.cumsum([len(sent) for sent in places])]).astype(np.int64)
@@ -300,7 +336,7 @@ def _encrypted(key: SecretKey, listing: Listing, steps: Fixed, config: Config, n
 
 def _stand_in(listing: Listing, steps: Fixed, config: Config, num_items: int) -> EncryptedSteps:
     """The steps of listed items in the clear, with the bytes that BFV's ciphertexts would have more."""
-    num_factors, slots = config.num_factors, BfvAdder.slots
+    num_factors, slots = config.num_columns, BfvAdder.slots
     sent = np.full(len(listing.starts) - 1, num_blocks(num_items * num_factors, slots), np.int64)
     if config.variant == "part":
         sent = num_touched(listing, num_factors, slots)
@@ -317,15 +353,18 @@ def client_settle(cohort: Cohort[KeyHolders], request: Settle, _config: Config, 
 
 def model(state: ServerState, clients: KeyHolders, config: Config, _rating_range: RatingRange) -> PositiveModel:
     """Every client's U_u, and V as the clients decrypt it."""
-    item_factors = clients.open(state.item_factors, state.num_additions)
-    weights = newcomer_weights(config.num_negatives, config.regularization)
-    return PositiveModel(clients.user_factors, item_factors, weights)
+    return _model(clients, clients.open(state.item_factors, state.num_additions), config)
 
 
 def own_model(clients: KeyHolders, config: Config, _rating_range: RatingRange) -> PositiveModel:
     """What clients have after the last round: their own U_u, and V as they decrypted it."""
+    return _model(clients, clients.item_factors, config)
+
+
+def _model(clients: KeyHolders, item_factors: Factors, config: Config) -> PositiveModel:
+    vectors, offsets = config.split(item_factors)
     weights = newcomer_weights(config.num_negatives, config.regularization)
-    return PositiveModel(clients.user_factors, clients.item_factors, weights)
+    return PositiveModel(clients.user_factors, vectors, weights, offsets)
 
 
 def upload_bytes(clients: KeyHolders, config: Config) -> NDArray[np.int64]:
@@ -333,9 +372,9 @@ def upload_bytes(clients: KeyHolders, config: Config) -> NDArray[np.int64]:
     num_positives = np.diff(clients.starts)
     if clients.key is None:
         num_negatives = num_virtual_items(num_positives, config.num_negatives, clients.num_items)
-        return 4 * (1 + config.num_factors) * (num_positives + num_negatives)
+        return 4 * (1 + config.num_columns) * (num_positives + num_negatives)
     adder = clients.key.adder
-    blocks = num_blocks(clients.num_items * config.num_factors, adder.slots)
+    blocks = num_blocks(clients.num_items * config.num_columns, adder.slots)
     return np.full(len(num_positives), blocks * adder.fresh_bytes, np.int64)
 
 
@@ -345,6 +384,9 @@ PAPER = Paper(
     venue="IEEE Intelligent Systems",
     year=2020,
 )
+
+# For files of no paper, chosen on validation parts of some of them. The rounds are the most that are tried.
+GENERAL = {"learning_rate": 0.005, "num_rounds": 60, "from_popularity": True, "initial_scale": 0.03}
 
 SYSTEM = System(
     about=About(
@@ -356,7 +398,7 @@ SYSTEM = System(
         presets={
             "paper": {},
             "tuned": {"learning_rate": 0.005},
-            "general": {"learning_rate": 0.005, "num_rounds": 60},
+            "general": GENERAL,
         },
         small={"encryption": "none"},
         variants=({"variant": "part"}, {"encryption": "bfv"}),
