@@ -112,9 +112,8 @@ def _bad_value(config_type: type[Any], fault: str, values: Mapping[str, object])
 
 def _refuse_absurd(name: str, value: object) -> None:
     """No setting is a number beyond what counts, lengths and rounds can have."""
-    flag = f"--{name.replace('_', '-')}"
     if isinstance(value, int) and abs(value) > LARGEST:
-        raise HushrecError(f"{flag} {value} is too large; use at most {LARGEST}")
+        raise HushrecError(f"{option(name, value)} is too large; use at most {LARGEST}")
 
 
 def to_dict(config: object) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def bar_of(watch: Any) -> Any:
 def test_progress_shows_fold_round_metric_bytes_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=120, color_system=None)
-    monkeypatch.setattr(console, "notes", lambda: terminal)
+    monkeypatch.setattr(console, "_console", lambda is_error: terminal)
     with watching("fedrec", 3, 2) as watch:
         for fold in (1, 2):
             for round_number in (1, 2, 3):
@@ -76,6 +76,23 @@ def test_progress_goes_to_stderr_only(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == ""
 
 
+def test_a_note_stands_above_the_progress_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line is erased before the note, and written again below it."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with watching("job", 3, 1):
+        note("node-2 is lost")
+    shown = capsys.readouterr().err
+    before, _, after = shown.partition("node-2 is lost")
+    assert "round 0/3" in before
+    assert before.rpartition("\x1b[2K")[2] in ("", "\x1b[2m")  # erased; at most dim
+    assert "round 0/3" in after
+    note("later")
+    assert "round" not in capsys.readouterr().err
+
+
 def test_progress_leaves_nothing_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with watching("fedrec", 3, 2) as watch:
         watch(progress_of(1, 1))
@@ -92,7 +109,7 @@ def test_time_left_is_told_of_rounds_that_take_minutes(monkeypatch: pytest.Monke
     """50 seconds a round, 4 of 6 left."""
     now = [0.0]
     terminal = Console(file=io.StringIO(), force_terminal=True, get_time=lambda: now[0])
-    monkeypatch.setattr(console, "notes", lambda: terminal)
+    monkeypatch.setattr(console, "_console", lambda is_error: terminal)
     with watching("fedrec", 3, 2) as watch:
         for round_number in (1, 2):
             now[0] = 50.0 * round_number
@@ -174,7 +191,7 @@ def test_progress_has_no_markup_and_fits_narrow_terminals(monkeypatch: pytest.Mo
     for width in (40, 120):
         screen = io.StringIO()
         terminal = Console(file=screen, force_terminal=True, width=width, color_system=None)
-        monkeypatch.setattr(console, "notes", lambda terminal=terminal: terminal)
+        monkeypatch.setattr(console, "_console", lambda is_error, terminal=terminal: terminal)
         with watching("[red]x[/nosuch] :smile:", 3, 1) as watch:
             watch(FoldProgress(1, 1, 2, 3, {"RMSE": 0.98765}, 2_500_000))
             bar_of(watch).refresh()

@@ -19,7 +19,7 @@ import pytest
 import hushrec
 from hushrec.cli.endings import exits_cleanly
 from hushrec.cli.verbs import app
-from hushrec.files import private_file, refuse_unwritable
+from hushrec.files import check_file_to_write, check_folder_to_write, private_file
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run
 from hushrec.runs.record import Run, read_run, write_run
@@ -78,7 +78,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "told"),
     [
         (["--num-factors", "999999999999"], "--num-factors 999999999999 is too large; use at most 2147483647"),
-        (["--rounds", "99999999999999999999"], "--num-rounds 99999999999999999999 is too large"),
+        (["--rounds", "99999999999999999999"], "--rounds 99999999999999999999 is too large"),
         (["--learning-rate", "nan"], "--learning-rate must be above 0 and finite"),
         (["--regularization", "1e9"], "the training diverges: use a --regularization below 1e+09"),
     ],
@@ -158,7 +158,7 @@ def test_full_and_read_only_disks_are_seen_before_the_work(
     monkeypatch.setattr("hushrec.files.tempfile.TemporaryFile", refuses)
     code, err = ends(capfd, *RUN, "--out", str(tmp_path / "new"))
     assert code == 2
-    assert f"--out {tmp_path / 'new'}: nothing can be written there ({os.strerror(number)})" in err
+    assert f"{tmp_path / 'new'}: nothing can be written there ({os.strerror(number)}); choose another --out" in err
 
 
 def test_a_disk_that_fills_up_names_the_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -174,7 +174,8 @@ def test_a_disk_that_fills_up_names_the_file(tmp_path: Path, capfd: pytest.Captu
 
 
 def test_a_new_folder_can_be_written(tmp_path: Path) -> None:
-    refuse_unwritable(tmp_path / "a" / "b", "--out")
+    check_folder_to_write(tmp_path / "a" / "b", "--out")
+    check_file_to_write(tmp_path / "a" / "b", "--out")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -313,8 +314,9 @@ def wrong_commands() -> ModuleType:
 @pytest.mark.parametrize("number", [25, pytest.param(200, marks=pytest.mark.slow)])
 def test_wrong_command_lines_are_refused(number: int, tmp_path: Path) -> None:
     tool = wrong_commands()
+    furnished = tool.furnish(tmp_path)
     drawer = tool.Drawer(number, tmp_path)
     drawn = [drawer.draw() for _ in range(number)]
     found = [(words, *tool.outcome(words)) for words in drawn]
-    assert [one for one in found if one[1] != 2] == []
-    assert {path.name for path in tmp_path.iterdir()} == {"file"}
+    assert [one for one in found if not tool.is_refusal(*one[1:])] == []
+    assert {path.name for path in tmp_path.iterdir()} == furnished

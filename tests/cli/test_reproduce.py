@@ -9,7 +9,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import hushrec
-import hushrec.cli.reproduce
+import hushrec.cli.work.reproduce
 from hushrec.cli.verbs import app
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
@@ -37,11 +37,11 @@ def table(**changes: Any) -> Table:
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    hushrec.cli.reproduce._loaded.cache_clear()
+    hushrec.cli.work.reproduce._loaded.cache_clear()
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: table())
-    monkeypatch.setattr(hushrec.cli.reproduce, "load", lambda name, notify: hushrec.load(DATA))
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "table_named", lambda system, name: table())
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "load", lambda name, notify: hushrec.load(DATA))
 
 
 def invoke(*arguments: str) -> Result:
@@ -80,8 +80,14 @@ def test_ours_stand_beside_the_published(tmp_path: Path) -> None:
 
 
 def test_no_number_is_cut_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hushrec.cli.reproduce, "results", lambda: Console(highlight=False, width=80))
-    assert "…" not in invoke().stdout
+    """In 40 columns every number stands in a line that says what it is."""
+    whole = invoke().stdout
+    monkeypatch.setattr(hushrec.cli.console, "results", lambda: Console(highlight=False, width=40))
+    narrow = invoke().stdout
+    assert "…" not in narrow
+    assert max(map(len, narrow.splitlines()[2:6])) <= 40 < max(map(len, whole.splitlines()[2:6]))
+    for number in re.findall(r"[0-9]\.[0-9]+(?: ± [0-9.]+)?", whole):
+        assert number in narrow
 
 
 def test_json_is_one_object_with_the_runs() -> None:
@@ -143,7 +149,7 @@ def test_communication_has_whole_numbers_and_no_verdict_on_bits(monkeypatch: pyt
         Row("eta 1", "fedrec++", "ml-100k", {**TINY, "rho": 1}, {"client": [99999]}),
     ]
     changed = table(kind="communication", metrics=["client"], rows=rows, num_rounds=1)
-    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: changed)
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "table_named", lambda system, name: changed)
     lines = invoke().stdout.splitlines()
     assert lines[3].split()[-2] == "1,234"
     assert lines[4].split()[-2] == "99,999"
@@ -182,7 +188,7 @@ def order_table() -> Table:
 
 @pytest.fixture
 def _with_presets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: order_table())
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "table_named", lambda system, name: order_table())
 
 
 def reproduced(*arguments: str) -> Result:
@@ -271,7 +277,7 @@ def partner_table(metrics: list[str]) -> Table:
 def test_rows_have_their_own_split_deal_and_probes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Metrics that only such a deal has; with more than four of them, each has a line of its own."""
     metrics = ["a cold MAE", "b own RMSE", "c cold MAE", "c own MAE", "c own RMSE"]
-    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: partner_table(metrics))
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "table_named", lambda system, name: partner_table(metrics))
     result = invoke("--out", str(tmp_path))
     kept = {run.system: run for run in (read_run(path.parent) for path in tmp_path.glob("*/*/run.json"))}
     assert {name: run.provenance.split for name, run in kept.items()} == {
@@ -300,7 +306,7 @@ def stream_table(kind: Any, metrics: list[str], claims: list[Claim]) -> Table:
 
 
 def streamed(monkeypatch: pytest.MonkeyPatch, table: Table, *arguments: str) -> Result:
-    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: table)
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "table_named", lambda system, name: table)
     result = CliRunner().invoke(app, ["reproduce", "drift", "figure0", *arguments], catch_exceptions=False)
     assert result.exit_code == 0
     return result
@@ -390,7 +396,7 @@ def all_tables() -> dict[tuple[str, str], Table]:
 
 @pytest.fixture
 def _all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hushrec.cli.reproduce, "tables", all_tables)
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "tables", all_tables)
 
 
 def everything(*arguments: str) -> Result:
@@ -468,7 +474,7 @@ def test_a_row_whose_data_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch
             raise HushrecError("ml-1m needs the raw files: put them in DIR")
         return hushrec.load(DATA)
 
-    monkeypatch.setattr(hushrec.cli.reproduce, "load", few)
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "load", few)
     result = CliRunner().invoke(app, ["reproduce", "fedrec++", "table2", "--folds", "1"], catch_exceptions=False)
     assert result.exit_code == 0
     assert "ml-1m, FedRec rho 2: ml-1m needs the raw files: put them in DIR" in result.stdout
