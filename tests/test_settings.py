@@ -49,6 +49,7 @@ def test_configs_are_frozen() -> None:
         ({"degrees": 1.5}, "^bad setting degrees=1.5: expected int, got float$"),
         ({"degrees": True}, "^bad setting degrees=True: expected int, got bool$"),
         ({"degrees": None}, "^bad setting degrees=: expected int, got null$"),
+        ({"degrees": 10**20}, "^degrees=100000000000000000000 is too large; use at most 2147483647$"),
         ({"mode": "bottom"}, "^bad setting mode='bottom': choose from top, fan$"),
         ({"degrees": 0}, "^degrees= must be above 0$"),
     ],

@@ -15,12 +15,15 @@ ROOT = Path(__file__).parents[1]
 STUB = (ROOT / "src" / "hushrec" / "_estimators.pyi").read_text(encoding="utf-8")
 
 
-def test_the_stub_is_that_of_the_configs() -> None:
+def test_what_is_known_without_loading_is_that_of_the_configs() -> None:
     pytest.importorskip("ruff")  # formats it
     command = [sys.executable, str(ROOT / "tools" / "stubs.py"), "--check"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "_estimators.pyi is as it should be\n"), done.stderr
+    assert (done.returncode, done.stdout) == (
+        0,
+        "_estimators.pyi is as it should be\ndeclared.json is as it should be\n",
+    ), done.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in SYSTEMS if SYSTEMS.is_built_in(name)])

@@ -1,7 +1,8 @@
-"""Write what type checkers and editors know of the estimators: `src/hushrec/_estimators.pyi`.
+"""Write what is known of the systems without loading them, from their configs.
 
-`python tools/stubs.py` makes it from the configs of the systems; with `--check` it only says whether it is as it
-should be. The classes themselves are made when they are asked for, so no editor could see their arguments else.
+`python tools/stubs.py` makes `src/hushrec/_estimators.pyi`, for type checkers and editors: the estimators are made
+when they are asked for, so no editor could see their arguments else; and `src/hushrec/cli/declared.json`, so that
+`--help` comes at once. With `--check` it only says whether they are as they should be.
 """
 
 import inspect
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hushrec.cli import declared
 from hushrec.estimators import estimator_named
 from hushrec.recommender import Recommender
 from hushrec.registry import SYSTEMS
@@ -47,13 +49,17 @@ def _annotation(kind: object) -> str:
 
 
 def main() -> int:
-    """Write the stub, or check it; 1 if it is not as it should be."""
-    is_right = STUB.exists() and STUB.read_text(encoding="utf-8") == stub()
-    if "--check" in sys.argv[1:]:
-        print(f"{STUB.name} is {'as it should be' if is_right else 'out of date: run python tools/stubs.py'}")
-        return int(not is_right)
-    STUB.write_text(stub(), encoding="utf-8")
-    return 0
+    """Write both, or check them; 1 if one is not as it should be."""
+    built_in = [SYSTEMS[name] for name in SYSTEMS if SYSTEMS.is_built_in(name)]
+    is_check, is_right = "--check" in sys.argv[1:], True
+    for file, text in {STUB: stub(), declared.FILE: declared.as_json(built_in)}.items():
+        is_same = file.exists() and file.read_text(encoding="utf-8") == text
+        is_right = is_right and is_same
+        if is_check:
+            print(f"{file.name} is {'as it should be' if is_same else 'out of date: run python tools/stubs.py'}")
+        else:
+            file.write_text(text, encoding="utf-8")
+    return int(is_check and not is_right)
 
 
 if __name__ == "__main__":

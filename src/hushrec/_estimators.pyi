@@ -161,6 +161,7 @@ class FedRecBPR(Recommender):
         num_rounds: rounds (default 100)
         learning_rate: of the server's Adam (default 0.02)
         bias_pace: how much faster the items' biases go: they have a longer way (default 10.0)
+        from_popularity: count in round 1 how many clients have each item, and start the biases there (default False)
         user_steps: steps by which a client solves for its vector (default 10)
         regularization: weight of the vectors' squared norms; biases are free (default 1.0)
         crowding: how much more a client's vector is held back, the more of all items it has (default 0.0)
@@ -183,6 +184,7 @@ class FedRecBPR(Recommender):
         num_rounds: int = 100,
         learning_rate: float = 0.02,
         bias_pace: float = 10.0,
+        from_popularity: bool = False,
         user_steps: int = 10,
         regularization: float = 1.0,
         crowding: float = 0.0,
@@ -323,6 +325,7 @@ class PTFFedRec(Recommender):
         server_learning_rate: of the server's Adam (default 0.001)
         server_batch: batch size of the server (default 1024)
         server_epochs: epochs of the server in a round (default 2)
+        from_popularity: the server's model starts at how much was shown of each item, and learns who differs (default False)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -366,6 +369,7 @@ class PTFFedRec(Recommender):
         server_learning_rate: float = 0.001,
         server_batch: int = 1024,
         server_epochs: int = 2,
+        from_popularity: bool = False,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -387,6 +391,7 @@ class FCF(Recommender):
         second_decay: of Adam's mean of squared gradients (beta_2) (default 0.99)
         regularization: weight of the vectors' squared norms (lambda) (default 1.0)
         initial_scale: items' vectors start uniformly within plus and minus this (default 0.1)
+        from_popularity: count in round 1 how many clients have each item, and start the first column of vectors there (default False)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -405,6 +410,7 @@ class FCF(Recommender):
         second_decay: float = 0.99,
         regularization: float = 1.0,
         initial_scale: float = 0.1,
+        from_popularity: bool = False,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -426,6 +432,7 @@ class FedMF(Recommender):
         learning_rate: of the vectors of users and items (default 0.001)
         regularization: weight of the vectors' squared norms (default 0.0001)
         initial_scale: vectors start uniformly within plus and minus this (default 0.1)
+        from_popularity: count in round 1, encrypted, how many clients have each item, and learn who differs (default False)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -444,6 +451,7 @@ class FedMF(Recommender):
         learning_rate: float = 0.001,
         regularization: float = 0.0001,
         initial_scale: float = 0.1,
+        from_popularity: bool = False,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -466,6 +474,7 @@ class FedNCF(Recommender):
         learning_rate: of Adam, which starts anew in each round (default 0.001)
         biases: learn a bias of each item, a number more of its vector (default False)
         shrinkage: so many clients who would not move an item count in its mean, beside those who listed it (default 0.0)
+        from_popularity: count in round 1 how many clients have each item, and start the biases there (default False)
         rho: virtual samples per sample of a client, among which denoisers hide it (default 0)
         denoisers: clients of a round that collect the noise of others; 0 hides nothing (default 0)
         seed: of everything random (default 0)
@@ -487,6 +496,7 @@ class FedNCF(Recommender):
         learning_rate: float = 0.001,
         biases: bool = False,
         shrinkage: float = 0.0,
+        from_popularity: bool = False,
         rho: int = 0,
         denoisers: int = 0,
         seed: int = 0,
@@ -546,6 +556,7 @@ class NeuMF(Recommender):
         learning_rate: of Adam (default 0.001)
         batch_size: samples per step of Adam (default 1024)
         num_negatives: items drawn in each round for each item of a client (default 4)
+        from_popularity: start at how many people have each item, and learn who differs (default False)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -561,6 +572,7 @@ class NeuMF(Recommender):
         learning_rate: float = 0.001,
         batch_size: int = 1024,
         num_negatives: int = 4,
+        from_popularity: bool = False,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -579,6 +591,7 @@ class NGCF(Recommender):
         learning_rate: of Adam (default 0.001)
         batch_size: samples per step of Adam (default 1024)
         num_negatives: items drawn in each round for each item of a client (default 4)
+        from_popularity: start at how many people have each item, and learn who differs (default False)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -594,6 +607,7 @@ class NGCF(Recommender):
         learning_rate: float = 0.001,
         batch_size: int = 1024,
         num_negatives: int = 4,
+        from_popularity: bool = False,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -613,6 +627,7 @@ class LightGCN(Recommender):
         learning_rate: of Adam (default 0.001)
         batch_size: samples per step of Adam (default 1024)
         num_negatives: items drawn in each round for each item of a client (default 4)
+        from_popularity: start at how many people have each item, and learn who differs (default False)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -629,6 +644,7 @@ class LightGCN(Recommender):
         learning_rate: float = 0.001,
         batch_size: int = 1024,
         num_negatives: int = 4,
+        from_popularity: bool = False,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -761,6 +777,7 @@ class DRIFT(Recommender):
         parts: rounds that an epoch is cut into, to go on from after a stop (default 8)
         positive_from: rating from which on an event is good; 0: the middle of the range (default 0.0)
         unseen: items that a user never met, drawn before each good event and taken for bad ones (default 0)
+        bias_pace: learn a bias of each item, so much faster than its vector; 0: none (default 0.0)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -787,6 +804,7 @@ class DRIFT(Recommender):
         parts: int = 8,
         positive_from: float = 0.0,
         unseen: int = 0,
+        bias_pace: float = 0.0,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -810,6 +828,7 @@ class SAROS(Recommender):
         recommended: items recommended to each user of a window while learning (default 0)
         positive_from: rating from which on an event is good; 0: the middle of the range (default 0.0)
         unseen: items that a user never met, drawn before each good event and taken for bad ones (default 0)
+        bias_pace: learn a bias of each item, so much faster than its vector; 0: none (default 0.0)
         min_blocks: completed blocks that a user must have to be learned from (default 0)
         max_blocks: completed blocks that a user may have to be learned from; 0: any number (default 0)
         seed: of everything random (default 0)
@@ -832,6 +851,7 @@ class SAROS(Recommender):
         recommended: int = 0,
         positive_from: float = 0.0,
         unseen: int = 0,
+        bias_pace: float = 0.0,
         min_blocks: int = 0,
         max_blocks: int = 0,
         seed: int = 0,

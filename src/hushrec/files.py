@@ -29,11 +29,26 @@ def make_private_file(path: Path) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
-def refuse_unwritable(path: Path, flag: str) -> None:
-    """Refuse a file or folder that cannot be made, before work is done for it; nothing is left behind."""
+def check_folder_to_write(path: Path, flag: str) -> None:
+    """Refuse a folder that cannot be made or written to, before work is done for it; nothing is left behind."""
+    if path.exists() and not path.is_dir():
+        raise HushrecError(f"{path} is a file; choose a folder for {flag}")
+    _refuse_unwritable(path, flag)
+
+
+def check_file_to_write(path: Path, flag: str) -> None:
+    """Refuse a file that cannot be made or replaced, before work is done for it; nothing is left behind."""
+    if path.is_dir():
+        raise HushrecError(f"{path} is a folder; name a file for {flag}")
+    _refuse_unwritable(path, flag)
+
+
+def _refuse_unwritable(path: Path, flag: str) -> None:
     there = next(one for one in (path, *path.absolute().parents) if os.path.lexists(one))
     if there != path and not there.is_dir():
-        raise HushrecError(f"{flag} {path}: {there} is a file, so nothing can be below it; choose another {flag}")
+        raise HushrecError(f"{path}: {there} is a file, so nothing can be below it; choose another {flag}")
+    if there.exists() and not (there.is_dir() or there.is_file()):  # a pipe or a device takes what it takes
+        return
     folder = there if there.is_dir() else there.parent
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -41,17 +56,41 @@ def refuse_unwritable(path: Path, flag: str) -> None:
             file.flush()
     except OSError as error:
         raise HushrecError(
-            f"{flag} {path}: nothing can be written there ({error.strerror}); choose another {flag}"
+            f"{path}: nothing can be written there ({error.strerror}); choose another {flag}"
         ) from None
+
+
+def write_file(path: Path, data: bytes, flag: str) -> None:
+    """Write a file for all to read: as a whole or not at all, so that a full disk leaves the one before.
+
+    `flag` is the setting that an error names.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():  # a pipe or a device
+            path.write_bytes(data)
+            return
+        with _whole_file(path.resolve(), 0o666) as file:
+            if path.exists():
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+            file.write(data)
+    except OSError as error:
+        raise HushrecError(f"{path} cannot be written ({error.strerror}); choose another {flag}") from None
 
 
 @contextmanager
 def private_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that is there as a whole or not at all, also after a power cut."""
+    """A file to write that only its owner can read, as a whole or not at all, also after a power cut."""
     make_private_folder(path.parent)
+    with _whole_file(path, 0o600) as file:
+        yield file
+
+
+@contextmanager
+def _whole_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from hushrec.cli.audit import parse_thetas
 from hushrec.cli.verbs import app
+from hushrec.cli.work.audit import parse_thetas
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
 from hushrec.settings import setting
@@ -100,7 +100,7 @@ def test_a_run_that_ends_elsewhere_is_said(tmp_path: Path) -> None:
 def test_table_has_a_line_and_a_sentence_for_each_attack() -> None:
     result = invoke("fedrec", *SHORT)
     lines = result.stdout.splitlines()
-    assert lines[0] == "fedrec on synthetic on synthetic data, seed 0, 4 rounds"
+    assert lines[0] == "fedrec on synthetic, seed 0, 4 rounds"
     assert lines[1].split() == [
         *("attack", "by", "guesses", "measure", "score", "95%", "chance", "round", "1", "last"),
     ]
@@ -139,7 +139,7 @@ def test_where_events_are_drawn_flags_are_left_out_with_a_reason() -> None:
 def test_thresholds_side_by_side() -> None:
     result = invoke(*DRIFT, "--thetas", "1,5")
     lines = result.stdout.splitlines()
-    assert lines[0] == "drift on synthetic on synthetic data, seed 0, one epoch each"
+    assert lines[0] == "drift on synthetic, seed 0, one epoch each"
     assert [line.split()[:3] for line in lines if line.startswith(("pairs", "literal"))] == [
         [reading, theta, counts]
         for reading in ("pairs", "literal") for theta in ("1", "5") for counts in ("blocks", "users")

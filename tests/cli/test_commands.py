@@ -1,4 +1,3 @@
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -6,23 +5,18 @@ import typer
 from typer.testing import CliRunner
 
 from hushrec.cli.commands import alone, joined, settings_of, settings_of_all
+from hushrec.cli.declared import Declared, Setting
 from hushrec.errors import HushrecError
-from hushrec.protocol import About, Paper
-from hushrec.settings import setting
 
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    layers: tuple[int, ...] = setting((8, 4), "widths")
-    num_rounds: int = setting(3, "rounds")
-    biases: bool = setting(False, "biases")
-
-
-class Toy:
-    """As much of a system as its command needs."""
-
-    config = Config
-    about = About("toy", "Toy", Paper("Toy", "Nobody", "Nowhere", 2026), "Toy")
+TOY = Declared(
+    "toy",
+    "Toy",
+    (
+        Setting("layers", tuple[int, ...], (8, 4), "widths"),
+        Setting("num_rounds", int, 3, "rounds"),
+        Setting("biases", bool, False, "biases"),
+    ),
+)
 
 
 def typed(group: Any, *words: str) -> Any:
@@ -38,23 +32,23 @@ def typed(group: Any, *words: str) -> Any:
 
 @pytest.mark.parametrize("make", [settings_of, lambda system: settings_of_all([system])])
 def test_lists_of_any_length_are_typed_with_commas(make: Any) -> None:
-    assert typed(make(Toy)) == {}
-    assert typed(make(Toy), "--layers", "48,24,12", "--rounds", "2") == {"layers": (48, 24, 12), "num_rounds": 2}
+    assert typed(make(TOY)) == {}
+    assert typed(make(TOY), "--layers", "48,24,12", "--rounds", "2") == {"layers": (48, 24, 12), "num_rounds": 2}
     with pytest.raises(
         HushrecError, match=r"--layers '4,x' is not a list of whole numbers; write --layers 5,10,20"
     ):
-        typed(make(Toy), "--layers", "4,x")
+        typed(make(TOY), "--layers", "4,x")
 
 
 @pytest.mark.parametrize("make", [settings_of, lambda system: settings_of_all([system])])
 def test_flags_are_typed_alone_and_can_be_taken_back(make: Any) -> None:
     """So that what a preset turns on can be turned off."""
-    assert typed(make(Toy), "--biases") == {"biases": True}
-    assert typed(make(Toy), "--no-biases") == {"biases": False}
+    assert typed(make(TOY), "--biases") == {"biases": True}
+    assert typed(make(TOY), "--no-biases") == {"biases": False}
 
 
 def test_help_shows_the_default_as_it_is_typed() -> None:
     def verb(values: dict[str, Any]) -> None: ...
 
-    app: typer.Typer = alone(joined(verb, values=settings_of(Toy)), "toy", "toy")
+    app: typer.Typer = alone(joined(verb, values=settings_of(TOY)), "toy", "toy")
     assert "8,4" in CliRunner().invoke(app, ["--help"]).output

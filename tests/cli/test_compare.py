@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 
 import hushrec
 from hushrec.cli.commands import joined
-from hushrec.cli.compare import compare, comparison_table
+from hushrec.cli.compare import compare
+from hushrec.cli.work.compare import comparison_table
 from hushrec.errors import HushrecError
 from hushrec.registry import system_named
 from hushrec.runs.beside import Beside

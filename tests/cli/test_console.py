@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hushrec.cli import console
+from hushrec.cli.alphabet import PLAIN
 from hushrec.cli.console import note, notes, results, watching
 from hushrec.runs.folds import FoldProgress
 
@@ -142,11 +143,11 @@ def test_texts_are_printed_as_they_are_in_tables_too(capsys: pytest.CaptureFixtu
 # --- Tables of any width -----------------------------------------------------------------------------------------
 
 
-def shown_at(width: int, table: Table, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def shown_at(width: int, table: Table, monkeypatch: pytest.MonkeyPatch, num_keys: int = 1) -> list[str]:
     screen = io.StringIO()
     terminal = Console(file=screen, width=width, color_system=None, markup=False, emoji=False, highlight=False)
     monkeypatch.setattr(console, "results", lambda: terminal)
-    console.show(table)
+    console.show(table, num_keys)
     return [line.rstrip() for line in screen.getvalue().splitlines()]
 
 
@@ -185,6 +186,59 @@ def test_the_narrowest_is_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
     words = "".join("".join(lines).split())
     assert "[red]Alien[/red]:smile:" in words.replace("title", "")
     assert all(len(line) <= 18 for line in lines)
+
+
+def listing() -> Table:
+    """A rank and an id say what a row is of."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "item", "score"):
+        table.add_column(heading, justify="right")
+    table.add_column("title")
+    table.add_row("1", "i16", "3.02", "Close Shave")
+    table.add_row("2", "i7", "2.85", "A" * 60)
+    return table
+
+
+def test_stacked_rows_keep_all_headings(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown_at(16, listing(), monkeypatch, num_keys=2)
+    assert lines[:4] == ["item     1 i16", "  score  3.02", "  title  Close", "         Shave"]
+    assert "".join(lines).count("A") == 60
+
+
+def test_one_long_word_does_not_stack_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown_at(60, listing(), monkeypatch)
+    assert lines[0].split() == ["item", "score", "title"]
+    assert "".join(lines).count("A") == 60
+    assert len(lines) == 4
+
+
+def test_letters_that_take_two_columns_are_counted_as_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six of them and a number need 12 + 2 + 5 columns: 18 are too few to have them beside each other."""
+    table = Table("title", "score", box=None, pad_edge=False)
+    table.add_row("映画映画映画", "1")
+    assert len(shown_at(19, table, monkeypatch)) == 2
+    assert shown_at(18, table, monkeypatch) == ["title    映画映画映", "         画", "  score  1"]
+
+
+def test_control_characters_break_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table("title", "score", box=None, pad_edge=False)
+    table.add_row("two\nlines\x1b[2J", "1")
+    assert shown_at(60, table, monkeypatch)[1] == "two\\nlines\\u001b[2J  1"
+
+
+def test_a_terminal_of_few_letters_has_straight_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    screen = io.TextIOWrapper(raw, encoding="ascii", errors=PLAIN)
+    terminal = Console(file=screen, width=60, color_system=None)
+    monkeypatch.setattr(console, "results", lambda: terminal)
+    table = Table("title", "score", box=None, pad_edge=False)
+    table.add_row("Amélie", "1 ± 2")
+    table.add_row("Dune", "3")
+    console.show(table)
+    screen.flush()
+    lines = raw.getvalue().decode("ascii").splitlines()
+    assert lines[1].rstrip() == "Am\\u00e9lie  1 +- 2"
+    assert lines[2].index("3") == lines[1].index("1 +-")
 
 
 def test_progress_has_no_markup_and_fits_narrow_terminals(monkeypatch: pytest.MonkeyPatch) -> None:

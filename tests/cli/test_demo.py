@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 import hushrec
-from hushrec.cli import demo
+from hushrec.cli.work import demo
 from hushrec.errors import HushrecError
 from hushrec.runs.record import read_run
 
@@ -23,7 +23,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_demo_tells_its_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    demo.main(tmp_path / "demo")
+    demo.show_demo(tmp_path / "demo")
     out = capsys.readouterr().out
     lines = [line.rstrip() for line in out.splitlines()]
     assert lines[0] == "80 clients, 50 items, 1,500 ratings: synthetic (SYNTHETIC, made by a generator)"
@@ -42,9 +42,9 @@ def test_the_demo_tells_its_story(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_the_demo_can_be_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    demo.main(tmp_path)
+    demo.show_demo(tmp_path)
     first = capsys.readouterr().out
-    demo.main(tmp_path)
+    demo.show_demo(tmp_path)
     again = capsys.readouterr().out
     assert again.splitlines()[-9:] == first.splitlines()[-9:]
 
@@ -57,7 +57,7 @@ def test_a_loss_is_told_and_is_an_error(
     lossy: dict[str, Any] = {**demo.JOBS, "fedrec++-rho-3": (title, system, {**settings, "denoisers": 0})}
     monkeypatch.setattr(demo, "JOBS", lossy)
     with pytest.raises(HushrecError, match="the lossless property does not hold"):
-        demo.main(tmp_path)
+        demo.show_demo(tmp_path)
     assert "identical to the last bit: no" in capsys.readouterr().out
 
 

@@ -5,8 +5,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import hushrec
-from hushrec.cli.recommend import print_recommendations
 from hushrec.cli.verbs import app
+from hushrec.cli.work.recommend import print_recommendations
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run

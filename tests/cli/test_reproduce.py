@@ -9,7 +9,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import hushrec
-import hushrec.cli.reproduce
+import hushrec.cli.work.reproduce
 from hushrec.cli.verbs import app
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
@@ -39,11 +39,11 @@ def table(**changes: Any) -> Table:
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    hushrec.cli.reproduce._loaded.cache_clear()
+    hushrec.cli.work.reproduce._loaded.cache_clear()
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: table())
-    monkeypatch.setattr(hushrec.cli.reproduce, "load", lambda name, notify: hushrec.load(DATA))
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "table_named", lambda system, name: table())
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "load", lambda name, notify: hushrec.load(DATA))
 
 
 def invoke(*arguments: str) -> Result:
@@ -82,8 +82,14 @@ def test_ours_stand_beside_the_published(tmp_path: Path) -> None:
 
 
 def test_no_number_is_cut_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hushrec.cli.reproduce, "results", lambda: Console(highlight=False, width=80))
-    assert "…" not in invoke().stdout
+    """In 40 columns every number stands in a line that says what it is."""
+    whole = invoke().stdout
+    monkeypatch.setattr(hushrec.cli.console, "results", lambda: Console(highlight=False, width=40))
+    narrow = invoke().stdout
+    assert "…" not in narrow
+    assert max(map(len, narrow.splitlines()[2:6])) <= 40 < max(map(len, whole.splitlines()[2:6]))
+    for number in re.findall(r"[0-9]\.[0-9]+(?: ± [0-9.]+)?", whole):
+        assert number in narrow
 
 
 def test_json_is_one_object_with_the_runs() -> None:
@@ -145,7 +151,7 @@ def test_communication_has_whole_numbers_and_no_verdict_on_bits(monkeypatch: pyt
         Row("eta 1", "fedrec++", "ml-100k", {**TINY, "rho": 1}, {"client": [99999]}),
     ]
     changed = table(kind="communication", metrics=["client"], rows=rows, num_rounds=1)
-    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: changed)
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "table_named", lambda system, name: changed)
     lines = invoke().stdout.splitlines()
     assert lines[3].split()[-2] == "1,234"
     assert lines[4].split()[-2] == "99,999"
@@ -184,7 +190,7 @@ def order_table() -> Table:
 
 @pytest.fixture
 def _with_presets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: order_table())
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "table_named", lambda system, name: order_table())
 
 
 def reproduced(*arguments: str) -> Result:
@@ -273,7 +279,7 @@ def partner_table(metrics: list[str]) -> Table:
 def test_rows_have_their_own_split_deal_and_probes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Metrics that only such a deal has; with more than four of them, each has a line of its own."""
     metrics = ["a cold MAE", "b own RMSE", "c cold MAE", "c own MAE", "c own RMSE"]
-    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: partner_table(metrics))
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "table_named", lambda system, name: partner_table(metrics))
     result = invoke("--out", str(tmp_path))
     kept = {run.system: run for run in (read_run(path.parent) for path in tmp_path.glob("*/*/run.json"))}
     assert {name: run.provenance.split for name, run in kept.items()} == {
@@ -302,7 +308,7 @@ def stream_table(kind: Any, metrics: list[str], claims: list[Claim]) -> Table:
 
 
 def streamed(monkeypatch: pytest.MonkeyPatch, table: Table, *arguments: str) -> Result:
-    monkeypatch.setattr(hushrec.cli.reproduce, "table_named", lambda system, name: table)
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "table_named", lambda system, name: table)
     result = CliRunner().invoke(app, ["reproduce", "drift", "figure0", *arguments], catch_exceptions=False)
     assert result.exit_code == 0
     return result
@@ -392,7 +398,7 @@ def all_tables() -> dict[tuple[str, str], Table]:
 
 @pytest.fixture
 def _all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hushrec.cli.reproduce, "tables", all_tables)
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "tables", all_tables)
 
 
 def everything(*arguments: str) -> Result:
@@ -483,7 +489,7 @@ def test_what_the_record_has_whole_is_taken_from_it(tmp_path: Path, monkeypatch:
     )
     record = {"ml-100k": Summary("ml-100k", "2026-01-02", "0", [first, second], 1000.0)}
     monkeypatch.setattr("hushrec.experiments.summary.measured_summaries", lambda: record)
-    monkeypatch.setattr(hushrec.cli.reproduce, "measured_summaries", lambda: record)
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "measured_summaries", lambda: record)
     command = ["reproduce", "--all", "--data", "ml-100k", "--unmeasured", "--json", "--out", str(tmp_path)]
     result = CliRunner().invoke(app, command)
     assert "table 2/2: A table [2]: taken from the record, 2026-01-02" in result.stderr
@@ -513,7 +519,7 @@ def test_figures_of_a_record_are_drawn_without_a_run(tmp_path: Path, monkeypatch
         )
     record = {"ml-100k": Summary("ml-100k", "2026-01-02", "0", kept)}
     monkeypatch.setattr("hushrec.experiments.summary.measured_summaries", lambda: record)
-    monkeypatch.setattr(hushrec.cli.reproduce, "measured_summaries", lambda: record)
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "measured_summaries", lambda: record)
     monkeypatch.setattr(runs, "run_job", None)
     page = tmp_path / "page.md"
     command = [
@@ -538,7 +544,7 @@ def test_a_row_whose_data_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch
             raise HushrecError("ml-1m needs the raw files: put them in DIR")
         return hushrec.load(DATA)
 
-    monkeypatch.setattr(hushrec.cli.reproduce, "load", few)
+    monkeypatch.setattr(hushrec.cli.work.reproduce, "load", few)
     result = CliRunner().invoke(app, ["reproduce", "fedrec++", "table2", "--folds", "1"], catch_exceptions=False)
     assert result.exit_code == 0
     assert "ml-1m, FedRec rho 2: ml-1m needs the raw files: put them in DIR" in result.stdout

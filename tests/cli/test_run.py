@@ -9,9 +9,11 @@ import typer.main
 from typer.testing import CliRunner, Result
 
 import hushrec
-import hushrec.cli.run
-from hushrec.cli.run import print_run
+import hushrec.cli.work.run
+from hushrec.cli.declared import Declared
+from hushrec.cli.run import command_of
 from hushrec.cli.verbs import app
+from hushrec.cli.work.run import print_run
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.published import Published
@@ -79,7 +81,7 @@ def test_tables_have_every_metric_and_every_way(name: str) -> None:
     result = invoke(name, *typed(name), "--split", usual_split(name))
     done = run_here(name)
     lines = [line.rstrip() for line in result.stdout.splitlines()]
-    assert lines[0] == f"{name} on synthetic on synthetic data, seed 0, 1 fold(s)"
+    assert lines[0] == f"{name} on synthetic, seed 0, 1 fold(s)"
     shown = [line.split() for line in lines[1:] if line]
     assert ["metric", "mean", "std"] in [words[:3] for words in shown]
     for metric in shown_metrics([done]):
@@ -160,7 +162,7 @@ def test_published_numbers_stand_beside_ours(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = Published("Table", "FedRec", {"MAE": [0.7418, 0.0048], "RMSE": [0.9424, 0.0064]})
-    monkeypatch.setattr(hushrec.cli.run, "published_for", lambda _: row)
+    monkeypatch.setattr(hushrec.cli.work.run, "published_for", lambda _: row)
     done = run_here("fedrec")
     print_run(done)
     lines = capsys.readouterr().out.splitlines()
@@ -210,7 +212,7 @@ def test_only_forms_of_drift_run_live() -> None:
     """A system of another package may learn from a stream too, but in its own way."""
     others = replace(SYSTEMS["pmf"], about=replace(SYSTEMS["pmf"].about, is_online=True))
     for system, is_offered in ((SYSTEMS["drift"], True), (SYSTEMS["saros"], True), (others, False)):
-        command = typer.main.get_command(hushrec.cli.run.command_of(system))
+        command = typer.main.get_command(command_of(Declared.of(system)))
         assert ("live" in {entry.name for entry in command.params}) == is_offered
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import hushrec.cli.deploy_run
+import hushrec.cli.work.deploy_run
 from hushrec.cli.verbs import app
 from hushrec.deploy.orders import Order
 from hushrec.errors import HushrecError
@@ -99,7 +99,7 @@ def test_a_deployment_goes_by_the_data(tmp_path: Path, monkeypatch: pytest.Monke
         orders.append(order)
         raise StopError
 
-    monkeypatch.setattr(hushrec.cli.deploy_run, "place_order", keep)
+    monkeypatch.setattr(hushrec.cli.work.deploy_run, "place_order", keep)
     invoke("deploy", "init", str(tmp_path / "fed"), "--nodes", "1", "--engine", "flower")
     (tmp_path / "items.tsv").write_text("a\tA\nb\tB\n")
     items = ["--items", str(tmp_path / "items.tsv"), "--rating-range", "1,5"]

@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hushrec.cli.systems import reveals
 from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
+from hushrec.report.declared import reveals
 
 NAMES = list(SYSTEMS)
 

@@ -33,6 +33,7 @@ from federation import (
 )
 
 from hushrec.cli.deploy import OwnFiles
+from hushrec.cli.work.deploy import node_files
 from hushrec.data import Interactions
 from hushrec.data.holdings import OWNERS, SOLE_OWNER
 from hushrec.data.holdings.node_files import Catalogue, NodeFiles, read_held_items, read_own
@@ -482,7 +483,7 @@ def test_a_node_without_ratings_says_so() -> None:
 )
 def test_a_node_has_one_thing(tmp_path: Path, options: dict[str, Path], reason: str) -> None:
     with pytest.raises(HushrecError, match=reason):
-        OwnFiles(**options).node_files()
+        node_files(OwnFiles(**options))
 
 
 @pytest.mark.slow

@@ -109,7 +109,7 @@ def test_settings_side_by_side(runs: dict[str, Run]) -> None:
 
 def test_provenance_names_what_is_needed(runs: dict[str, Run]) -> None:
     rows = {row.name: row.values for row in provenance_rows([runs["plain"]])}
-    assert rows["data"] == ["synthetic (synthetic)"]
+    assert rows["data"] == ["synthetic"]
     assert rows["data SHA-256"] == [runs["plain"].provenance.data_sha256]
     assert rows["seed"] == ["0"]
     assert rows["folds done"] == ["2 of 2"]

@@ -184,6 +184,8 @@ def test_cohorts_stay_in_cache() -> None:
 
 
 def test_options_are_checked() -> None:
+    with pytest.raises(HushrecError, match="threads=1025 is too many; use at most 1024"):
+        RuntimeOptions(threads=1025)
     with pytest.raises(HushrecError, match="threads= must be at least 1"):
         RuntimeOptions(threads=0)
     with pytest.raises(HushrecError, match="cohort_size= must be at least 1"):

@@ -1,55 +1,16 @@
-"""`hushrec audit SYSTEM` or `hushrec audit RUN`: attacks side by side, beside blind guessing.
+"""`hushrec audit SYSTEM` or `hushrec audit RUN`: attacks side by side, beside blind guessing."""
 
-A run's folder holds no messages, so a run is made again from its settings and training data, and attacked round by
-round; no round is kept longer than the attacks look at it. Ctrl-C ends an audit with what was found so far.
-"""
-
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import Annotated, Any, NoReturn
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from hushrec.audit.attacks import attacks_on
-from hushrec.audit.driver import AuditInterruptedError, OnLook, audit
-from hushrec.audit.scoreboard import Finding
 from hushrec.cli.commands import alone, length_of, of_system
-from hushrec.cli.console import note, print_json, results, show, watching
-from hushrec.cli.endings import Interrupted
-from hushrec.cli.options import (
-    AsJson,
-    Fold,
-    Owners,
-    RunFolder,
-    Seed,
-    Source,
-    Split,
-    TestShare,
-    Threads,
-    configured,
-    parse_numbers,
-    runtime_options,
-)
+from hushrec.cli.declared import Declared
+from hushrec.cli.groups import work
+from hushrec.cli.options import AsJson, Fold, Owners, RunFolder, Seed, Source, Split, TestShare, Threads
 from hushrec.cli.said import Said
-from hushrec.errors import HushrecError
-from hushrec.experiments.drift_thresholds import (
-    ThresholdRow,
-    attacks_of_orchestrator,
-    audit_threshold,
-    conclusion,
-)
-from hushrec.protocol import AnySystem
-from hushrec.registry import SYSTEMS
-from hushrec.report.numbers import format_metric, format_number, format_share
-from hushrec.runs.folds import FoldProgress, Watch, load_fold
-from hushrec.runs.run_settings import settings_for, splits_for
-from hushrec.runtime.checkpoint import Progress, model_digest
-from hushrec.runtime.training import Job
-from hushrec.systems.drift import system as drift
-from hushrec.workbench import check_repeatable
+from hushrec.registry import system_named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,38 +30,13 @@ class AuditOptions:
     as_json: AsJson = False
 
 
-def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOptions) -> None:
-    """Run a system in this process, and attack it."""
-    system.configure(values)  # for what it refuses, before data is read
-    thetas = parse_thetas(options.thetas, system)
-    data = options.source.load()
-    config = configured(system, values, data.name)
-    settings = settings_for(
-        system, options.seed, 1, options.split, options.test_share, owners=options.owners, data=data
-    )
-    job = Job(system, config, options.seed, next(splits_for(system, data, settings, config)).train)
-    if thetas:
-        _compare(job, thetas, options.threads, options.as_json)
-    else:
-        _audit(job, options.threads, options.as_json)
-
-
-def command_of(system: AnySystem) -> typer.Typer:
+def command_of(system: Declared) -> typer.Typer:
     """`hushrec audit SYSTEM`."""
-    example = f"audit {system.name} --data ml-100k {length_of(system, 5)}"
-    return of_system(system, partial(audit_system, system), example)
 
+    def audit(values: dict[str, Any], options: AuditOptions) -> None:
+        work("audit").audit_system(system_named(system.name), values, options)
 
-def parse_thetas(text: str | None, system: AnySystem) -> tuple[int, ...]:
-    """The thresholds to compare, of `1,2,5`; only DRIFT and what has its settings can be compared so."""
-    if text is None:
-        return ()
-    if not (drift.has_drift_rounds(system) and issubclass(system.config, drift.Config)):
-        raise HushrecError(f"--thetas {text}: {system.name} has no threshold; leave it out")
-    thetas = parse_numbers(text, "--thetas", "1,2,5,20")
-    if min(thetas) < 1:
-        raise HushrecError(f"--thetas {text}: a threshold is at least 1; write --thetas 1,2,5,20")
-    return thetas
+    return of_system(system, audit, f"audit {system.name} --data ml-100k {length_of(system, 5)}")
 
 
 def command_of_folder() -> typer.Typer:
@@ -110,152 +46,4 @@ def command_of_folder() -> typer.Typer:
 
 def of_folder(run: RunFolder, fold: Fold = None, threads: Threads = None, as_json: AsJson = False) -> None:
     """Make a run again from its settings and its training data, and attack it."""
-    if not run.exists():
-        raise HushrecError(f"{run} is neither a system ({', '.join(SYSTEMS)}) nor the folder of a run")
-    check_repeatable(run)
-    job, before = load_fold(run, fold)
-
-    def check(again: Progress) -> None:
-        digests = {model_digest(one.state, one.private) for one in (again, before)}
-        if len(digests) > 1:
-            note("made again, the run ended in other numbers than those kept: versions or machine differ")
-
-    _audit(job, threads, as_json, check)
-
-
-def _audit(job: Job, threads: int | None, as_json: bool, check: Callable[[Progress], None] | None = None) -> None:
-    if not attacks_on(job.system):
-        _show(job, [], as_json)
-        return
-    num_rounds = job.config.num_rounds
-    try:
-        with watching(f"audit {job.system.name}", num_rounds, 1) as watch:
-            done = audit(job, runtime_options(threads), _telling(watch, 1, 1, num_rounds))
-    except AuditInterruptedError as interrupted:
-        findings, after = interrupted.found.findings, interrupted.num_rounds
-        if findings or as_json:
-            _show(job, findings, as_json, after)
-        late = f"; the last was not shown to: {', '.join(interrupted.behind)}" if interrupted.behind else ""
-        _end_interrupted(f"{after} of {num_rounds} rounds{late}", bool(findings))
-    for name, reason in done.left_out.items():
-        note(f"{name}: left out, as {reason}")
-    if check is not None:
-        check(done.progress)
-    _show(job, done.findings, as_json)
-
-
-def _show(job: Job, findings: list[Finding], as_json: bool, interrupted_after: int | None = None) -> None:
-    if not as_json:
-        _print_findings(job, findings, job.config.num_rounds if interrupted_after is None else interrupted_after)
-        return
-    told: dict[str, Any] = {"attacks": [_described(finding) for finding in findings]}
-    if interrupted_after is not None:
-        told["interrupted_after"] = interrupted_after
-    print_json(told)
-
-
-def _end_interrupted(after: str, has_found: bool) -> NoReturn:
-    """Say how far an audit came, and end as an interrupted command does."""
-    raise Interrupted(
-        f"interrupted after {after}; {'above is what was found' if has_found else 'nothing was found yet'}"
-    )
-
-
-def _telling(watch: Watch, run: int, num_runs: int, num_rounds: int) -> OnLook:
-    """Tell the progress line where an audit is."""
-
-    def on_look(progress: Progress, scores: Mapping[str, float]) -> None:
-        sent = sum(progress.transcript.sent_bytes().values())
-        watch(FoldProgress(run, num_runs, progress.round_number, num_rounds, dict(scores), sent))
-
-    return on_look
-
-
-def _described(finding: Finding) -> dict[str, Any]:
-    return {
-        "name": finding.attack.name,
-        "role": finding.attack.role,
-        "score": finding.score,
-        "chance": finding.chance,
-        "interval": finding.interval,
-        "rounds": finding.rounds,
-    }
-
-
-def _print_findings(job: Job, findings: list[Finding], num_rounds: int) -> None:
-    out = results()
-    label = " on synthetic data" if job.train.is_synthetic else ""
-    heading = f"{job.system.name} on {job.train.name}{label}, seed {job.seed}, {num_rounds} rounds"
-    out.print(heading)
-    if not findings:
-        out.print("no attack here learns from this system's messages; that is no proof that they reveal nothing")
-        return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("attack", "by", "guesses", "measure"):
-        table.add_column(heading)
-    for heading in ("score", "95%", "chance", "round 1", "last"):
-        table.add_column(heading, justify="right")
-    for finding in findings:
-        attack, low_high = finding.attack, finding.interval
-        interval = format_metric(None) if low_high is None else "..".join(format_metric(end) for end in low_high)
-        numbers = (finding.score, finding.chance, finding.rounds[0], finding.rounds[-1])
-        score, chance, first, last = (format_metric(number) for number in numbers)
-        table.add_row(
-            attack.name, attack.role, attack.guesses, attack.measure, score, interval, chance, first, last
-        )
-    show(table)
-    for finding in findings:
-        out.print(f"{finding.attack.name}: {finding.said()}", soft_wrap=True)
-
-
-def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bool) -> None:
-    """Audit each threshold, counted in blocks and in users, for both readings of a block, for one epoch."""
-    ways = [
-        (theta, threshold, blocks)
-        for blocks in ("pairs", "literal")
-        for theta in thetas
-        for threshold in ("blocks", "users")
-    ]
-    rows, num_rounds = [], job.config.plan.parts
-    with (
-        suppress(AuditInterruptedError),
-        watching(f"audit {job.system.name}", num_rounds, len(ways)) as watch,
-    ):
-        for number, (theta, threshold, blocks) in enumerate(ways, start=1):
-            on_look = _telling(watch, number, len(ways), num_rounds)
-            rows.append(audit_threshold(job, theta, threshold, runtime_options(threads), on_look, blocks))
-    if as_json:
-        print_json({"thresholds": [asdict(row) for row in rows]})
-    elif rows:
-        _print_thresholds(job, rows)
-    if len(rows) < len(ways):
-        _end_interrupted(f"{len(rows)} of {len(ways)} thresholds", bool(rows))
-
-
-def _print_thresholds(job: Job, rows: list[ThresholdRow]) -> None:
-    out = results()
-    label = " on synthetic data" if job.train.is_synthetic else ""
-    out.print(f"{job.system.name} on {job.train.name}{label}, seed {job.seed}, one epoch each")
-    table = Table(box=None, pad_edge=False)
-    names = [attack.name for attack in attacks_of_orchestrator(job.system)]
-    shares = ("one user", "one learned")
-    for heading in ("blocks", "theta", "counts", "groups", "users", *shares, *names, "chance"):
-        table.add_column(heading, justify="left" if heading in ("blocks", "counts") else "right")
-    for row in rows:
-        numbers = [*(row.scores.get(name) for name in names), row.chances.get(names[0])]
-        of_groups = (format_share(share) for share in (row.one_user_share, row.one_moved_share))
-        groups = (str(row.num_groups), format_number(row.users_per_group), *of_groups)
-        shown = (format_metric(number) for number in numbers)
-        table.add_row(row.blocks, str(row.theta), row.threshold, *groups, *shown)
-    show(table)
-    out.print(
-        "precision of guesses about a user; of interactions read, recall; chance: a blind guess among "
-        "the owner's items",
-        soft_wrap=True,
-    )
-    out.print(
-        "blocks: pairs drops positives without a negative before them, literal is Algorithm 2 as printed; users: "
-        "of a group; one user, one learned: groups with one user, and with at most one who has pairs",
-        soft_wrap=True,
-    )
-    out.print(conclusion(rows), soft_wrap=True)
+    work("audit").audit_folder(run, fold, threads, as_json)

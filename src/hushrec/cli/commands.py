@@ -7,15 +7,14 @@ written once, and come to the verb as one value.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from dataclasses import is_dataclass
+from typing import Annotated, Any
 
 import typer
 
+from hushrec.cli.declared import NUMBERS, Declared
 from hushrec.cli.options import beginning, parse_numbers
 from hushrec.cli.said import is_given
-from hushrec.protocol import AnySystem
-from hushrec.runs.suiting import usual_preset
 
 Verb = Callable[..., Any]
 
@@ -48,15 +47,12 @@ def _set_parameters(function: Verb, parameters: Iterable[inspect.Parameter]) -> 
     function.__annotations__ = {one.name: one.annotation for one in named}
 
 
-_LIST = tuple[int, ...]  # typed as 48,24,12
-
-
 def _option(
     name: str, kind: Any, default: object, help: str, complete: Callable[[str], list[str]] | None = None
 ) -> inspect.Parameter:
     """A setting as a parameter for Typer: its flags, its type as it is typed, its default, its help."""
-    if kind in (_LIST, _LIST | None):
-        kind = str if kind == _LIST else str | None
+    if kind in (NUMBERS, NUMBERS | None):
+        kind = str if kind == NUMBERS else str | None
         default = ",".join(str(number) for number in default) if isinstance(default, tuple) else default
     flags = (f"{flag}/--no-{flag[2:]}" if kind in (bool, bool | None) else flag for flag in _flags(name))
     told = Annotated[kind, typer.Option(*flags, help=help, rich_help_panel="Settings", autocompletion=complete)]
@@ -69,18 +65,14 @@ def _flags(name: str) -> tuple[str, ...]:
     return (flag, flag.replace("--num-", "--")) if name == "num_rounds" else (flag,)
 
 
-def settings_of(system: AnySystem) -> Verb:
+def settings_of(system: Declared) -> Verb:
     """The group of a system's settings; what comes of it is those that were typed, the others are the preset's."""
-    hints, presets = get_type_hints(system.config), system.about.presets
-    options = [
-        _option(entry.name, hints[entry.name], entry.default, entry.metadata["help"])
-        for entry in fields(system.config)
-    ]
-    if presets:
-        usual, told = usual_preset(system)
-        options.insert(
-            0, _option("preset", str | None, usual, f"Named settings: {told}.", beginning(lambda: presets))
-        )
+    options = [_option(entry.name, entry.kind, entry.default, entry.help) for entry in system.settings]
+    if system.presets:
+        told = f"Named settings: {system.about_presets}."
+        preset = _option("preset", str | None, system.usual_preset, told, beginning(lambda: system.presets))
+        options.insert(0, preset)
+    hints = {entry.name: entry.kind for entry in system.settings}
 
     def typed(context: typer.Context, **values: Any) -> dict[str, Any]:
         found = {name: value for name, value in values.items() if is_given(context, name)}
@@ -91,17 +83,15 @@ def settings_of(system: AnySystem) -> Verb:
     return typed
 
 
-def settings_of_all(systems: Iterable[AnySystem]) -> Verb:
+def settings_of_all(systems: Iterable[Declared]) -> Verb:
     """The group of every setting of any of the systems; what comes of it is those that were given a value."""
     options = [_option("preset", str | None, None, "Named settings of the system, if it has some.")]
     known: dict[str, inspect.Parameter] = {}
     hints: dict[str, Any] = {}
-    for system in systems:
-        own = get_type_hints(system.config)
-        for entry in fields(system.config):
-            kind = own[entry.name] if own[entry.name] in (int, float, bool, tuple[int, int], _LIST) else str
-            known[entry.name] = _option(entry.name, kind | None, None, entry.metadata["help"])
-            hints[entry.name] = kind
+    for entry in (entry for system in systems for entry in system.settings):
+        kind = entry.kind if entry.kind in (int, float, bool, tuple[int, int], NUMBERS) else str
+        known[entry.name] = _option(entry.name, kind | None, None, entry.help)
+        hints[entry.name] = kind
 
     def given(**values: Any) -> dict[str, Any]:
         return _with_lists({name: value for name, value in values.items() if value is not None}, hints)
@@ -113,7 +103,7 @@ def settings_of_all(systems: Iterable[AnySystem]) -> Verb:
 def _with_lists(values: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
     """Lists of numbers from what was typed for them."""
     return {
-        name: parse_numbers(value, _flags(name)[0]) if hints.get(name) == _LIST else value
+        name: parse_numbers(value, _flags(name)[0]) if hints.get(name) == NUMBERS else value
         for name, value in values.items()
     }
 
@@ -125,14 +115,14 @@ def alone(verb: Verb, name: str, example: str) -> typer.Typer:
     return app
 
 
-def of_system(system: AnySystem, verb: Verb, example: str) -> typer.Typer:
+def of_system(system: Declared, verb: Verb, example: str) -> typer.Typer:
     """A command that does this with a system; the verb's parameter `values` is its settings."""
     command = joined(verb, values=settings_of(system))
-    command.__doc__ = f"{system.about.title}."
+    command.__doc__ = f"{system.title}."
     return alone(command, system.name, example)
 
 
-def length_of(system: AnySystem, num_rounds: int = 20) -> str:
+def length_of(system: Declared, num_rounds: int = 20) -> str:
     """How the example of a command keeps its run short: in rounds, or in epochs where the system counts those."""
-    names = [entry.name for entry in fields(system.config)]
+    names = [entry.name for entry in system.settings]
     return f"--rounds {num_rounds}" if "num_rounds" in names else "--epochs 2"

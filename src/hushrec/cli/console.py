@@ -4,12 +4,15 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -23,8 +26,11 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from hushrec.cli.alphabet import in_alphabet, is_utf, visible
 from hushrec.report.numbers import format_bytes, format_count, format_metric
-from hushrec.runs.folds import FoldProgress, Watch
+
+if TYPE_CHECKING:
+    from hushrec.runs.folds import FoldProgress, Watch
 
 # The time left follows the pace of the last ten minutes: a round may take one of them.
 PACE_SECONDS = 600.0
@@ -38,6 +44,7 @@ PIPED_WIDTH = 10_000
 _WIDTH_WITH_BAR = 90
 # Text in a table that is narrower than this is hard to read.
 _READABLE_WIDTH = 20
+_LONG_WORD = 40  # one that is longer is broken
 _GAP = 2  # between two columns
 _MOST_BANDS = 3  # of columns, below each other
 
@@ -46,7 +53,12 @@ _with_line: list[Console] = []  # the console that shows a progress line now
 
 
 class _Console(Console):
-    """A console that prints texts as they are, brackets and colons too."""
+    """A console that prints texts as they are, brackets and colons too; but no text commands the terminal."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print texts with their control characters written out."""
+        shown = [visible(one, has_lines=True) if isinstance(one, str) else one for one in objects]
+        super().print(*shown, **options)
 
     def on_broken_pipe(self) -> None:
         """Leave it to the command how it ends when nobody reads any more."""
@@ -74,90 +86,115 @@ def notes() -> Console:
 def print_json(value: object) -> None:
     """Print a value as JSON, in one line, in whatever alphabet the output has."""
     data = msgspec.json.encode(value)
-    is_utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
-    print(data.decode() if is_utf8 else json.dumps(json.loads(data)))
+    has_all_letters = is_utf(getattr(sys.stdout, "encoding", None))
+    print(data.decode() if has_all_letters else json.dumps(json.loads(data)))
 
 
-def show(table: Table) -> None:
-    """Print a table whole, whatever the width: in bands of columns, or every row as lines of its own."""
+def show(table: Table, num_keys: int = 1) -> None:
+    """Print a table whole, whatever the width: in bands of columns, or every row as lines of its own.
+
+    The first columns, `num_keys` of them, say what a row is of. What users named is in the cells: a newline there
+    is shown, and breaks no row.
+    """
     out = results()
-    needed = [_needed_width(column) for column in table.columns]
-    for column, width in zip(table.columns, needed, strict=True):
-        column.min_width = width
-    bands = _bands(table, needed, out.width)
-    if len(bands) == 1:
-        out.print(table)
-    elif len(bands) <= _MOST_BANDS:
-        for band in bands:
-            out.print(_band(table, band))
-    else:
-        for row in _stacked(table):
-            out.print(row)
+    grid = _Grid.of(table, num_keys, out.encoding)
+    bands = grid.bands(out.width)
+    for band in bands or grid.stacked():
+        out.print(band)
 
 
-def _needed_width(column: Column) -> int:
-    """Numbers stay whole; text and headings may be wrapped, but not in the midst of a word."""
-    lines = [line for cell in column.cells for line in str(cell).splitlines()]
-    widest = max((len(line) for line in lines), default=0)
-    words = max((len(word) for text in (str(column.header), *lines) for word in text.split()), default=0)
-    return max(widest, words) if column.justify == "right" else max(words, min(widest, _READABLE_WIDTH))
+@dataclass(frozen=True)
+class _Grid:
+    """A table as texts, with the width that each column needs at least."""
+
+    headings: list[str]
+    columns: list[list[str]]
+    are_numbers: list[bool]
+    num_keys: int
+    has_head: bool
+
+    @classmethod
+    def of(cls, table: Table, num_keys: int, encoding: str) -> "_Grid":
+        return cls(
+            [in_alphabet(visible(str(column.header), has_lines=True), encoding) for column in table.columns],
+            [[in_alphabet(visible(str(cell)), encoding) for cell in column.cells] for column in table.columns],
+            [column.justify == "right" for column in table.columns],
+            num_keys,
+            table.show_header,
+        )
+
+    def _needed_width(self, place: int) -> int:
+        """Numbers stay whole; text and headings may be wrapped, but not in the midst of a word that has room."""
+        cells = self.columns[place]
+        widest = max((cell_len(cell) for cell in cells), default=0)
+        heading = max((cell_len(word) for word in self.headings[place].split()), default=0)
+        words = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
+        least = widest if self.are_numbers[place] else max(min(words, _LONG_WORD), min(widest, _READABLE_WIDTH))
+        return max(least, heading)
+
+    def bands(self, width: int) -> list[Table]:
+        """Tables of the columns that fit beside each other, in order, each led by the keys; none: too narrow."""
+        needed = [self._needed_width(place) for place in range(len(self.columns))]
+        keys = list(range(self.num_keys))
+        bands = [list(keys)]
+        for place in range(self.num_keys, len(needed)):
+            if _width(needed, [*bands[-1], place]) > width and bands[-1] != keys:
+                bands.append(list(keys))
+            bands[-1].append(place)
+        can_part = self.has_head and len(bands) <= _MOST_BANDS
+        if any(_width(needed, band) > width for band in bands) or (len(bands) > 1 and not can_part):
+            return []
+        return [self._band(band, needed, len(bands) > 1) for band in bands]
+
+    def _band(self, places: list[int], needed: list[int], is_part: bool) -> Table:
+        """Some columns, and of a part those rows that have something in them."""
+        band = Table(box=None, pad_edge=False, show_header=self.has_head)
+        for place in places:
+            justify: JustifyMethod = "right" if self.are_numbers[place] else "left"
+            band.add_column(self.headings[place], justify=justify, min_width=needed[place], overflow="fold")
+        for cells in zip(*(self.columns[place] for place in places), strict=True):
+            if not is_part or any(cells[self.num_keys :]):
+                band.add_row(*cells)
+        return band
+
+    def stacked(self) -> Iterator[Table]:
+        """For each row its headings and what they have; a row without headings is led by its first cell."""
+        headings = [" ".join(heading.split()) for heading in self.headings]
+        num_keys = self.num_keys if self.has_head else 1
+        for row in zip(*self.columns, strict=True):
+            grid, cells = _pair_grid(), [cell.strip() for cell in row]
+            if self.has_head:
+                names = " ".join(heading for heading in headings[:num_keys] if heading)
+                grid.add_row(names, " ".join(cell for cell in cells[:num_keys] if cell))
+                for heading, cell in zip(headings[num_keys:], cells[num_keys:], strict=True):
+                    if cell:
+                        grid.add_row(f"  {heading}", cell)
+            else:
+                grid.add_row(cells[0], "  ".join(cell for cell in cells[1:] if cell))
+            yield grid
 
 
-def _num_keys(table: Table) -> int:
-    """How many columns say what a row is of: those up to the first with text."""
-    return next((place for place, one in enumerate(table.columns, 1) if one.justify == "left"), 1)
+def _width(needed: Sequence[int], places: Sequence[int]) -> int:
+    return sum(needed[place] + _GAP for place in places) - _GAP
 
 
-def _bands(table: Table, needed: list[int], width: int) -> list[list[int]]:
-    """The columns that fit beside each other, in order; those that name the rows lead every band."""
-    keys = list(range(_num_keys(table)))
-    bands = [list(keys)]
-    for place in range(len(keys), len(needed)):
-        if sum(needed[one] + _GAP for one in [*bands[-1], place]) - _GAP > width and bands[-1] != keys:
-            bands.append(list(keys))
-        bands[-1].append(place)
-    too_wide = any(sum(needed[one] + _GAP for one in band) - _GAP > width for band in bands)
-    can_part = table.show_header and not too_wide
-    return bands if can_part or (len(bands) == 1 and not too_wide) else [[]] * (_MOST_BANDS + 1)
-
-
-def _band(table: Table, places: list[int]) -> Table:
-    """Some columns of a table, and of its rows those that have something in them."""
-    band = Table(box=None, pad_edge=False)
-    for place in places:
-        column = table.columns[place]
-        band.add_column(column.header, justify=column.justify, min_width=column.min_width)
-    for cells in zip(*([str(cell) for cell in table.columns[place].cells] for place in places), strict=True):
-        if any(cells[_num_keys(table) :]):
-            band.add_row(*cells)
-    return band
-
-
-def _stacked(table: Table) -> Iterator[Table]:
-    """For each row its headings and what they have; a row without headings is led by its first cell."""
-    columns = [[str(cell).strip() for cell in column.cells] for column in table.columns]
-    headings = [" ".join(str(column.header).split()) for column in table.columns]
-    num_keys = _num_keys(table) if table.show_header else 1
-    for cells in zip(*columns, strict=True):
-        grid = Table.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2, 0, 0))
-        if table.show_header:
-            grid.add_row(headings[num_keys - 1], " ".join(cell for cell in cells[:num_keys] if cell))
-            for heading, cell in zip(headings[num_keys:], cells[num_keys:], strict=True):
-                if cell:
-                    grid.add_row(f"  {heading}", cell)
-        else:
-            grid.add_row(cells[0], "  ".join(cell for cell in cells[1:] if cell))
-        yield grid
+def _pair_grid() -> Table:
+    return Table.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2, 0, 0))
 
 
 def note(text: str) -> None:
     """Say one line on standard error."""
-    notes().print(text, style="dim", soft_wrap=True)
+    say(text, "dim")
 
 
 def warn(text: str) -> None:
     """Say one line on standard error that nobody should overlook."""
-    notes().print(text, style="bold red", soft_wrap=True)
+    say(text, "bold red")
+
+
+def say(text: str, style: str) -> None:
+    """Say one line on standard error, in a style."""
+    notes().print(visible(text), style=style, soft_wrap=True)
 
 
 class _Line(ProgressColumn):
@@ -200,7 +237,7 @@ def _plain(text: str) -> TextColumn:
 
 
 @contextmanager
-def watching(label: str, num_rounds: int, num_folds: int) -> Iterator[Watch]:
+def watching(label: str, num_rounds: int, num_folds: int) -> "Iterator[Watch]":
     """A progress line: fold, round, metric, bytes, time left; without a terminal a line a minute."""
     shown = _progress(
         _plain("{task.description}"),
@@ -220,7 +257,7 @@ def watching(label: str, num_rounds: int, num_folds: int) -> Iterator[Watch]:
         (task,) = progress.tasks
         last_line = time.monotonic()
 
-        def watch(now: FoldProgress) -> None:
+        def watch(now: "FoldProgress") -> None:
             nonlocal last_line
             name = "RMSE" if "RMSE" in now.metrics else next(iter(now.metrics), "")
             progress.update(

@@ -12,7 +12,12 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from hushrec.registry import SYSTEMS, titles
+from hushrec.cli.declared import declared, titles
+from hushrec.cli.signals import heed
+from hushrec.errors import HushrecError
+from hushrec.registry import SYSTEMS
+
+_LEAST_BYTES = 1 << 30  # of address space
 
 
 def made_when_needed(
@@ -60,6 +65,28 @@ def _command(app: typer.Typer) -> Any:
     return typer.main.get_command(app) if is_alone else typer.main.get_group(app)
 
 
+def work(name: str) -> Any:
+    """What a verb does: a module of `hushrec.cli.work`, which is loaded here. Ctrl-C is heeded from then on."""
+    _refuse_little_memory()
+    found = import_module(f"hushrec.cli.work.{name}")
+    heed()
+    return found
+
+
+def _refuse_little_memory() -> None:
+    """With less than they need, libraries end a process while they are loaded, each in its own way."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_BYTES:
+        raise HushrecError(
+            f"too little memory: this process may have {limit >> 20} MB, and NumPy, Arrow and Numba want "
+            f"{_LEAST_BYTES >> 20} MB to start; raise the limit, as with: ulimit -v unlimited"
+        )
+
+
 def made_by(place: str) -> Callable[..., Any]:
     """What makes a command, at `module:function`, loaded when it is called."""
     module, _, function = place.partition(":")
@@ -67,10 +94,10 @@ def made_by(place: str) -> Callable[..., Any]:
 
 
 def per_system(place: str) -> type[TyperGroup]:
-    """A group with a command per system, made from the system by the function at `module:function`."""
+    """A group with a command per system, made from what it declares by the function at `module:function`."""
     make = made_by(place)
     return made_when_needed(
-        SYSTEMS, lambda: {name: f"{title}." for name, title in titles().items()}, lambda name: make(SYSTEMS[name])
+        SYSTEMS, lambda: {name: f"{title}." for name, title in titles().items()}, lambda name: make(declared(name))
     )
 
 

@@ -1,24 +1,26 @@
-"""Options that several verbs share. A dataclass of them is a group, see `commands.joined`."""
+"""Options that several verbs share. A dataclass of them is a group, see `commands.joined`.
+
+What they mean is loaded when it is asked for: `--help` needs only what can be typed.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushrec.cli.console import note
+from hushrec.choices import Deals, Duplicates, Measure, SplitKind
 from hushrec.cli.said import Said
-from hushrec.data import Columns, Deal, Deals, Interactions, Measure, Reading, SplitKind
-from hushrec.data.catalogue import CATALOGUE, SYNTHETIC, load_with
-from hushrec.data.checking import Duplicates
 from hushrec.errors import HushrecError
-from hushrec.files import refuse_unwritable
-from hushrec.protocol import AnySystem
+from hushrec.files import check_folder_to_write
 from hushrec.registry import SYSTEMS
-from hushrec.runs.run_settings import RunSettings, settings_for
-from hushrec.runs.suiting import by_data
-from hushrec.runtime.in_process import RuntimeOptions
+
+if TYPE_CHECKING:
+    from hushrec.data import Columns, Interactions
+    from hushrec.protocol import AnySystem
+    from hushrec.runs.run_settings import RunSettings
+    from hushrec.runtime.in_process import RuntimeOptions
 
 
 def beginning(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
@@ -26,8 +28,14 @@ def beginning(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
+def _known_data() -> list[str]:
+    from hushrec.data.catalogue import CATALOGUE, SYNTHETIC
+
+    return [*CATALOGUE, SYNTHETIC]
+
+
 complete_system = beginning(lambda: SYSTEMS)
-complete_data = beginning(lambda: [*CATALOGUE, SYNTHETIC])
+complete_data = beginning(_known_data)
 
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="Folders of runs, as `hushrec run --out` makes them.")]
@@ -87,8 +95,10 @@ ItemsFile = Annotated[
 ]
 
 
-def parse_columns(text: str | None) -> Columns | None:
+def parse_columns(text: str | None) -> "Columns | None":
     """Which column is which, of `user=NAME,item=NAME`; None: by the usual names."""
+    from hushrec.data import Columns
+
     if text is None:
         return None
     named: dict[str, str] = {}
@@ -125,15 +135,20 @@ def parse_lengths(text: str | None) -> tuple[int, ...] | None:
     return None if text is None else parse_numbers(text, "--at")
 
 
-def runtime_options(threads: int | None, cohort_size: int | None = None) -> RuntimeOptions:
+def runtime_options(threads: int | None, cohort_size: int | None = None) -> "RuntimeOptions":
     """What changes no number, with all cores unless told."""
+    from hushrec.runtime.in_process import RuntimeOptions
+
     if threads is None:
         return RuntimeOptions(cohort_size=cohort_size)
     return RuntimeOptions(threads, cohort_size)
 
 
-def configured(system: AnySystem, values: Mapping[str, Any], data_name: str) -> Any:
+def configured(system: "AnySystem", values: Mapping[str, Any], data_name: str) -> Any:
     """A config for data of this name, after a line that says what was chosen by it."""
+    from hushrec.cli.console import note
+    from hushrec.runs.suiting import by_data
+
     named, chosen = by_data(system, values, data_name)
     for choice in chosen:
         note(choice.why)
@@ -152,8 +167,12 @@ class ReadingOptions:
     decimal: DecimalSign = "."
     items: ItemsFile = None
 
-    def load(self, data: str) -> Interactions:
+    def load(self, data: str) -> "Interactions":
         """A known data set, or a file read in this way."""
+        from hushrec.cli.console import note
+        from hushrec.data import Reading
+        from hushrec.data.catalogue import load_with
+
         reading = Reading(
             columns=parse_columns(self.columns),
             duplicates=self.duplicates,
@@ -176,7 +195,7 @@ class Source:
     ]
     reading: ReadingOptions
 
-    def load(self) -> Interactions:
+    def load(self) -> "Interactions":
         """The data set or file that was asked for."""
         return self.reading.load(self.data)
 
@@ -257,10 +276,13 @@ class RunOptions:
         if self.resume and self.out is None:
             raise HushrecError("--resume needs --out, the folder of the run to go on with")
         if self.out is not None:
-            refuse_unwritable(self.out, "--out")
+            check_folder_to_write(self.out, "--out")
 
-    def settings(self, system: AnySystem, data: Interactions) -> RunSettings:
+    def settings(self, system: "AnySystem", data: "Interactions") -> "RunSettings":
         """The split, the seed and the lengths of lists; what was not said depends on the system and the data."""
+        from hushrec.data import Deal
+        from hushrec.runs.run_settings import settings_for
+
         return settings_for(
             system, self.seed, self.folds, self.split, self.test_share, parse_lengths(self.at),
             self.relevant_from, Deal(self.partners, self.common_users, self.common_items, self.deals),

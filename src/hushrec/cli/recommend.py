@@ -1,30 +1,15 @@
 """`hushrec recommend RUN`: lists for a user of a run, for all users, or for a newcomer with a file of ratings."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import typer
-from numpy.typing import NDArray
-from rich.table import Table
 
-from hushrec.cli.console import counting, note, print_json, results, show
+from hushrec.choices import Side
+from hushrec.cli.groups import work
 from hushrec.cli.options import AsJson, Fold, RunFolder
-from hushrec.data import Interactions
-from hushrec.data.item_choice import read_choice
-from hushrec.data.readers import read_draft
-from hushrec.data.reading import Reading
-from hushrec.data.tables import checked_rows
 from hushrec.errors import HushrecError
-from hushrec.estimators import load_run
-from hushrec.recommender import Recommender
-from hushrec.report.numbers import format_number
-from hushrec.runs.folds import Side
-from hushrec.runs.lists import Recommendation, check_lists_file, write_lists
 
 Length = Annotated[int, typer.Option("-k", help="How many items; more than there are: all.")]
 MinRaters = Annotated[
@@ -44,18 +29,6 @@ class Chosen:
     leave_out: Annotated[
         str | None, typer.Option("--not", metavar="FILE|IDS", help="Not these items, given in the same way.")
     ] = None
-
-    def ids(self, model: Recommender) -> tuple[list[str] | None, list[str] | None]:
-        """The items that lists may have, and those that they must not have; None: nothing was said."""
-        return self._read("--only", self.only, model), self._read("--not", self.leave_out, model)
-
-    def _read(self, flag: str, text: str | None, model: Recommender) -> list[str] | None:
-        if text is None:
-            return None
-        ids, num_unknown = read_choice(text, flag, model.known_items)
-        if num_unknown:
-            note(f"{flag} {text}: {num_unknown} of {len(ids) + num_unknown} ids are not in this run; passed over")
-        return ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +55,17 @@ class Target:
     out: Annotated[Path | None, typer.Option(help="With --all-users: the file, .parquet, .csv or .jsonl.")] = None
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --out.")] = False
 
-    def check(self, person: Person) -> None:
-        """Refuse what does not fit together, before a model is loaded."""
-        if person.all_users and self.out is None:
-            raise HushrecError("--all-users needs a file for the lists, as in --out lists.parquet")
-        if not person.all_users and self.out is not None:
-            raise HushrecError("--out is for --all-users; the list of one person is printed, with --json as JSON")
-        if self.out is not None:
-            check_lists_file(self.out, self.force)
+
+@dataclass(frozen=True, kw_only=True)
+class ListOptions:
+    """What a list must be like."""
+
+    k: Length = 10
+    min_raters: MinRaters = None
+    why: Annotated[bool, typer.Option("--why", help="Say which own item each is near to.")] = False
+    include_seen: Annotated[bool, typer.Option("--include-seen", help="Items already rated, too.")] = False
+    fold: Fold = None
+    side: WhoseModel = None
 
 
 def recommend(
@@ -97,98 +73,8 @@ def recommend(
     person: Person,
     chosen: Chosen,
     target: Target,
-    k: Length = 10,
-    min_raters: MinRaters = None,
-    why: Annotated[bool, typer.Option("--why", help="Say which own item each is near to.")] = False,
-    include_seen: Annotated[bool, typer.Option("--include-seen", help="Items already rated, too.")] = False,
-    fold: Fold = None,
-    side: WhoseModel = None,
+    options: ListOptions,
     as_json: AsJson = False,
 ) -> None:
     """Recommend items to a user of a run, to all of them, or to a newcomer."""
-    target.check(person)
-    model = load_run(run, fold, side)
-    train = model.ranker().train
-    wish = k, not include_seen, min_raters, *chosen.ids(model), why
-    if why and not model.ranker().explains:
-        raise HushrecError(f"{model.system.name} has no vectors of items to compare; leave --why out")
-    if target.out is not None:
-        _write_all(target.out, model.recommend_all(*wish), train, as_json)
-    elif person.newcomer is not None:
-        items, ratings = newcomers_ratings(person.newcomer, model)
-        _show(model.recommend_newcomer(items, ratings, *wish), why, as_json)
-    elif person.user is not None:
-        if not len(train):
-            told = f"{person.user} is the number of a client, counted from 0"
-            note(f"a deployed server has no ids and items of users: {told}")
-        _show(model.recommend([person.user], *wish)[0], why, as_json)
-    if not as_json:
-        note(f"computed on this machine from {model.source}")
-
-
-def newcomers_ratings(file: Path, model: Recommender) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
-    """Items and ratings of a newcomer's file. Notes say what is left out: rows that come again, unknown items."""
-    rows, draft = read_draft(file, Reading(one_user=True))
-    own = checked_rows(rows, draft, "last")
-    if own.num_users != 1:
-        raise HushrecError(f"{file} holds {own.num_users} users; a newcomer's file holds one")
-    if own.ratings is None and model.system.feedback.needs_ratings:
-        raise HushrecError(f"{file} has no ratings; give a column named rating")
-    if len(own) < len(draft):
-        note(f"{len(draft) - len(own)} rows are of items that come again later; the last row counts")
-    items = own.item_ids[own.items]
-    is_known = model.known_items(items)
-    if is_known.any() and not is_known.all():  # if none is, the model says what its items look like
-        note(f"{np.count_nonzero(~is_known)} of {len(items)} items are not known to this model and left out")
-        return items[is_known], None if own.ratings is None else own.ratings[is_known]
-    return items, own.ratings
-
-
-def _write_all(out: Path, blocks: Iterator[pa.RecordBatch], train: Interactions, as_json: bool) -> None:
-    """Write the lists of all users, and say how many there are."""
-    num_users = 0
-
-    def watched() -> Iterator[pa.RecordBatch]:
-        nonlocal num_users
-        for block in blocks:
-            num_users += pc.count_distinct(block["user"]).as_py()
-            yield block
-            tell(num_users)
-
-    with counting("lists", train.num_users, "users") as tell:
-        num_rows = write_lists(out, watched())
-    if as_json:
-        print_json({"out": str(out), "users": num_users, "rows": num_rows})
-        return
-    results().print(f"{num_rows:,} rows for {num_users:,} users in {out}", soft_wrap=True)
-    if num_users < train.num_users:
-        note(f"{train.num_users - num_users:,} users have no list: no item that may be listed is left for them")
-
-
-def _show(found: list[Recommendation], why: bool, as_json: bool) -> None:
-    if as_json:
-        print_json([entry.told(why) for entry in found])
-    elif found:
-        print_recommendations(found, why)
-    else:
-        note("no item that may be listed is left; --include-seen lists items already rated, too")
-
-
-def print_recommendations(found: list[Recommendation], why: bool = False) -> None:
-    """Print a list, best first."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("", justify="right")
-    table.add_column("item", justify="right")
-    table.add_column("score", justify="right")
-    table.add_column("title")
-    if why:
-        table.add_column("because of")
-    for place, entry in enumerate(found, 1):
-        cells = [str(place), str(entry.item), format_number(entry.score), entry.title]
-        table.add_row(*cells, *([_reason(entry)] if why else []))
-    show(table)
-
-
-def _reason(entry: Recommendation) -> str:
-    """The title of the item that is the reason, or its id; "" if there is none."""
-    return "" if entry.because is None else entry.because.title or str(entry.because.item)
+    work("recommend").recommend_from(run, person, chosen, target, options, as_json)

@@ -1,18 +1,12 @@
 """`hushrec report RUN...`: one HTML page about runs."""
 
-import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hushrec.cli.console import note, print_json
+from hushrec.cli.groups import work
 from hushrec.cli.options import RunFolders
-from hushrec.report.findings import caveats
-from hushrec.report.page import write_report
-from hushrec.report.samples import sample_lists_of
-from hushrec.report.tables import labels
-from hushrec.runs.record import read_run
 
 
 def report(
@@ -34,14 +28,4 @@ def report(
       hushrec run fedrec++ --data synthetic --rho 3 --out runs/one
       hushrec report runs/one --out report.html --open
     """
-    kept = [read_run(folder) for folder in runs]
-    samples = [one for folder in runs for one in sample_lists_of(folder, sample_lists)] if sample_lists else []
-    path = write_report(kept, out, samples)
-    for line in caveats(kept):
-        note(line)
-    if as_json:
-        print_json({"report": str(path), "runs": labels(kept)})
-    else:
-        print(path)
-    if open_page:
-        webbrowser.open(path.resolve().as_uri())
+    work("report").report_runs(runs, out, sample_lists, open_page, as_json)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from hushrec.errors import HushrecError
-from hushrec.files import refuse_unwritable
+from hushrec.files import check_file_to_write, write_file
 
 _OWN = ("config", "save_config", "help")
 # What changes no number: where results go, how they are shown, how fast.
@@ -104,8 +104,8 @@ class Said:
 
     def __post_init__(self) -> None:
         if self.save_config is not None:
-            refuse_unwritable(self.save_config, "--save-config")
-            self.save_config.write_text("".join(f"{line}\n" for line in self.lines()), encoding="utf-8")
+            check_file_to_write(self.save_config, "--save-config")
+            write_file(self.save_config, "".join(f"{line}\n" for line in self.lines()).encode(), "--save-config")
 
     def _given(self, left_out: tuple[str, ...]) -> Iterator[tuple[Any, Any]]:
         for one in self.context.command.params:

@@ -2,16 +2,16 @@
 
 import hashlib
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from hushrec import choices
 from hushrec.data.interactions import Interactions
 from hushrec.data.row_order import repeats
 from hushrec.errors import HushrecError, option
 
-Duplicates = Literal["error", "last", "mean"]
+Duplicates = choices.Duplicates
 
 
 class RowError(HushrecError):

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from hushrec import choices
 from hushrec.data.interactions import Interactions
 from hushrec.data.row_order import count_starts
 from hushrec.errors import HushrecError, option
@@ -22,9 +23,9 @@ _K_FOLDS, _RANDOM_SHARE, _LEAVE_ONE_OUT = 1, 2, 3
 _MOST_PARTNERS = 26
 
 
-SplitKind = Literal["folds", "random", "latest", "leave-one-out", "shared", "global-time", "partners", "pooled"]
-Deals = Literal["each", "one"]
-Measure = Literal["test", "validation"]  # validation: for choosing settings, the test part is left alone
+SplitKind = choices.SplitKind
+Deals = choices.Deals
+Measure = choices.Measure
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,18 @@
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
+from hushrec import choices
 from hushrec.data.holdings.node_files import Catalogue
 from hushrec.deploy.identity import KeyCard
 from hushrec.errors import HushrecError
 from hushrec.files import write_private_file
 from hushrec.registry import system_named
 
-Relay = Literal["direct", "onion"]
+Relay = choices.Relay
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31 - 1)]  # of a client
 Count = Annotated[int, msgspec.Meta(ge=0)]
 

@@ -10,6 +10,7 @@ import msgspec
 
 from hushrec.data import Deal, SplitKind
 from hushrec.errors import HushrecError
+from hushrec.experiments.rounding import METRIC_DECIMALS
 from hushrec.registry import system_named
 from hushrec.runs.record import Run
 from hushrec.runs.run_settings import NUM_FOLDS, settings_for
@@ -23,17 +24,7 @@ Relation = Literal[
 ]
 
 
-METRIC_DECIMALS = 4
 _SPLIT_WORDS = {"latest": "by time", "random": "at random"}  # what a comparison of its own is called
-
-
-def is_met(ours: float, published: float, spread: float, decimals: int = METRIC_DECIMALS) -> bool:
-    """Whether ours, as it is printed, lies within the spread of the published number.
-
-    >>> is_met(0.94304, 0.9424, 0.0006), is_met(0.94306, 0.9424, 0.0006)
-    (True, False)
-    """
-    return round(abs(round(ours, decimals) - published), decimals + 2) <= spread
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from hushrec.errors import DivergedError, HushrecError
 from hushrec.experiments.drift_time import Clock, preprocessing_seconds, timed, warm_up, with_seconds
 from hushrec.experiments.measures import measured
 from hushrec.experiments.probes import PROBES, all_of
-from hushrec.experiments.published import METRIC_DECIMALS, Row, Table, is_met
+from hushrec.experiments.published import Row, Table
+from hushrec.experiments.rounding import METRIC_DECIMALS, is_met
 from hushrec.protocol import AnySystem
 from hushrec.registry import system_named
 from hushrec.runs.folds import FoldProgress, Watch, run

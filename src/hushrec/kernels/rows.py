@@ -17,6 +17,7 @@ from numba import types
 from numba.core.datamodel import models
 from numba.extending import overload, register_model
 
+from hushrec.errors import HushrecError, option
 from hushrec.kernels.untyped import intrinsic
 
 Width = tuple[np.int8, ...]
@@ -29,12 +30,18 @@ _INT32, _INT64 = ir.IntType(32), ir.IntType(64)
 FRACTION_BITS = 40
 _ALIGN = 1.5 * 2.0 ** (52 - FRACTION_BITS)
 _ALIGN_BITS = int(np.float64(_ALIGN).view(np.int64))
+MOST_FACTORS = 1000  # Numba compiles no longer tuple
 FIXED_LIMIT = 2.0 ** (51 - FRACTION_BITS)
 
 
 @cache
 def width_of(num_factors: int) -> Width:
     """The token that tells a kernel how wide its rows are."""
+    if num_factors > MOST_FACTORS:
+        raise HushrecError(
+            f"vectors of {num_factors} numbers are too long to be compiled; {option('num_factors')} must be at most "
+            f"{MOST_FACTORS}"
+        )
     return (np.int8(0),) * num_factors
 
 

@@ -226,6 +226,4 @@ class PositiveModel:
         starts, row = np.array([0, len(items)]), np.zeros(1, np.int64)
         weights = self.newcomer_weights(len(items), len(self.item_factors))
         common = square(self.item_factors)
-        return self._scores(
-            solve_users(starts, items, row, self.item_factors, common, weights, self.offsets)[0]
-        )
+        return self._scores(solve_users(starts, items, row, self.item_factors, common, weights, self.offsets)[0])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushrec.errors import HushrecError, MissingExtraError, how_to_install, option
+from hushrec.files import check_file_to_write, write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,21 +73,18 @@ def new_figure(height_inches: float) -> "Figure":
 
 
 def check_picture(path: Path | None) -> None:
-    """Refuse a picture in a format that is not written, before the work is done."""
-    if path is not None and path.suffix.lower() not in (".png", ".svg"):
+    """Refuse a picture that cannot be written, or not in its format, before the work is done."""
+    if path is None:
+        return
+    if path.suffix.lower() not in (".png", ".svg"):
         raise HushrecError(f"{option('picture', str(path))}: write a file that ends in .png or .svg")
+    check_file_to_write(path, option("picture"))
 
 
 def write_picture(figure: "Figure", path: Path) -> None:
     """Write the figure as PNG or SVG, by the ending of the name."""
     content = to_png(figure) if path.suffix.lower() == ".png" else to_svg(figure).encode()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except OSError as error:
-        raise HushrecError(
-            f"{path} cannot be written ({error.strerror}); choose another {option('picture')}"
-        ) from None
+    write_file(path, content, option("picture"))
 
 
 def to_png(figure: "Figure") -> bytes:

@@ -15,13 +15,18 @@ class Cell(NamedTuple):
 
 
 Cells = Sequence[Cell | str]
+_MOST_COLUMNS = 12  # beside each other on a page
+
+
+def _cell(entry: Cell | str) -> Cell:
+    return Cell(entry) if isinstance(entry, str) else entry
 
 
 def table_row(cells: Cells, num_heads: int = 1, kind: str = "") -> str:
     """A row; its first cells are headings."""
     parts = []
     for place, entry in enumerate(cells):
-        cell = Cell(entry) if isinstance(entry, str) else entry
+        cell = _cell(entry)
         tag = "th" if place < num_heads else "td"
         text = prose(cell.text) if cell.kind == "prose" else escape(cell.text)
         below = f"<small>{escape(cell.below)}</small>" if cell.below else ""
@@ -36,22 +41,33 @@ def class_of(kind: str) -> str:
 
 def html_table(head: Cells, rows: Iterable[str]) -> str:
     """A table of rows as `table_row` makes them, which scrolls where it is too wide."""
-    names = [Cell(entry).text if isinstance(entry, str) else entry.text for entry in head]
+    names = [_cell(entry).text for entry in head]
     body = "\n".join(_labelled(row, names) for row in rows)
     columns = table_row(head, num_heads=len(head))
     table = f"<table>\n<thead>{columns}</thead>\n<tbody>\n{body}\n</tbody></table>"
     return f'<div class="scroll">{table}</div>'
 
 
+def table_of_runs(head: Cells, rows: Sequence[Cells]) -> str:
+    """A table with a row per run and a column per number; the other way round if these are too many for a page."""
+    if len(head) > max(_MOST_COLUMNS, len(rows) + 1):
+        head, *rows = zip(head, *rows, strict=True)
+        head = [_cell(head[0]), *(Cell(_cell(entry).text, "number") for entry in head[1:])]
+        rows = [[Cell(_cell(row[0]).text, "name"), *row[1:]] for row in rows]
+    return html_table(head, [table_row(row) for row in rows])
+
+
 def _labelled(row: str, heads: Sequence[str]) -> str:
     """A row whose cells know their headings: on a narrow screen each stands on a line of its own."""
     if "colspan" in row:
         return row
-    places = iter(heads)
+    places, is_first = iter(heads), True
 
     def labelled(found: re.Match[str]) -> str:
+        nonlocal is_first
+        leads, is_first = is_first and found[1] == "h", False
         head = next(places, "")
-        return f'{found[0]} data-label="{escape(head)}"' if head and found[1] == "d" else found[0]
+        return f'{found[0]} data-label="{escape(head)}"' if head and not leads else found[0]
 
     return re.sub(r"<t([hd])(?=[ >])", labelled, row)
 

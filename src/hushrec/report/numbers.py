@@ -10,7 +10,7 @@ All are rounded to the nearest. What is said of numbers is said of them as they 
 whether ours is within a published spread.
 """
 
-from hushrec.experiments.published import METRIC_DECIMALS
+from hushrec.experiments.rounding import METRIC_DECIMALS
 
 ABSENT = "–"
 _BYTE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from hushrec.errors import HushrecError, option
+from hushrec.files import write_file
 from hushrec.protocol import AnySystem
 from hushrec.registry import system_named
 from hushrec.report.canvas import to_inline_svg
@@ -23,6 +24,7 @@ from hushrec.report.html import (
     number_cell,
     paragraph,
     prose,
+    table_of_runs,
     table_row,
 )
 from hushrec.report.numbers import (
@@ -67,14 +69,7 @@ SECTIONS = {  # id: heading, and name in the list at the top
 
 def write_report(runs: Sequence[Run], path: Path, samples: Samples = ()) -> Path:
     """Write the page about these runs; the same runs give the same page."""
-    text = page(runs, samples)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise HushrecError(
-            f"{path} cannot be written ({error.strerror}); choose another {option('out')}"
-        ) from None
+    write_file(path, page(runs, samples).encode(), option("out"))
     return path
 
 
@@ -169,14 +164,12 @@ def _accuracy(runs: Sequence[Run]) -> str:
     is_fair = len({test_set(run) for run in runs}) == 1
     best = {name: best_text(rows, name) if is_fair else None for name in names}
     head: Cells = ["run", number_cell("folds"), *(number_cell(name) for name in names)]
-    body = [
-        table_row(
-            [
-                name_cell(row.label),
-                number_cell(str(row.num_folds)),
-                *(_metric_cell(row.cells.get(name), best[name]) for name in names),
-            ]
-        )
+    body: list[Cells] = [
+        [
+            name_cell(row.label),
+            number_cell(str(row.num_folds)),
+            *(_metric_cell(row.cells.get(name), best[name]) for name in names),
+        ]
         for row in rows
     ]
     note = "Mean over the folds, and standard deviation where there are several."
@@ -187,7 +180,7 @@ def _accuracy(runs: Sequence[Run]) -> str:
     ]
     if any(graded and any("@" in name for name in run.mean) for graded, run in zip(is_graded, runs, strict=True)):
         note += " Ranking metrics count ratings in the upper quarter of the range as relevant."
-    return html_table(head, body) + paragraph(note, "soft") + _published(rows)
+    return table_of_runs(head, body) + paragraph(note, "soft") + _published(rows)
 
 
 def _metric_cell(cell: MetricCell | None, best: str | None) -> Cell:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 
 from hushrec.registry import system_named
 from hushrec.report.numbers import ABSENT, format_count, format_given, format_seconds, format_share
+from hushrec.report.tables import name_of_data
 from hushrec.runs.record import FoldResult, Run
 
 
@@ -40,7 +41,7 @@ def setting_rows(runs: Sequence[Run]) -> list[PropertyRow]:
 def provenance_rows(runs: Sequence[Run]) -> list[PropertyRow]:
     """What is needed to get the same numbers again."""
     wanted: dict[str, Callable[[Run], str]] = {
-        "data": lambda run: run.data + (" (synthetic)" if run.provenance.is_synthetic else ""),
+        "data": lambda run: name_of_data(run.data, run.provenance.is_synthetic),
         "data SHA-256": lambda run: run.provenance.data_sha256,
         "users": lambda run: format_count(run.provenance.num_users),
         "items": lambda run: format_count(run.provenance.num_items),

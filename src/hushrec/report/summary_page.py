@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from hushrec.errors import HushrecError
 from hushrec.experiments.published import tables
 from hushrec.experiments.reproduction import Cell
 from hushrec.experiments.summary import (
@@ -18,6 +17,7 @@ from hushrec.experiments.summary import (
     measured_summaries,
     to_json,
 )
+from hushrec.files import write_file
 from hushrec.report.numbers import format_figure, format_seconds
 
 
@@ -28,12 +28,8 @@ def picture_name(data: str, system: str, table: str) -> str:
 
 def write_page(summary: Summary, path: Path) -> None:
     """Write the page, and beside it the record that it is made from."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_suffix(".json").write_bytes(msgspec.json.format(to_json(summary), indent=1))
-        path.write_text(page(summary, path.parent), encoding="utf-8")
-    except OSError as error:
-        raise HushrecError(f"{path} cannot be written ({error.strerror}); choose another --page") from None
+    write_file(path.with_suffix(".json"), msgspec.json.format(to_json(summary), indent=1), "--page")
+    write_file(path, page(summary, path.parent).encode(), "--page")
 
 
 def summary_lines(summary: Summary) -> Iterator[str]:

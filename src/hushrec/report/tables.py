@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean, pstdev
 
-from hushrec.experiments.published import is_met, published_for
+from hushrec.experiments.published import published_for
+from hushrec.experiments.rounding import is_met
 from hushrec.protocol import AnySystem, Role
 from hushrec.registry import system_named
 from hushrec.report.numbers import format_given, format_metric, format_spread
@@ -20,6 +21,15 @@ _FAVOURITES = ("RMSE", "MAE", "NDCG", "HR", "Recall")
 def short_title(system: AnySystem) -> str:
     """A system's name as papers write it."""
     return system.about.title.partition(":")[0]
+
+
+def name_of_data(name: str, is_synthetic: bool) -> str:
+    """What data is called; what was made up says so.
+
+    >>> name_of_data("ml-100k", False), name_of_data("synthetic", True), name_of_data("shop", True)
+    ('ml-100k', 'synthetic', 'shop (synthetic)')
+    """
+    return f"{name} (synthetic)" if is_synthetic and "synthetic" not in name else name
 
 
 def labels(runs: Sequence[Run], joint: str = " ") -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from hushrec.report.html import Cells, html_table, name_cell, number_cell, paragraph, table_row
+from hushrec.report.html import Cells, html_table, name_cell, number_cell, paragraph, table_of_runs, table_row
 from hushrec.report.numbers import ABSENT, format_count, format_metric, format_number, format_share
 from hushrec.report.tables import labels
 from hushrec.report.verdict import alike_line, judged_metrics, shown_beside, verdict_lines
@@ -71,29 +71,29 @@ def _baselines(runs: Sequence[Run], names: Sequence[str]) -> str:
 
 def _beside(having: Sequence[tuple[Run, str]], headings: Mapping[str, str]) -> str:
     """A row per run, with a row below for each of its baselines; a column per metric."""
-    rows = []
+    rows: list[Cells] = []
     for run, label in having:
         for name, values in {label: run.mean | run.thirds, **run.baselines}.items():
             shown = name if name == label else f"{name}, centralised"
             cells = [number_cell(format_metric(values.get(metric))) for metric in headings]
-            rows.append(table_row([name_cell(shown), *cells]))
-    return html_table(["", *(number_cell(heading) for heading in headings.values())], rows)
+            rows.append([name_cell(shown), *cells])
+    return table_of_runs(["", *(number_cell(heading) for heading in headings.values())], rows)
 
 
 def _warm_and_cold(runs: Sequence[Run], names: Sequence[str]) -> str:
     metrics = list(dict.fromkeys(name for run in runs for name in run.mean if is_apart(name)))
     if not metrics:
         return ""
-    rows = []
+    rows: list[Cells] = []
     for run, label in zip(runs, names, strict=True):
         num_cold = sum(fold.num_cold or 0 for fold in run.folds)
         num_warm = sum(fold.num_test for fold in run.folds) - num_cold
         counts = [number_cell(format_count(count)) for count in (num_warm, num_cold)]
         cells = [number_cell(format_metric(run.mean.get(metric))) for metric in metrics]
-        rows.append(table_row([name_cell(label), *counts, *cells]))
+        rows.append([name_cell(label), *counts, *cells])
     head: Cells = ["", *(number_cell(name) for name in ("warm rows", "cold rows", *metrics))]
     note = "A test row is cold if its user or its item has no training row."
-    return html_table(head, rows) + paragraph(note, "soft")
+    return table_of_runs(head, rows) + paragraph(note, "soft")
 
 
 def _lists(runs: Sequence[Run], names: Sequence[str]) -> str:
@@ -110,20 +110,20 @@ def _lists(runs: Sequence[Run], names: Sequence[str]) -> str:
         "diversity within": format_metric,
         "most listed": format_share,
     }
-    rows = []
+    rows: list[Cells] = []
     for run, label in having:
         cells = [
             number_cell(write(run.lists[name]) if name in run.lists else ABSENT) for name, write in formats.items()
         ]
         raters = number_cell(str(run.provenance.min_raters or 0))
-        rows.append(table_row([name_cell(label), number_cell(str(main_length(run.at))), raters, *cells]))
+        rows.append([name_cell(label), number_cell(str(main_length(run.at))), raters, *cells])
     head: Cells = ["", *(number_cell(name) for name in ("length", "raters needed", *formats))]
     note = (
         "Popularity: the share of users who have a listed item in training. Novelty: in bits. Diversity: 0 where "
         "all lists are the same, 1 where no item is in two. Diversity within: 1 - the mean cosine of two items of "
         "a list, by who has them in training. Most listed: the share of lists with the same item."
     )
-    return html_table(head, rows) + paragraph(note, "soft")
+    return table_of_runs(head, rows) + paragraph(note, "soft")
 
 
 def _samples(samples: Samples) -> str:

@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec import choices
 from hushrec.data import Interactions, Split
 from hushrec.errors import DivergedError, HushrecError, option
 from hushrec.evaluation.candidates import candidates, usable_min_raters
@@ -43,7 +44,7 @@ from hushrec.runtime.rounds import IsEnough, diverged
 from hushrec.runtime.training import Job, run_job
 from hushrec.settings import to_dict
 
-Side = Literal["server", "client"]
+Side = choices.Side
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from hushrec.protocol import Answer, AnySystem, Ask, Cohort, Fold, Message, Numb
 from hushrec.runtime.rounds import drive_round
 from hushrec.runtime.wire import frame_bytes
 
+MOST_THREADS = 1024
 # Replies of a cohort should stay in a core's cache until they are folded.
 _COHORT_BYTES = 4 << 20
 # Below this, threads wait for each other longer than they work.
@@ -65,6 +66,8 @@ class RuntimeOptions:
     def __post_init__(self) -> None:
         if self.threads < 1:
             raise HushrecError(f"{option('threads')} must be at least 1")
+        if self.threads > MOST_THREADS:
+            raise HushrecError(f"{option('threads', self.threads)} is too many; use at most {MOST_THREADS}")
         if self.cohort_size is not None and self.cohort_size < 1:
             raise HushrecError(f"{option('cohort_size')} must be at least 1")
 

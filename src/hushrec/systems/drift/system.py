@@ -183,7 +183,9 @@ def start(num_parties: int, num_items: int, config: Planned, draws: Draws) -> Or
     return _grown(none, 0, num_items, plan, draws)
 
 
-def _grown(state: OrchestratorState, num_users: int, num_items: int, plan: Plan, draws: Draws) -> OrchestratorState:
+def _grown(
+    state: OrchestratorState, num_users: int, num_items: int, plan: Plan, draws: Draws
+) -> OrchestratorState:
     """The state with vectors for newcomers; a vector depends on the number only, not on when it came."""
     num_known = len(state.user_factors), len(state.item_factors)
     grown = replace(

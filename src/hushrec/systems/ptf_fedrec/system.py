@@ -244,7 +244,13 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     # DEVIATION: a client that sat out a round keeps the edges of its last upload; the paper's rounds have all.
     shown = state.last_uploads.updated(samples, np.concatenate(uploads.numbers))
     learned = server_model.train(
-        state.learned, config.server_settings(), state.sizes, samples, shown.pairs(), round_number, draws,
+        state.learned,
+        config.server_settings(),
+        state.sizes,
+        samples,
+        shown.pairs(),
+        round_number,
+        draws,
         _offsets(shown, state.sizes, config),
     )  # line 11, Eq. 5
     num_updates = state.num_updates + np.bincount(samples.items, minlength=num_items)

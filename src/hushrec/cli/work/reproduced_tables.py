@@ -22,7 +22,7 @@ def print_table(table: Table, done: Sequence[Reproduced]) -> None:
     out, finished = results(), [entry for entry in done if entry.cells]
     out.print(f"{table.title}\n{table.paper}")
     for grid in _grids(table, finished) if finished else ():
-        show(grid)
+        show(grid, sum(column.justify == "left" for column in grid.columns))
     for entry in done:
         if entry.missing or entry.remark:
             out.print(f"{entry.row.where}, {entry.name}: {entry.missing or entry.remark}", soft_wrap=True)
@@ -58,12 +58,8 @@ def _grids(table: Table, done: Sequence[Reproduced]) -> Iterator[RichTable]:
 def _spread_grid(table: Table, done: Sequence[Reproduced]) -> RichTable:
     """Ours with spread, and where the paper gives numbers, its own with spread and the verdict."""
     has_published = any(entry.row.published for entry in done)
-    grid = RichTable(box=None, pad_edge=False)
-    for heading in ("data", "row"):
-        grid.add_column(heading, overflow="fold")
-    for metric in table.metrics:
-        for heading in (f"{metric} ours", *(("published", "within") if has_published else ())):
-            grid.add_column(heading, justify="right", overflow="fold")
+    beside = ("published", "within") if has_published else ()
+    grid = _grid(["data", "row"], (head for metric in table.metrics for head in (f"{metric} ours", *beside)))
     for entry in done:
         texts = [_texts(cell) if has_published else _texts(cell)[:1] for cell in entry.cells]
         grid.add_row(entry.row.where, entry.name, *(text for cell in texts for text in cell))
@@ -88,26 +84,20 @@ def _preset_grid(table: Table, done: Sequence[Reproduced]) -> RichTable:
 
 def _long_grid(table: Table, done: Sequence[Reproduced]) -> RichTable:
     """A line per number, where there are too many for columns."""
-    grid = RichTable(box=None, pad_edge=False)
-    for heading in ("data", "row", "measure"):
-        grid.add_column(heading, overflow="fold")
-    for heading in ("ours", "published", *(("within",) if table.kind in _WITH_SPREAD else ())):
-        grid.add_column(heading, justify="right", overflow="fold")
+    has_spread = table.kind in _WITH_SPREAD
+    grid = _grid(["data", "row", "measure"], ("ours", "published", *(("within",) if has_spread else ())))
     for entry in done:
         for cell in entry.cells:
-            texts = _texts(cell) if table.kind in _WITH_SPREAD else _texts(cell)[:2]
+            texts = _texts(cell) if has_spread else _texts(cell)[:2]
             grid.add_row(entry.row.where, entry.name, cell.metric, *texts)
     return grid
 
 
 def _order_grid(table: Table, done: Sequence[Reproduced]) -> RichTable:
     """Published, and ours with each preset; a row whose system has none shows the same number for all."""
-    grid, names = RichTable(box=None, pad_edge=False), table.presets or ["ours"]
-    for heading in ("data", "row"):
-        grid.add_column(heading, overflow="fold")
-    for metric in table.metrics:
-        for heading in (f"{metric} published", *names):
-            grid.add_column(heading, justify="right", overflow="fold")
+    names = table.presets or ["ours"]
+    heads = (head for metric in table.metrics for head in (f"{metric} published", *names))
+    grid = _grid(["data", "row"], heads)
     for row in dict.fromkeys((entry.row.where, entry.row.label) for entry in done):
         entries = [entry for entry in done if (entry.row.where, entry.row.label) == row]
         texts = []
@@ -168,11 +158,12 @@ def _own_grids(table: Table, done: Sequence[Reproduced]) -> Iterator[RichTable]:
 
 
 def _grid(left: Iterable[str], right: Iterable[str]) -> RichTable:
+    """Columns of text, which say what a row is of, and columns of numbers."""
     grid = RichTable(box=None, pad_edge=False)
     for heading in left:
-        grid.add_column(heading, overflow="fold")
+        grid.add_column(heading)
     for heading in right:
-        grid.add_column(heading, justify="right", overflow="fold")
+        grid.add_column(heading, justify="right")
     return grid
 
 
