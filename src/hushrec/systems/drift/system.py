@@ -225,7 +225,8 @@ def orchestrator_round(
     if len(answer.lost):
         raise HushrecError("the users' side is lost: no event comes; bring it back and use --resume")
     state = _grown(state, int(began.batches[0][1].num_users[0]), len(starts) - 1, plan, draws)
-    state = replace(state, is_held=np.diff(starts) > 0, counted_round=counted_round)
+    num_holders = np.diff(starts)
+    state = replace(state, is_held=num_holders > 0, counted_round=counted_round)
     delays, late = draws.generator("delays", round_number), list[tuple[int, Moves]]()
     for window in range(int(began.batches[0][1].num_windows[0])):
         sent = Collect()
@@ -233,12 +234,12 @@ def orchestrator_round(
         moves = yield from _learn(state, owners, window)
         late += [(window + int(delays.integers(plan.max_delay + 1)), part) for part in _by_owner(moves, config)]
         with stopwatch("update"):
-            state = _moved(state, [part for due, part in late if due <= window], plan.learning_rate)
+            state = _moved(state, [part for due, part in late if due <= window], num_holders, plan)
         late = [entry for entry in late if entry[0] > window]
         if sent.batches and sent.batches[0][1].num_rows:
             yield Ask(users_side, _recommendation(state, sent.batches[0][1].users, config), Collect())
     with stopwatch("update"):
-        return _moved(state, [part for _, part in late], plan.learning_rate)
+        return _moved(state, [part for _, part in late], num_holders, plan)
 
 
 def _learn(state: OrchestratorState, owners: Numbers, window: int) -> Generator[Ask, Answer, "Moves | None"]:
@@ -279,8 +280,14 @@ class _Rows:
     gradients: Ragged
 
 
-def _moved(state: OrchestratorState, parts: list[Moves], learning_rate: float) -> OrchestratorState:
-    """Move vectors by the sums of their gradients (Algorithm 4); sums are exact, so no order matters."""
+def _moved(
+    state: OrchestratorState, parts: list[Moves], num_holders: NDArray[np.int64], plan: Plan
+) -> OrchestratorState:
+    """Move vectors by the sums of their gradients (Algorithm 4); sums are exact, so no order matters.
+
+    Biases go by the mean over an item's owners, who all learn from the same events: else an item of two owners
+    would seem twice as popular.
+    """
     if not parts:
         return state
     is_item, numbers, gradients, owners = (
@@ -294,7 +301,10 @@ def _moved(state: OrchestratorState, parts: list[Moves], learning_rate: float) -
         total.add(
             owners[is_of_it], _Rows(Ragged(rows, places.astype(np.int32)), Ragged(rows, gradients[is_of_it]))
         )
-        factors[touched] -= learning_rate * total.to_float()
+        moves = plan.learning_rate * total.to_float()
+        if plan.bias_pace and factors is state.item_factors:
+            moves[:, -1] /= np.maximum(num_holders[touched], 1)
+        factors[touched] -= moves
     return state
 
 

@@ -386,7 +386,7 @@ PAPER = Paper(
 )
 
 # For files of no paper, chosen on validation parts of some of them. The rounds are the most that are tried.
-GENERAL = {"learning_rate": 0.005, "num_rounds": 60, "from_popularity": True, "initial_scale": 0.03}
+GENERAL = {"learning_rate": 0.005, "num_rounds": 60, "from_popularity": True, "initial_scale": 0.01}
 
 SYSTEM = System(
     about=About(

@@ -41,6 +41,7 @@ class Sizes(NamedTuple):
     item_memory: int
     memory: int
     hidden: int
+    has_offsets: bool = False  # of the items' logits, at the end of both; they are not trained
 
     @property
     def width(self) -> int:
@@ -53,9 +54,14 @@ class Sizes(NamedTuple):
         return self.num_items * self.num_factors
 
     @property
+    def num_trained(self) -> int:
+        """How many numbers a generated recommender has, but for offsets."""
+        return self.num_vector_numbers + (self.num_factors + 2) * self.width + 1
+
+    @property
     def num_generated(self) -> int:
         """How many numbers a generated recommender has."""
-        return self.num_vector_numbers + (self.num_factors + 2) * self.width + 1
+        return self.num_trained + (self.num_items if self.has_offsets else 0)
 
 
 # --- The generating network --------------------------------------------------------------------------------
@@ -79,6 +85,8 @@ def tensor_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     for name, size in outputs.items():
         shapes[name] = (size, sizes.hidden)
         shapes[f"{name}_bias"] = (size,)
+    if sizes.has_offsets:
+        shapes["offsets"] = (sizes.num_items,)
     return shapes
 
 
@@ -121,7 +129,9 @@ class Generated:
         rows = np.empty((len(self.left), sizes.num_generated), np.float32)
         vectors = rows[:, : sizes.num_vector_numbers].reshape(-1, sizes.num_items, sizes.num_factors)
         np.matmul(self.left, self.right, out=vectors)
-        rows[:, sizes.num_vector_numbers :] = self.layers
+        rows[:, sizes.num_vector_numbers : sizes.num_trained] = self.layers
+        if sizes.has_offsets:
+            rows[:, sizes.num_trained :] = self.parts["offsets"]
         return rows
 
     def scores(self) -> Floats:
@@ -131,6 +141,8 @@ class Generated:
         hidden += bias[:, None, :]
         np.maximum(hidden, 0, out=hidden)
         logits: Floats = (hidden @ second[:, :, None])[:, :, 0] + last
+        if self.sizes.has_offsets:
+            logits += self.parts["offsets"]
         return sigmoids(logits, out=logits)
 
     def gradient(self, uploads: "Uploads", out: Floats) -> None:
@@ -200,13 +212,13 @@ class Uploads(NamedTuple):
 
 def uploads_of(batches: list[tuple[NDArray[np.int64], Floats]], num_users: int, sizes: Sizes) -> Uploads:
     """From places and flat gradients, a row per user."""
-    layers = np.zeros((num_users, sizes.num_generated - sizes.num_vector_numbers), np.float32)
+    layers = np.zeros((num_users, sizes.num_trained - sizes.num_vector_numbers), np.float32)
     found = []
     for places, rows in batches:
         vectors = rows[:, : sizes.num_vector_numbers].reshape(len(rows), sizes.num_items, sizes.num_factors)
         row, item = np.nonzero(vectors.any(axis=2))
         found.append((places[row], item, vectors[row, item]))
-        layers[places] = rows[:, sizes.num_vector_numbers :]
+        layers[places] = rows[:, sizes.num_vector_numbers : sizes.num_trained]
     place, item, vectors = (np.concatenate(column) for column in zip(*found, strict=True))
     return Uploads(place, item, vectors, layers)
 
@@ -269,6 +281,8 @@ def _client_gradients(held, rows, numbers, generated, shape, num_negatives, key,
                         item = np.int64((np.uint64(words[used]) * np.uint64(num_items)) >> np.uint64(32))
                         used += 1
                 total = layers[2 * width]
+                if layers.size > 2 * width + 1:
+                    total += layers[2 * width + 1 + item]
                 for unit in range(width):
                     raw[unit] = layers[unit]
                 for factor in range(num_factors):
@@ -312,6 +326,14 @@ def client_gradients(
     out = np.zeros_like(generated)
     shape = (sizes.num_items, sizes.num_factors, sizes.width)
     _client_gradients(held, rows, numbers, generated, shape, num_negatives, key, round_number, out)
+    return out
+
+
+def own_items(held: Positives, rows: NDArray[np.int64], sizes: Sizes) -> Floats:
+    """In place of gradients, where clients are counted: a 1 at the offsets of each client's items, else zeros."""
+    out = np.zeros((len(rows), sizes.num_generated), np.float32)
+    for place, row in enumerate(rows.tolist()):
+        out[place, sizes.num_trained + held.items[held.starts[row] : held.starts[row + 1]]] = 1
     return out
 
 

@@ -42,7 +42,7 @@ class GeneratedLogits:
             found += of_raw @ of_first[size * width :] + hidden @ of_second[:width] + of_second[width]
             return found
 
-        return hidden @ second[:width] + second[width], slopes
+        return hidden @ second[:width] + second[width] + self._parts.get("offsets", 0.0), slopes
 
     def _raw(self, part: str, vector: Reals) -> Reals:
         parts = self._parts

@@ -26,6 +26,7 @@ from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.kernels.adam import adam
+from hushrec.models.popularity import sample_log_odds
 from hushrec.protocol import (
     About,
     Ask,
@@ -55,6 +56,8 @@ from hushrec.systems.metamf.network import (
     client_gradients,
     generate,
     initial_parameters,
+    own_items,
+    parts_of,
     uploads_of,
 )
 
@@ -98,13 +101,23 @@ class Config:
     regularization: float = setting(
         0.001, "weight of the parameters' squared norm, halved", "[0, inf)", search=Between(1e-5, 0.1, log=True)
     )
+    from_popularity: bool = setting(
+        False,
+        "count in round 1 how many clients have each item, and learn who differs",
+        search=OneOf((False, True)),
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
 
+    def is_counting(self, round_number: int) -> bool:
+        """Whether all clients are counted in this round, and nothing is learned."""
+        return self.from_popularity and round_number == 1
+
     def sizes(self, num_users: int, num_items: int) -> Sizes:
         """The shapes of both halves."""
-        return Sizes(num_users, num_items, self.num_factors, self.item_memory, self.memory_size, self.hidden_size)
+        lengths = self.num_factors, self.item_memory, self.memory_size, self.hidden_size
+        return Sizes(num_users, num_items, *lengths, self.from_popularity)
 
 
 @dataclass(frozen=True)
@@ -161,7 +174,9 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     sizes = config.sizes(int(state.num_users), int(state.num_items))
     parameters, means, squares = state.parameters.copy(), state.means.copy(), state.squares.copy()
     num_steps, gradient = int(state.num_steps), np.empty_like(parameters)
-    clients = draw_participants(sizes.num_users, config.participation, round_number, draws)
+    is_counting, counts = config.is_counting(round_number), np.zeros(sizes.num_items)
+    participation = 1.0 if is_counting else config.participation
+    clients = draw_participants(sizes.num_users, participation, round_number, draws)
     for group in groups_of(clients, sizes, config.batch_size, draws.generator("groups", round_number)):
         generated = generate(parameters, sizes, group)
         rows, replies = generated.recommenders(), Collect()
@@ -169,13 +184,20 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
         yield Ask(group, Recommenders(Ragged(starts, rows.ravel())), replies)
         if replies.batches:
             uploads = [_upload(numbers, reply, sizes) for numbers, reply in replies.batches]
+            if is_counting:
+                counts += sum(rows[:, sizes.num_trained :].sum(axis=0, dtype=np.float64) for _, rows in uploads)
+                continue
             batches = [(np.searchsorted(group, numbers), rows) for numbers, rows in uploads]
             num_steps += 1
             scale = np.float32(1 / sum(len(places) for places, _ in batches))
             generated.gradient(uploads_of(batches, len(group), sizes), out=gradient)
             gradient *= scale
             gradient += np.float32(config.regularization) * parameters
+            parts_of(gradient, sizes).get("offsets", gradient[:0]).fill(0)
             adam(parameters, gradient, means, squares, config.learning_rate, num_steps)
+    if is_counting:
+        odds = 1 / max(config.num_negatives, 1)
+        parts_of(parameters, sizes)["offsets"][:] = sample_log_odds(counts, len(clients), odds)
     return replace(
         state, parameters=parameters, means=means, squares=squares, num_steps=np.array(num_steps, np.int64)
     )
@@ -205,8 +227,11 @@ def client_update(cohort: Cohort[Clients], request: Recommenders, config: Config
     held, sizes = cohort.private, config.sizes(0, cohort.private.num_items)
     if (request.recommender.lengths != sizes.num_generated).any():
         raise HushrecError(f"a recommender has not {sizes.num_generated:,} numbers; use the server's settings")
+    positives = Positives(held.starts, held.items)
+    if config.is_counting(cohort.round_number):
+        return Reply(Gradients(Ragged(request.recommender.starts, own_items(positives, cohort.rows, sizes).ravel())))
     gradients = client_gradients(
-        Positives(held.starts, held.items),
+        positives,
         cohort.rows,
         cohort.numbers,
         request.recommender.values.reshape(len(cohort.rows), sizes.num_generated),
@@ -243,7 +268,7 @@ SYSTEM = System(
         paper=PAPER,
         class_name="MetaMF",
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
-        presets={"paper": {}, "general": {"num_rounds": 30}},  # the most that are tried
+        presets={"paper": {}, "general": {"from_popularity": True, "num_rounds": 30}},  # the most that are tried
         small={"item_memory": 3, "memory_size": 4, "hidden_size": 6, "batch_size": 10},
         learns_with={
             "item_memory": 4,
