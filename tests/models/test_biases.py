@@ -6,7 +6,7 @@ import pytest
 from hushrec.data.interactions import UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
-from hushrec.models.biases import Scale, eased, initial_items, initial_users, moved_items, scale_of
+from hushrec.models.biases import Scale, as_ratings, eased, initial_items, initial_users, moved_items, scale_of
 from hushrec.models.pmf import FactorModel, Step, train_clients
 from hushrec.models.rating_clients import RatingClients
 from hushrec.privacy.exact_sum import ExactSum
@@ -271,6 +271,25 @@ def test_scores_are_eased_onto_the_scale_in_the_same_order() -> None:
     np.testing.assert_array_equal(shown[4:7], scores[4:7])
     np.testing.assert_array_equal(eased(scores, None), scores)
     np.testing.assert_array_equal(eased(scores, (4.0, 4.0)), scores)
+
+
+@pytest.mark.parametrize("rating_range", [(1.0, 5.0), (-10.0, 10.0), (4.0, 4.0), None])
+def test_scores_become_ratings_as_numpy_would_have_it(rating_range: tuple[float, float] | None) -> None:
+    """To the last bit, whatever is in one pass; also what is infinite, or no number."""
+    generator = np.random.default_rng(3)
+    scores, own = generator.normal(0, 1.5, (6, 50)).astype(np.float32), generator.normal(0, 0.5, 6)
+    scores[0, 0], scores[1, 1], scores[2, 2] = np.inf, -np.inf, np.nan
+    own = own.astype(np.float32)
+    expected = scale_of(rating_range).to_ratings(scores + own[:, None])
+    if rating_range == (1.0, 5.0) or rating_range == (-10.0, 10.0):
+        margin = (rating_range[1] - rating_range[0]) / 40
+        low, high = rating_range[0] + margin, rating_range[1] - margin
+        inside, far = np.clip(expected, low, high), expected != np.clip(expected, low, high)
+        beyond = np.maximum(low - expected[far], 0) / margin, np.maximum(expected[far] - high, 0) / margin
+        inside[far] += margin * (np.expm1(-beyond[0]) - np.expm1(-beyond[1]))
+        assert far.sum() > 1
+        expected = inside
+    np.testing.assert_array_equal(as_ratings(scores, own, rating_range), expected)
 
 
 def test_items_begin_at_zero() -> None:

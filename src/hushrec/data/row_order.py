@@ -73,8 +73,8 @@ def canonical_order(users: Int32s, items: Int32s, num_users: int, num_items: int
     """Rows in canonical order; equal pairs stay in the order of the rows.
 
     Two counting sorts. What goes along goes along in one number: every place that is written misses the cache, and
-    so would looking up the users and items again. NumPy makes the arrays, as it asks for large pages of memory; the
-    first one takes what comes of it all.
+    so would looking up the users and items again. NumPy makes the arrays, as it asks for large pages of memory;
+    the first one takes what comes of it all.
     """
     num_rows = users.size
     shift = num_rows.bit_length()
@@ -82,12 +82,10 @@ def canonical_order(users: Int32s, items: Int32s, num_users: int, num_items: int
     by_item, by_user = np.empty(num_rows, np.int64), np.empty(num_rows, np.int64)
     _sort_by_item(users, items, starts.copy(), shift, by_item)
     _sort_by_user(by_item, starts, count_starts(users, num_users), shift, by_user)
-    if num_rows < 2**31:
-        rows, found = by_item.view(np.int32).reshape(2, -1)
-    else:
-        rows, found = by_item, np.empty(num_rows, np.int32)
-    _unpack(by_user, shift, rows, found)
-    return Order(rows, found)
+    halves = by_item.view(np.int32).reshape(2, -1)
+    order = Order(halves[0], halves[1]) if num_rows < 2**31 else Order(by_item, np.empty(num_rows, np.int32))
+    _unpack(by_user, shift, *order)
+    return order
 
 
 @njit(cache=True, nogil=True)

@@ -25,6 +25,7 @@ own leaves out what he has, and these are the items that many have.
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import HushrecError
@@ -60,11 +61,12 @@ def list_measures(
     users = _drawn(having, max(2, most_scores // num_items), draws)
     lists = np.empty((len(users), length), np.int32)
     block_size = max(1, block_scores // num_items)
-    for first in range(0, len(users), block_size):
-        block = users[first : first + block_size]
-        scores = scores_of(score_users, block, num_items, candidates)
-        items, best = top_k(scores, length, take_rows(train, block), candidates)
-        lists[first : first + block_size] = np.where(np.isneginf(best), NO_ITEM, items)
+    with threadpool_limits(1, user_api="blas"):  # threads for such narrow products only wait for each other
+        for first in range(0, len(users), block_size):
+            block = users[first : first + block_size]
+            scores = scores_of(score_users, block, num_items, candidates)
+            items, best = top_k(scores, length, take_rows(train, block), candidates)
+            lists[first : first + block_size] = np.where(np.isneginf(best), NO_ITEM, items)
     counts = np.bincount(lists[lists != NO_ITEM], minlength=num_items)
     if not counts.any():
         return {}

@@ -23,6 +23,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from hushrec.errors import HushrecError
 from hushrec.evaluation.scoring import ScoreUsers
@@ -99,9 +100,12 @@ def ranking_per_user(
     num_relevant = np.diff(starts)[users]
     keys = _keys(num_relevant, items)
     hits = np.empty((len(users), max(cutoffs)), np.bool_)
-    for first, ranked in _ranked_blocks(score_users, users, train, test, hits.shape[1], block_size, candidates):
-        rows = np.arange(first, first + len(ranked))[:, None]
-        hits[first : first + len(ranked)] = _contains(keys, rows * _ROW_STRIDE + ranked)
+    with threadpool_limits(1, user_api="blas"):  # threads for such narrow products only wait for each other
+        for first, ranked in _ranked_blocks(
+            score_users, users, train, test, hits.shape[1], block_size, candidates
+        ):
+            rows = np.arange(first, first + len(ranked))[:, None]
+            hits[first : first + len(ranked)] = _contains(keys, rows * _ROW_STRIDE + ranked)
     return _values(hits, num_relevant, cutoffs)
 
 

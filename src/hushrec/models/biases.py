@@ -16,6 +16,7 @@ Symbols: as in `pmf`; n_i = |U_i| = how many clients rated item i, s = shrinkage
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from hushrec.data.interactions import RatingRange
@@ -121,13 +122,63 @@ def newcomer(
 
 def eased(scores: NDArray[np.float32], rating_range: RatingRange) -> NDArray[np.float32]:
     """Scores on the scale of ratings, in the same order: what is beyond an end is eased towards it."""
-    if rating_range is None or not rating_range[0] < rating_range[1]:
-        return scores
-    margin = (rating_range[1] - rating_range[0]) * _MARGIN
-    low, high = rating_range[0] + margin, rating_range[1] - margin
-    inside: NDArray[np.float32] = np.clip(scores, low, high)
-    is_beyond = inside != scores  # few are, as a rule
-    far = scores[is_beyond]
-    below, above = np.maximum(low - far, 0) / margin, np.maximum(far - high, 0) / margin
-    inside[is_beyond] += margin * (np.expm1(-below) - np.expm1(-above))
-    return inside.astype(np.float32, copy=False)
+    own = np.zeros(1, np.float32)
+    return _onto_scale(scores[None].copy(), own, Scale(0.0, 1.0), rating_range).reshape(scores.shape)
+
+
+def as_ratings(
+    scores: NDArray[np.float32], own: NDArray[np.float32], rating_range: RatingRange
+) -> NDArray[np.float32]:
+    """What a model says of each row's items, and adds to all of them, as ratings that are eased.
+
+    Written into `scores`, if their memory is in one piece.
+    """
+    return _onto_scale(scores, own, scale_of(rating_range), rating_range)
+
+
+def _onto_scale(
+    scores: NDArray[np.float32], own: NDArray[np.float32], scale: Scale, rating_range: RatingRange
+) -> NDArray[np.float32]:
+    scores, (low, high, margin) = np.ascontiguousarray(scores), (-np.inf, np.inf, 0.0)
+    if rating_range is not None and rating_range[0] < rating_range[1]:
+        margin = (rating_range[1] - rating_range[0]) * _MARGIN
+        low, high = rating_range[0] + margin, rating_range[1] - margin
+    unit, centre, least, most = (np.float32(number) for number in (scale.unit, scale.centre, low, high))
+    places, far = _clipped(scores, own, unit, centre, least, most)  # few are beyond an end, as a rule
+    if len(far) and margin:
+        below, above = np.maximum(low - far, 0) / margin, np.maximum(far - high, 0) / margin
+        scores.reshape(-1)[places] += margin * (np.expm1(-below) - np.expm1(-above))
+    return scores
+
+
+@njit(nogil=True, cache=True)
+def _clipped(
+    scores: NDArray[np.float32],
+    own: NDArray[np.float32],
+    unit: np.float32,
+    centre: np.float32,
+    low: np.float32,
+    high: np.float32,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Put scores onto the scale, between its ends, in place; where some were beyond, and how far.
+
+    One pass over memory, and a second one only where there are such: all items of many users are scored.
+    """
+    num_beyond = 0
+    for row in range(len(scores)):
+        values, num_here = scores[row], 0
+        for place in range(len(values)):
+            value = unit * (values[place] + own[row])
+            values[place] = value + centre
+            num_here += (values[place] < low) | (values[place] > high)
+        num_beyond += num_here
+    places, far = np.empty(num_beyond, np.int64), np.empty(num_beyond, np.float32)
+    if num_beyond:
+        count, flat = 0, scores.reshape(-1)
+        for place in range(len(flat)):
+            value = flat[place]
+            if value < low or value > high:
+                places[count], far[count] = place, value
+                flat[place] = low if value < low else high
+                count += 1
+    return places, far

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels.rows import dot, load, store, width_of, zeros
-from hushrec.models.biases import eased, newcomer, scale_of
+from hushrec.models.biases import as_ratings, eased, newcomer, scale_of
 from hushrec.models.rating_clients import Factors, RatingClients
 from hushrec.privacy.filling import Listing
 
@@ -289,8 +289,7 @@ class FactorModel:
         scores = self._vectors[users] @ self.item_factors.T
         if not self.has_biases:
             return scores
-        scores += self.user_factors[users, -1:]
-        return self._as_ratings(scores)
+        return as_ratings(scores, self.user_factors[users, -1], self.rating_range)
 
     def narrowed(self, items: NDArray[np.int32]) -> "FactorModel":
         """The same with these items alone."""
@@ -315,7 +314,5 @@ class FactorModel:
         vector = newcomer(every[items], targets.astype(np.float64), penalty, bias_penalty)
         if not self.has_biases:
             return eased((every @ vector).astype(np.float32), self.rating_range)
-        return self._as_ratings((every[:, :-1] @ vector[:-1] + every[:, -1] + vector[-1]).astype(np.float32))
-
-    def _as_ratings(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        return eased(scale_of(self.rating_range).to_ratings(scores), self.rating_range)
+        scores = (every[:, :-1] @ vector[:-1] + every[:, -1] + vector[-1]).astype(np.float32)
+        return as_ratings(scores[None], np.zeros(1, np.float32), self.rating_range).reshape(-1)
