@@ -520,6 +520,7 @@ class MetaMF(Recommender):
         num_rounds: rounds; in each, every participant uploads once (default 20)
         learning_rate: of the server's Adam (default 0.0001)
         regularization: weight of the parameters' squared norm, halved (default 0.001)
+        from_popularity: count in round 1 how many clients have each item, and learn who differs (default False)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -538,6 +539,7 @@ class MetaMF(Recommender):
         num_rounds: int = 20,
         learning_rate: float = 0.0001,
         regularization: float = 0.001,
+        from_popularity: bool = False,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...

@@ -39,8 +39,8 @@ def width_of(num_factors: int) -> Width:
     """The token that tells a kernel how wide its rows are."""
     if num_factors > MOST_FACTORS:
         raise HushrecError(
-            f"vectors of {num_factors} numbers are too long to be compiled; {option('num_factors')} must be at most "
-            f"{MOST_FACTORS}"
+            f"vectors of {num_factors} numbers are too long to be compiled; "
+            f"{option('num_factors')} must be at most {MOST_FACTORS}"
         )
     return (np.int8(0),) * num_factors
 

@@ -266,7 +266,7 @@ def add_product_gradients(
     scale: float,
     gradients: Vectors,
 ) -> None:
-    """Add the gradient of the loss of inner products and offsets, by outputs of the shape (layers, nodes, factors)."""
+    """Add the gradient of the loss of products and offsets, by outputs of the shape (layers, nodes, factors)."""
     num_layers, num_nodes, num_factors = outputs.shape
     flat, by_flat = (one.reshape(num_layers * num_nodes, num_factors) for one in (outputs, gradients))
     _add_product_gradients(

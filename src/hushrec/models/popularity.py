@@ -1,10 +1,10 @@
 """Popularity as a start: the bias of an item before anything is learned.
 
-Of N people, n_i have item i. If they had taken items without a thought for each other, a pair of an item i that
-somebody has and an item j that he has not would be as likely as p_i (1 - p_j), with p_i = n_i / N. Then biases that
-rank such pairs best (the least of -ln sigma(b_i - b_j)) and those that tell what is taken from what is not (the
-least cross-entropy, up to a constant) are both the log odds, ln p_i / (1 - p_i). So a model that starts with them
-and with vectors near zero starts as popularity, and has only to learn who differs.
+Of N people, n_i have item i. If everybody took items at random, a pair of an item i that somebody has and an item
+j that the same person has not would be as likely as p_i (1 - p_j), with p_i = n_i / N. Then biases that rank such
+pairs best (the least of -ln sigma(b_i - b_j)) and those that tell what is taken from what is not (the least
+cross-entropy, up to a constant) are both the log odds, ln p_i / (1 - p_i). So a model that starts with them and with
+vectors near zero starts as popularity, and has only to learn who differs.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ def log_odds(counts: NDArray[np.float64], num_people: float) -> NDArray[np.float
 
 
 def sample_log_odds(counts: NDArray[np.float64], num_people: float, odds: float) -> NDArray[np.float32]:
-    """The same of a sample of each item, where samples of people who have the item are drawn otherwise than others.
+    """The same of a sample of each item, where those who have it are drawn more or less often than others.
 
     `odds`: how many samples say "has it" for one that does not. An item that as many people have as the mean item
     gets just these odds.

@@ -67,8 +67,8 @@ class Config:
         )
 
 
-# For files of no paper. On held-out training items of ML-100K these batches and steps are as good as the paper's, in
-# an eighth of the time; the rest was chosen on validation parts of other files.
+# For files of no paper. On held-out training items of ML-100K these batches and steps are as good as the paper's,
+# in an eighth of the time; the rest was chosen on validation parts of other files.
 GENERAL = {"from_popularity": True, "batch_size": 8192, "learning_rate": 0.006, "num_rounds": 60}
 
 PAPER = Paper(

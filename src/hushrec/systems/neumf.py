@@ -238,7 +238,7 @@ def _offsets(state: ServerState, config: Centralised) -> server_model.Offsets | 
     if not config.from_popularity:
         return None
     num_users, num_items = state.sizes
-    counts = np.bincount(state.items, minlength=num_items)
+    counts = np.bincount(state.items, minlength=num_items).astype(np.float64)
     return sample_log_odds(counts, num_users, odds=1 / max(config.num_negatives, 1))
 
 

@@ -371,8 +371,8 @@ PAPER = Paper(
     year=2022,
 )
 
-# For files of no paper, of DRIFT and of SAROS, chosen on validation parts of some with SAROS. The epochs are the most
-# that are tried.
+# For files of no paper, of DRIFT and of SAROS, chosen on validation parts of some with SAROS. The epochs are the
+# most that are tried.
 GENERAL = {"unseen": 3, "bias_pace": 1.0, "learning_rate": 0.03, "epochs": 15}
 
 _RESULT: Result[Any, OwnerRows, OrchestratorState, Members] = Result(

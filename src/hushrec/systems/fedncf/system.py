@@ -345,7 +345,8 @@ PAPER = Paper(
 
 # For files of no paper, chosen on validation parts of some of them; the rounds are the most that are tried.
 GENERAL = {
-    "biases": True, "from_popularity": True, "shrinkage": 30.0, "learning_rate": 0.003, "participation": 0.1, "num_rounds": 100,
+    "biases": True, "from_popularity": True, "shrinkage": 30.0, "learning_rate": 0.003, "participation": 0.1,
+    "num_rounds": 100,
 }  # fmt: skip
 
 SYSTEM = System(

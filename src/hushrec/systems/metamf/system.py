@@ -229,7 +229,9 @@ def client_update(cohort: Cohort[Clients], request: Recommenders, config: Config
         raise HushrecError(f"a recommender has not {sizes.num_generated:,} numbers; use the server's settings")
     positives = Positives(held.starts, held.items)
     if config.is_counting(cohort.round_number):
-        return Reply(Gradients(Ragged(request.recommender.starts, own_items(positives, cohort.rows, sizes).ravel())))
+        return Reply(
+            Gradients(Ragged(request.recommender.starts, own_items(positives, cohort.rows, sizes).ravel()))
+        )
     gradients = client_gradients(
         positives,
         cohort.rows,
