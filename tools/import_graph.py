@@ -28,6 +28,7 @@ LAYERS = (
     ("audit", "deploy"),
     ("systems",),
     ("experiments", "recommender"),
+    ("estimators",),
     ("tuning",),
     ("report", "serving"),
     ("workbench",),
