@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import hushrec
+import hushrec.estimators
 from hushrec.data import Interactions
 from hushrec.estimators import estimator
 from hushrec.protocol import result_arrays
@@ -34,7 +35,7 @@ def kind(monkeypatch: pytest.MonkeyPatch) -> type[Recommender]:
     about = replace(system.about, presets=presets, published_on=("ml-100k",))
     monkeypatch.setitem(SYSTEMS._loaded, "fedrec", replace(system, about=about))
     found = estimator(SYSTEMS["fedrec"])
-    monkeypatch.setattr(hushrec.recommender, "estimator_named", {"fedrec": found}.__getitem__)
+    monkeypatch.setattr(hushrec.estimators, "estimator_named", {"fedrec": found}.__getitem__)
     monkeypatch.setattr(hushrec, found.__name__, found, raising=False)  # where pickles look for it
     return found
 

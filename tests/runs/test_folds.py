@@ -674,7 +674,7 @@ def test_two_processes_do_not_write_to_one_folder(data: Interactions, tmp_path: 
     go(data, tmp_path / "run")
     with (
         alone_in(tmp_path / "run"),
-        pytest.raises(HushrecError, match=r"another process works on .*; stop it, or choose another --out"),
+        pytest.raises(HushrecError, match=r"another process works on .*; stop it, or choose another out="),
     ):
         go(data, tmp_path / "run", resume=True, num_folds=2)
     assert len(go(data, tmp_path / "run", resume=True, num_folds=2).folds) == 2

@@ -131,7 +131,7 @@ def test_the_rule_of_raters_holds_for_chosen_items(model: Recommender) -> None:
         model.recommend(7, only=["x"])
     with pytest.raises(HushrecError, match="what was chosen leaves no item to list; choose more, or leave out"):
         model.recommend(7, min_raters=0, leave_out=range(1, 51))
-    with pytest.raises(HushrecError, match="-1 raters are fewer than none; use --min-raters 0"):
+    with pytest.raises(HushrecError, match="-1 raters are fewer than none; use min_raters=0"):
         model.recommend(7, min_raters=-1)
 
 

@@ -249,7 +249,7 @@ def files_of(folder: Path) -> list[Path]:
 
 def test_ptf_fedrecs_server_hides_its_model() -> None:
     assert _secret_settings("ptf-fedrec") == {
-        "server_model", "confident_share", "dispersal", "message_dropout",
+        "server_model", "confident_share", "dispersal", "message_dropout", "from_popularity",
         *(entry.name for entry in fields(SYSTEMS["ptf-fedrec"].config) if entry.name.startswith("server_")),
     }  # fmt: skip
 

@@ -3,8 +3,8 @@
 Of N people, n_i have item i. If everybody took items at random, a pair of an item i that somebody has and an item
 j that the same person has not would be as likely as p_i (1 - p_j), with p_i = n_i / N. Then biases that rank such
 pairs best (the least of -ln sigma(b_i - b_j)) and those that tell what is taken from what is not (the least
-cross-entropy, up to a constant) are both the log odds, ln p_i / (1 - p_i). So a model that starts with them and with
-vectors near zero starts as popularity, and has only to learn who differs.
+cross-entropy, up to a constant) are both the log odds, ln p_i / (1 - p_i). So a model that starts with them and
+with vectors near zero starts as popularity, and has only to learn who differs.
 """
 
 import numpy as np

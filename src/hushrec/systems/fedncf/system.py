@@ -140,9 +140,7 @@ class Config:
         search=OneOf((0.0, 10.0, 30.0, 100.0)),
     )
     from_popularity: bool = setting(
-        False,
-        "count in round 1 how many clients have each item, and start the biases there",
-        search=OneOf((False, True)),
+        False, "count in round 1 how many clients have each item, and start the biases there"
     )
     rho: int = setting(0, "virtual samples per sample of a client, among which denoisers hide it", "[0, 100]")
     denoisers: int = setting(0, "clients of a round that collect the noise of others; 0 hides nothing", "[0, inf)")
