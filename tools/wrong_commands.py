@@ -214,7 +214,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     wish = parser.parse_args()
     faults = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         furnished = furnish(Path(folder))
         drawer = Drawer(wish.seed, Path(folder))
         for _ in range(wish.number):

@@ -2,6 +2,8 @@ import io
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from rich.table import Table
 
@@ -205,6 +207,32 @@ def test_stacked_rows_keep_all_headings(monkeypatch: pytest.MonkeyPatch) -> None
     assert "".join(lines).count("A") == 60
 
 
+@given(
+    widths=st.lists(st.tuples(st.integers(1, 45), st.integers(1, 30), st.booleans()), min_size=2, max_size=7),
+    width=st.integers(20, 120),
+    num_keys=st.integers(1, 2),
+)
+def test_no_letter_is_lost_at_any_width(widths: list[tuple[int, int, bool]], width: int, num_keys: int) -> None:
+    """Columns of words of one length and of several, of text and of numbers."""
+    table = Table(box=None, pad_edge=False)
+    for place, (_, _, is_number) in enumerate(widths):
+        table.add_column(f"heading {place}", justify="right" if is_number else "left")
+    cells = [
+        chr(ord("a") + place) * long if is_number else " ".join([chr(ord("a") + place) * short] * 3)
+        for place, (long, short, is_number) in enumerate(widths)
+    ]
+    table.add_row(*(cell.upper() for cell in cells))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        lines = shown_at(width, table, monkeypatch, num_keys)
+    assert max(map(len, lines)) <= width
+    shown = "".join(lines)
+    for place, cell in enumerate(cells):
+        letter = chr(ord("A") + place)
+        times = shown.count(letter) / cell.upper().count(letter)
+        assert times >= 1
+        assert place < num_keys or times == 1
+
+
 def test_one_long_word_does_not_stack_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown_at(60, listing(), monkeypatch)
     assert lines[0].split() == ["item", "score", "title"]
@@ -217,7 +245,7 @@ def test_letters_that_take_two_columns_are_counted_as_two(monkeypatch: pytest.Mo
     table = Table("title", "score", box=None, pad_edge=False)
     table.add_row("映画映画映画", "1")
     assert len(shown_at(19, table, monkeypatch)) == 2
-    assert shown_at(18, table, monkeypatch) == ["title    映画映画映", "         画", "  score  1"]
+    assert shown_at(18, table, monkeypatch) == ["title    映画映画", "         映画", "  score  1"]
 
 
 def test_control_characters_break_no_table(monkeypatch: pytest.MonkeyPatch) -> None:

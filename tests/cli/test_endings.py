@@ -451,7 +451,8 @@ def wrong_commands() -> ModuleType:
 
 
 @pytest.mark.parametrize("number", [25, pytest.param(200, marks=pytest.mark.slow)])
-def test_wrong_command_lines_are_refused(number: int, tmp_path: Path) -> None:
+def test_wrong_command_lines_are_refused(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     tool = wrong_commands()
     furnished = tool.furnish(tmp_path)
     drawer = tool.Drawer(number, tmp_path)

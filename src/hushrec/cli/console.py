@@ -99,7 +99,7 @@ def show(table: Table, num_keys: int = 1) -> None:
     out = results()
     grid = _Grid.of(table, num_keys, out.encoding)
     bands = grid.bands(out.width)
-    for band in bands or grid.stacked():
+    for band in bands or grid.stacked(out.width):
         out.print(band)
 
 
@@ -123,6 +123,10 @@ class _Grid:
             table.show_header,
         )
 
+    def _full_width(self, place: int) -> int:
+        lines = [*self.columns[place], *self.headings[place].splitlines()]
+        return max((cell_len(line) for line in lines), default=0)
+
     def _needed_width(self, place: int) -> int:
         """Numbers stay whole; text and headings may be wrapped, but not in the midst of a word that has room."""
         cells = self.columns[place]
@@ -144,25 +148,42 @@ class _Grid:
         can_part = self.has_head and len(bands) <= _MOST_BANDS
         if any(_width(needed, band) > width for band in bands) or (len(bands) > 1 and not can_part):
             return []
-        return [self._band(band, needed, len(bands) > 1) for band in bands]
+        return [self._band(band, self._widths(band, needed, width), len(bands) > 1) for band in bands]
 
-    def _band(self, places: list[int], needed: list[int], is_part: bool) -> Table:
+    def _widths(self, places: list[int], needed: list[int], width: int) -> dict[int, int]:
+        """What columns beside each other get: what they need, and of what is left as much as they can use.
+
+        Rich would take from columns that can spare nothing, and cut what does not fit.
+        """
+        left = width - _width(needed, places)
+        wanted = {place: max(self._full_width(place) - needed[place], 0) for place in places}
+        widths = {}
+        for num_done, place in enumerate(sorted(places, key=lambda place: wanted[place])):
+            more = min(wanted[place], left // (len(places) - num_done))
+            left -= more
+            widths[place] = needed[place] + more
+        return widths
+
+    def _band(self, places: list[int], widths: dict[int, int], is_part: bool) -> Table:
         """Some columns, and of a part those rows that have something in them."""
         band = Table(box=None, pad_edge=False, show_header=self.has_head)
         for place in places:
             justify: JustifyMethod = "right" if self.are_numbers[place] else "left"
-            band.add_column(self.headings[place], justify=justify, min_width=needed[place], overflow="fold")
+            band.add_column(self.headings[place], justify=justify, width=widths[place], overflow="fold")
         for cells in zip(*(self.columns[place] for place in places), strict=True):
             if not is_part or any(cells[self.num_keys :]):
                 band.add_row(*cells)
         return band
 
-    def stacked(self) -> Iterator[Table]:
+    def stacked(self, width: int) -> Iterator[Table]:
         """For each row its headings and what they have; a row without headings is led by its first cell."""
         headings = [" ".join(heading.split()) for heading in self.headings]
         num_keys = self.num_keys if self.has_head else 1
+        leads = [f"  {heading}" for heading in headings] if self.has_head else self.columns[0]
+        left = min(max((cell_len(lead) for lead in leads), default=0), width // 2)
         for row in zip(*self.columns, strict=True):
-            grid, cells = _pair_grid(), [cell.strip() for cell in row]
+            columns = Column(overflow="fold", width=left), Column(overflow="fold", max_width=width - left - _GAP)
+            grid, cells = Table.grid(*columns, padding=(0, _GAP, 0, 0)), [cell.strip() for cell in row]
             if self.has_head:
                 names = " ".join(heading for heading in headings[:num_keys] if heading)
                 grid.add_row(names, " ".join(cell for cell in cells[:num_keys] if cell))
@@ -176,10 +197,6 @@ class _Grid:
 
 def _width(needed: Sequence[int], places: Sequence[int]) -> int:
     return sum(needed[place] + _GAP for place in places) - _GAP
-
-
-def _pair_grid() -> Table:
-    return Table.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2, 0, 0))
 
 
 def note(text: str) -> None:

@@ -14,7 +14,9 @@ def report(
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     sample_lists: Annotated[
         int,
-        typer.Option(help="Show the lists of so many people of each run, unnamed. They are private.", min=0),
+        typer.Option(
+            help="Show the lists of so many people of each run, unnamed. They are private.", min=0, max=100
+        ),
     ] = 0,
     open_page: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the file's name.")] = False,

@@ -67,10 +67,10 @@ def _is_loading(frame: FrameType | None) -> bool:
 
 
 def _send_again(number: int) -> None:
-    import _thread
     import threading
 
-    timer = threading.Timer(_RETRY_SECONDS, _thread.interrupt_main, (number,))
+    # A real signal, as to ask Python for an interrupt wakes nobody who waits for a file, a lock or a clock.
+    timer = threading.Timer(_RETRY_SECONDS, os.kill, (os.getpid(), number))
     timer.daemon = True
     timer.start()
 
