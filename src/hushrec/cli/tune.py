@@ -14,7 +14,7 @@ from rich.table import Table
 from hushrec.cli.commands import Verb, alone, joined, settings_of
 from hushrec.cli.console import counting, note, print_json, results, show
 from hushrec.cli.endings import if_interrupted
-from hushrec.cli.options import AsJson, Owners, Seed, Source, Split, TestShare
+from hushrec.cli.options import AsJson, Owners, Seed, Source, Split, SplitAt, TestShare
 from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem
 from hushrec.report.canvas import check_picture, write_picture
@@ -61,6 +61,7 @@ class TuneOptions:
     seed: Seed = 0
     split: Split = None
     test_share: TestShare = 0.2
+    split_at: SplitAt = None
     owners: Owners = ""
     min_raters: Annotated[
         int | None,
@@ -101,7 +102,7 @@ def tune_system(system: AnySystem, options: TuneOptions, typed: Typed) -> None:
     data = options.source.load()
     settings = settings_for(
         system, options.seed, 1, options.split, options.test_share, owners=options.owners, measure="validation",
-        data=data, min_raters=options.min_raters,
+        data=data, min_raters=options.min_raters, split_at=options.split_at,
     )  # fmt: skip
     with (
         if_interrupted(_left_of(options)),
