@@ -61,6 +61,17 @@ def test_the_default_stands_beside_the_best(tmp_path: Path) -> None:
     assert invoke(*SHORT, "--out", str(tmp_path), "--resume").stdout == first.stdout
 
 
+def test_a_moment_to_split_at_is_that_of_the_run(tmp_path: Path) -> None:
+    pairs = [(user, item) for user in range(9) for item in range(9)]
+    lines = [f"{user},{item},{1 + (user * item) % 5},{1000 * ((user + item) % 9)}" for user, item in pairs]
+    (tmp_path / "a.csv").write_text("\n".join(["user,item,rating,time", *lines]))
+    given = ["--data", str(tmp_path / "a.csv"), "--split", "global-time", "--split-at", "7000", "--rounds", "2"]
+    told = invoke("tune", "pmf", *given, "--over", "learning_rate", "--trials", "1", "--json").stdout
+    words = shlex.split(json.loads(told)["command"])
+    assert words[words.index("--split-at") + 1] == "7000"
+    invoke(*words[1:], "--threads", "1")
+
+
 def test_failed_trials_are_told() -> None:
     over = ["--over", "learning_rate=50..60", "--over", "rounds=1..4"]
     told = invoke(

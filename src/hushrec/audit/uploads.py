@@ -76,6 +76,18 @@ def answered(view: View, request_column: str, upload_type: type[Message]) -> Ite
                 yield Answered(numbers[own].astype(np.int64), request, upload)
 
 
+def counted(rows: NDArray[np.floating]) -> NDArray[np.bool_] | None:
+    """Which rows are counted, if that is all that an upload does: a 1 in one column, or zeros; None: it does more.
+
+    Systems that start from popularity ask for such uploads first; what is counted is what a client says it has.
+    """
+    columns = np.flatnonzero(rows.any(axis=0))
+    if len(columns) != 1:
+        return None
+    values = np.abs(rows[:, columns[0]])
+    return values == 1 if np.isin(values, (0, 1)).all() else None
+
+
 def paired(clients: NDArray[np.integer], items: NDArray[np.integer]) -> Pairs:
     """Encode (client, item) as one number."""
     pairs: Pairs = clients.astype(np.int64) * _STRIDE + items

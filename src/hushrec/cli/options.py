@@ -52,6 +52,10 @@ Split = Annotated[
     ),
 ]
 TestShare = Annotated[float, typer.Option(help="For the splits random, latest, shared and global-time.")]
+SplitAt = Annotated[
+    str | None,
+    typer.Option(metavar="DATE", help="With --split global-time: where the test begins, as in 2024-01-31."),
+]
 Owners = Annotated[
     str,
     typer.Option(
@@ -210,10 +214,7 @@ class RunOptions:
     seed: Seed = 0
     split: Split = None
     test_share: TestShare = 0.2
-    split_at: Annotated[
-        str | None,
-        typer.Option(metavar="DATE", help="With --split global-time: where the test begins, as in 2024-01-31."),
-    ] = None
+    split_at: SplitAt = None
     partners: Annotated[int, typer.Option(help="For the splits partners and pooled: how many.")] = 2
     common_users: Annotated[float, typer.Option(help="The share of users whom all partners have.")] = 0.5
     common_items: Annotated[float, typer.Option(help="The share of items that all partners have.")] = 0.5

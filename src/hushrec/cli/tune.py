@@ -10,7 +10,7 @@ import typer
 from hushrec.cli.commands import Verb, alone, joined, settings_of
 from hushrec.cli.declared import Declared
 from hushrec.cli.groups import work
-from hushrec.cli.options import AsJson, Owners, Seed, Source, Split, TestShare
+from hushrec.cli.options import AsJson, Owners, Seed, Source, Split, SplitAt, TestShare
 from hushrec.errors import HushrecError
 from hushrec.registry import system_named
 from hushrec.report.canvas import check_picture
@@ -47,6 +47,7 @@ class TuneOptions:
     seed: Seed = 0
     split: Split = None
     test_share: TestShare = 0.2
+    split_at: SplitAt = None
     owners: Owners = ""
     min_raters: Annotated[
         int | None,

@@ -279,14 +279,14 @@ class PairGradients(NamedTuple):
 
 
 def counted(trained: PairGradients) -> PairGradients:
-    """The same lists with a 1 in the bias's place of what is claimed to be liked, and zeros else.
+    """The same lists with -1 in the bias's place of what is pulled up, and zeros else: sums are counts.
 
-    What is pulled up has a gradient below zero there. Vectors are left out, so that sums are counts.
+    What is pulled up has a gradient below zero there.
     """
 
     def ones(gradients: Factors) -> Factors:
         rows = np.zeros_like(gradients)
-        rows[:, -1] = gradients[:, -1] < 0
+        rows[:, -1] = np.where(gradients[:, -1] < 0, -1, 0)
         return rows
 
     return trained._replace(gradients=ones(trained.gradients), noise=ones(trained.noise))

@@ -209,7 +209,7 @@ def _learned(state: ServerState, outcome: plus_plus.Outcome, round_number: int, 
     if not config.is_counting(round_number):
         return _step(state, sums, config)
     item_factors = state.item_factors.copy()
-    item_factors[:, -1] = log_odds(sums[:, -1], len(outcome.counted))
+    item_factors[:, -1] = log_odds(-sums[:, -1], len(outcome.counted))
     return replace(state, item_factors=item_factors)
 
 

@@ -4,7 +4,7 @@ In collaborative filtering of implicit feedback all rows of an upload are multip
 2 (x.v) x, that of a positive -2 (1 + alpha) (1 - x.v) x. The server knows the v that it sent. With the unit
 vector e along x and b = e.v, rows have the lengths 2 |x|^2 b along e, or are 2 |x| (1 + alpha (1 - x.v)) away from
 that: at least 2 |x|, as long as no positive is predicted above 1. So one upload tells all; neither alpha nor the
-number of positives need be known.
+number of positives need be known. An upload that only counts says itself what is the client's own.
 
 Symbols: x the client's vector, v an item's vector, alpha the confidence of positives.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.audit.scoreboard import Attack, Outcome, Truth
-from hushrec.audit.uploads import Answered, Pairs, answered, distinct, f1_of, is_upload, paired
+from hushrec.audit.uploads import Answered, Pairs, answered, counted, distinct, f1_of, is_upload, paired
 from hushrec.errors import HushrecError
 from hushrec.protocol import Message, Role, Seat, View
 
@@ -54,7 +54,10 @@ def _guess_batch(one: Answered) -> tuple[NDArray[np.int64], Pairs]:
     if (gradients.lengths != len(vectors)).any() or gradients.values.shape[1:] != vectors.shape[1:]:
         raise HushrecError("an upload has not one gradient for each item vector that was sent; leave it out")
     rows = gradients.values.reshape(len(one.clients), *vectors.shape).astype(np.float64)
-    place, item = np.nonzero(distances(rows, vectors.astype(np.float64)) > _HALFWAY)
+    is_own = counted(gradients.values)
+    if is_own is None:
+        is_own = distances(rows, vectors.astype(np.float64)) > _HALFWAY
+    place, item = np.nonzero(is_own.reshape(rows.shape[:2]))
     return one.clients, paired(one.clients[place], item)
 
 

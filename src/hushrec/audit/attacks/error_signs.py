@@ -6,7 +6,8 @@ an item's vector is its error times A (c of the units that are on). The server m
 knows that vector and finds the error: below zero for the client's items, above for drawn ones, zero for others.
 Nothing is told only of an item for which all units are off; they may be on in another round.
 
-The server knows its sizes. Here they are found from the numbers: in the right ones, errors explain the upload.
+The server knows its sizes. Here they are found from the numbers: in the right ones, errors explain the upload. An
+upload that only counts, before them, tells nothing here; to the server it says all of the client's items.
 """
 
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ class Sizes(NamedTuple):
     num_items: int
     num_factors: int
     width: int
+    has_offsets: bool = False  # of the items' scores, at the end of a row
 
 
 class Guesses(NamedTuple):
@@ -69,14 +71,18 @@ def guess_positives(before: Guesses | None, view: View) -> Guesses:
             )
             sizes = sizes or _sizes(rows, gradients)
             clients.append(numbers)
-            if sizes is not None:
+            if sizes is None:
+                continue
+            if _only_counts(gradients):
+                place, item = np.nonzero(gradients[:, -sizes.num_items :])
+            else:
                 place, item = np.nonzero(_errors(_split(rows, sizes), _split(gradients, sizes)) < 0)
-                pairs.append(paired(numbers[place], item))
+            pairs.append(paired(numbers[place], item))
     return Guesses(distinct(np.concatenate(clients)), distinct(np.concatenate(pairs)), sizes)
 
 
 def _split(rows: Floats, sizes: Sizes) -> _Recommender:
-    num_items, num_factors, width = sizes
+    num_items, num_factors, width, _ = sizes
     ends = np.cumsum([num_items * num_factors, num_factors * width, width, width])
     vectors, hidden, biases, output, _ = np.split(rows, ends, axis=1)
     return _Recommender(
@@ -102,7 +108,7 @@ def _sizes(rows: Floats, gradients: Floats) -> Sizes | None:
     """Those with which the errors explain the upload of the client that says most; None if nobody says a thing."""
     most = np.argmax(np.count_nonzero(gradients[:, :-1], axis=1))
     row, gradient = rows[[most]], gradients[[most]]
-    if not gradient[:, :-1].any():
+    if not gradient[:, :-1].any() or _only_counts(gradient):
         return None
     return min(_possible(rows.shape[1]), key=lambda sizes: _misfit(row, gradient, sizes), default=None)
 
@@ -112,9 +118,16 @@ def _possible(num_numbers: int) -> Iterator[Sizes]:
     num_factors = np.arange(1, num_numbers + 1)
     width = np.maximum(num_factors // 4, 1)
     rest = num_numbers - (num_factors + 2) * width - 1
-    fits = (rest > 0) & (rest % num_factors == 0)
-    for factors, units, left in zip(num_factors[fits], width[fits], rest[fits], strict=True):
-        yield Sizes(int(left // factors), int(factors), int(units))
+    for has_offsets in (False, True):
+        per_item = num_factors + has_offsets
+        fits = (rest > 0) & (rest % per_item == 0)
+        for factors, units, left in zip(num_factors[fits], width[fits], rest[fits], strict=True):
+            yield Sizes(int(left // (factors + has_offsets)), int(factors), int(units), has_offsets)
+
+
+def _only_counts(gradients: Floats) -> bool:
+    """Whether an upload says 1 of what is the client's own, and nothing else: errors are smaller."""
+    return bool(np.isin(gradients, (0.0, 1.0)).all())
 
 
 def _misfit(row: Floats, gradient: Floats, sizes: Sizes) -> float:

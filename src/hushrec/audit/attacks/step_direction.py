@@ -3,7 +3,8 @@
 A client's own items are moved towards its vector, those that it has drawn as negatives away from it. So the steps
 of one upload lie along one line, its first principal direction, and its two ends are the two kinds. There are more
 negatives than positives, so the end with fewer items is that of the client's own. What else is there by chance, or
-to mislead, is drawn anew in each round: who uploads several times has what was there each time.
+to mislead, is drawn anew in each round: who uploads several times has what was there each time. An upload that
+only counts says itself what is the client's own.
 """
 
 from typing import NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.audit.scoreboard import Attack, Outcome, Truth
-from hushrec.audit.uploads import Pairs, clients_of, f1_of, lists, paired
+from hushrec.audit.uploads import Pairs, clients_of, counted, f1_of, lists, paired
 from hushrec.protocol import Message, Role, Seat, View
 
 
@@ -49,7 +50,9 @@ def _read(view: View) -> Guesses:
         items, steps = one.message.column("items"), one.message.column("gradients")
         for place, client in enumerate(one.numbers.tolist()):
             own = slice(items.starts[place], items.starts[place + 1])
-            is_own = at_smaller_end(steps.values[own].astype(np.float64))
+            is_own = counted(steps.values[own])
+            if is_own is None:
+                is_own = at_smaller_end(steps.values[own].astype(np.float64))
             pairs.append(paired(np.full(int(is_own.sum()), client), items.values[own][is_own]))
         clients.append(one.numbers.astype(np.int64))
     return Guesses(np.unique(np.concatenate(clients)), np.unique(np.concatenate(pairs)))

@@ -32,7 +32,7 @@ def tune_system(system: AnySystem, options: TuneOptions, typed: Typed) -> None:
     data = options.source.load()
     settings = settings_for(
         system, options.seed, 1, options.split, options.test_share, owners=options.owners, measure="validation",
-        data=data, min_raters=options.min_raters,
+        data=data, min_raters=options.min_raters, split_at=options.split_at,
     )  # fmt: skip
     with (
         if_interrupted(_left_of(options)),
