@@ -13,7 +13,8 @@ After the last round all clients get the final V and solve once more, so that th
 
 Threat model: the server is honest but curious, and hardly anything is protected against it. Every row of an upload
 is a multiple of x_u; that of another item is 2 x_u v_i, that of a positive is not. The server knows V, so one
-upload tells it all positives of a client, and x_u.
+upload tells it all positives of a client, and x_u. With `from_popularity` the uploads of round 1 are the positives
+themselves, in the clear, so that they can be counted: no more than the others tell, and plainer.
 
 Symbols: X = user_factors, V = item_factors, alpha = confidence, lambda = regularization, Theta = clients_per_step,
 beta_1 and beta_2 = first_decay and second_decay of Adam.

@@ -15,6 +15,8 @@ The round:
    got, less its own gradients, with the counts.
 5. The server subtracts the denoisers' sums. What is left is the gradient of real pairs, to the last bit that of
    rho 0. It adds lambda V_i and takes a step of Adam with V.
+With `from_popularity` round 1 only counts: rows are 1 in the bias's place for items that a client claims to like,
+and the counts without noise start the biases. Such a row tells less than one of a later round.
 After the last round all clients get the final V and solve once more, so that they can recommend. An item is real,
 virtual or not listed, never two of these, so each row is kept or taken out as a whole. What happens when a
 denoiser is lost is as in `fedrec_plus_plus`; clients have nothing to undo, since each V makes a U_u of its own.

@@ -28,7 +28,8 @@ model has the same bits:
 Threat model: the server is honest but curious, and without denoisers hardly anything is protected against it. An
 upload lists the items that a client has trained, and its own move the other way than those that it has drawn: with
 products the first principal direction of the steps tells all of them apart, with dense layers alone most, and with
-biases their sign. Other clients see means, and with biases which items are popular.
+biases their sign. Other clients see means, and with biases which items are popular. With `from_popularity` the
+uploads of round 1 mark a client's own items, in the clear but for virtual ones, so that they can be counted.
 With denoisers, who are honest but curious too and do not collude with the server, layers are
 hidden, but for their sum over a denoiser and its clients. One upload leaves 1 + rho times as many items as the
 client has, where the catalogue has room for so many; who has more lists fewer, and is hidden less. They are not

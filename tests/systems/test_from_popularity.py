@@ -1,0 +1,82 @@
+"""Systems that start as popularity: what they count in round 1, and that hiding it costs nothing."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hushrec.models.popularity import log_odds, sample_log_odds
+from hushrec.registry import SYSTEMS
+from hushrec.systems import fcf, fedrec_bpr
+from hushrec.systems.fedncf import system as fedncf_system
+
+from .positive_runs import assert_same, positives, run, some_positives
+
+
+def counts_of(data: Any) -> np.ndarray:
+    return np.bincount(data.rows.items, minlength=data.num_items).astype(np.float64)
+
+
+def test_log_odds_by_hand() -> None:
+    """Of four people, nobody, one, three have an item: 1/9, 3/7 and 7/3, with half a person more on either side."""
+    found = log_odds(np.array([0.0, 1.0, 3.0]), 4)
+    np.testing.assert_allclose(found, np.log([0.5 / 4.5, 1.5 / 3.5, 3.5 / 1.5]), rtol=1e-6)
+
+
+def test_an_item_with_as_many_as_the_mean_gets_the_odds_of_samples() -> None:
+    """1, 2 and 3 of four people: the second is the mean, so its offset is ln 1/4; the others lie as log odds do."""
+    found = sample_log_odds(np.array([1.0, 2.0, 3.0]), 4, 0.25)
+    np.testing.assert_allclose(found - np.log(0.25), [-np.log(7 / 3), 0, np.log(7 / 3)], atol=1e-6)
+
+
+@pytest.mark.parametrize(("rho", "denoisers"), [(0, 0), (3, 1), (3, 5)])
+def test_fedrec_bpr_counts_without_its_noise(rho: int, denoisers: int) -> None:
+    data = some_positives()
+    finished = run(fedrec_bpr.SYSTEM, data, num_rounds=1, from_popularity=True, rho=rho, denoisers=denoisers)
+    np.testing.assert_array_equal(finished.state.item_factors[:, -1], log_odds(counts_of(data), data.num_users))
+
+
+def test_fedrec_bpr_is_lossless_from_popularity_too() -> None:
+    bare, hidden = (
+        run(fedrec_bpr.SYSTEM, some_positives(), rho=rho, denoisers=denoisers, from_popularity=True)
+        for rho, denoisers in ((0, 0), (3, 2))
+    )
+    assert_same(hidden, bare)
+    plain = run(fedrec_bpr.SYSTEM, some_positives(), rho=0, denoisers=0)
+    assert (plain.state.item_factors != bare.state.item_factors).any()
+
+
+def test_fcf_starts_with_weighted_shares() -> None:
+    """Three clients, confidence 1: who has an item weighs 2. Two of three: 4 / (4 + 1); one: 2 / (2 + 2)."""
+    data = positives([[0, 1], [0], []], 3)
+    finished = run(fcf.SYSTEM, data, num_rounds=1, from_popularity=True, confidence=1.0)
+    np.testing.assert_allclose(finished.state.item_factors[:2, 0], [0.8, 0.5], rtol=1e-5)
+    assert finished.state.item_factors[2, 0] == 0
+
+
+@pytest.mark.parametrize("hidden", [{}, {"rho": 2, "denoisers": 3}])
+def test_fedncf_counts_in_the_place_of_its_biases(hidden: dict[str, int]) -> None:
+    data = some_positives()
+    options = {"num_rounds": 1, "participation": 1.0, "biases": True, "from_popularity": True, **hidden}
+    finished = run(fedncf_system.SYSTEM, data, **options)
+    config = fedncf_system.SYSTEM.configure({"num_factors": 5, **options})
+    biases = finished.state.item_factors[:, config.shape.num_products - 1]
+    expected = sample_log_odds(counts_of(data), data.num_users, 1 / config.num_negatives)
+    np.testing.assert_allclose(biases, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["neumf", "ngcf", "lightgcn"])
+def test_networks_have_popularity_added_to_their_logits(name: str) -> None:
+    """With a rate that moves nothing, the two differ by the offsets alone."""
+    data = some_positives()
+    values = {"num_factors": 4, "layers": (4,), "num_rounds": 1, "learning_rate": 1e-20}
+    if name != "neumf":
+        del values["layers"]
+    scores = [
+        run(SYSTEMS[name], data, **values, from_popularity=is_on).scorer.score(np.arange(3)).astype(np.float64)
+        for is_on in (False, True)
+    ]
+    plain, started = (np.log(one / (1 - one)) for one in scores)
+    config = SYSTEMS[name].configure(values)
+    expected = sample_log_odds(counts_of(data), data.num_users, 1 / config.num_negatives)
+    np.testing.assert_allclose(started - plain, np.tile(expected, (3, 1)), atol=1e-4)
