@@ -18,13 +18,13 @@ def counts_of(data: Any) -> np.ndarray:
 
 
 def test_log_odds_by_hand() -> None:
-    """Of four people, nobody, one, three have an item: 1/9, 3/7 and 7/3, with half a person more on either side."""
+    """Of four people 0, 1 and 3 have an item: odds 1/9, 3/7 and 7/3, with half a person more on either side."""
     found = log_odds(np.array([0.0, 1.0, 3.0]), 4)
     np.testing.assert_allclose(found, np.log([0.5 / 4.5, 1.5 / 3.5, 3.5 / 1.5]), rtol=1e-6)
 
 
 def test_an_item_with_as_many_as_the_mean_gets_the_odds_of_samples() -> None:
-    """1, 2 and 3 of four people: the second is the mean, so its offset is ln 1/4; the others lie as log odds do."""
+    """1, 2 and 3 of four people: the second is the mean, its offset ln 1/4; the others lie as log odds do."""
     found = sample_log_odds(np.array([1.0, 2.0, 3.0]), 4, 0.25)
     np.testing.assert_allclose(found - np.log(0.25), [-np.log(7 / 3), 0, np.log(7 / 3)], atol=1e-6)
 

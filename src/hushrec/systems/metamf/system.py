@@ -10,7 +10,7 @@ The round, for one group of clients after the other:
 
 Threat model: the server is honest but curious, and learns a lot. Only items that the client trained on have a
 gradient that is not zero, and its sign tells the client's items from drawn ones. All models are on the server.
-With `from_popularity` the uploads of round 1 say in the clear which items a client has, so that they can be counted.
+With `from_popularity` the uploads of round 1 say in the clear which items a client has: they are to be counted.
 
 Symbols: U_u = the user's vector in `parameters`, k = num_factors, s = item_memory, all three hidden layers have
 hidden_size units.
