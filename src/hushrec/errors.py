@@ -49,11 +49,14 @@ class PublicError(HushrecError):
 
 
 class NotAsOrderedError(HushrecError):
-    """A node's files do not fit an order. `public` is what the server may be told: nothing of what is in them."""
+    """A node's files do not fit an order. `for_log` says so without a word of what is in them.
 
-    def __init__(self, message: str, public: str) -> None:
+    It is for the node's own log. The server is not told: by orders of many kinds it could ask for single items.
+    """
+
+    def __init__(self, message: str, for_log: str) -> None:
         super().__init__(message)
-        self.public = public
+        self.for_log = for_log
 
 
 class DivergedError(PublicError):

@@ -55,7 +55,8 @@ def batch() -> Batch:
     """Pairs with repeated users and items, among them those without edges."""
     users = np.array([0, 0, 3, NUM_USERS - 1, 5, 0, 2], np.int32)
     items = np.array([1, 4, 4, NUM_ITEMS - 1, 0, 1, 7], np.int32) + NUM_USERS
-    return Batch(users, items, np.array([1, 0, 0.3, 0.9, 0, 1, 0.5], np.float32))
+    offsets = np.array([-0.5, 1, 0, -2, 0.5, -0.5, 0.25], np.float32)
+    return Batch(users, items, np.array([1, 0, 0.3, 0.9, 0, 1, 0.5], np.float32), offsets)
 
 
 def network_of(
@@ -178,7 +179,7 @@ def check_gradients(model: str, head: str, dropout: float, layers: tuple[int, ..
         leaf, views = doubles(shape, weights)
         outputs = dense_outputs(shape, views, dropped(shape, dropout, seed, nodes) if model == "ngcf" else None)
         users, items = torch.from_numpy(samples.users).long(), torch.from_numpy(samples.items).long()
-        logits = dense_logits(shape, views, outputs, users, items)
+        logits = dense_logits(shape, views, outputs, users, items) + torch.from_numpy(samples.offsets)
         labels = torch.from_numpy(samples.labels).double()
         torch.nn.functional.binary_cross_entropy(torch.sigmoid(logits), labels, reduction="sum").mul(
             0.5

@@ -157,7 +157,7 @@ class _NodeRun:
             try:
                 held = run._read_own()
             except NotAsOrderedError as error:
-                raise Refused(error.public) from None
+                raise HushrecError(error.for_log) from None
             except HushrecError:
                 # Its words may quote a rating or an id.
                 raise HushrecError("the node's files cannot be used; start it again to see why") from None

@@ -93,8 +93,8 @@ def read_own(files: NodeFiles, path: str | None, rating_range: RatingRange) -> I
     beyond = data.ratings[(data.ratings < least) | (most < data.ratings)]
     if len(beyond):
         scale = f"{least:g} to {most:g}, the order's --rating-range"
-        public = f"its ratings are not all within {scale}"
-        raise NotAsOrderedError(f"{path}: a rating is {beyond[0]:g}; expected {scale}", public)
+        for_log = f"its ratings are not all within {scale}"
+        raise NotAsOrderedError(f"{path}: a rating is {beyond[0]:g}; expected {scale}", for_log)
     return replace(data, name="own ratings", rating_range=rating_range)
 
 
@@ -115,8 +115,8 @@ def as_in_catalogue(data: Interactions, user_ids: Ids, catalogue: Catalogue) -> 
     used = _as_kind(data.item_ids[np.unique(data.items)], item_ids)
     num_unknown = len(used) - np.count_nonzero(np.isin(used, item_ids))
     if num_unknown:
-        public = "some of its items are not in the catalogue, the order's --items"
-        raise NotAsOrderedError(f"{num_unknown} rated items are not in the catalogue; leave them out", public)
+        for_log = "some of its items are not in the catalogue, the order's --items"
+        raise NotAsOrderedError(f"{num_unknown} rated items are not in the catalogue; leave them out", for_log)
     titles = None if catalogue.titles is None else np.array(catalogue.titles, np.str_)
     rows = _as_kind(data.user_ids, user_ids)
     num_strangers = len(rows) - np.count_nonzero(np.isin(rows, user_ids))
@@ -141,9 +141,9 @@ def _as_kind(ids: Ids, like: Ids) -> Ids:
         return ids
     if like.dtype.kind == "U":
         return ids.astype(np.str_)
-    public = "its ids are texts, the order's numbers"
+    for_log = "its ids are texts, the order's numbers"
     raise NotAsOrderedError(
-        "ids are texts here and numbers in the rest of the federation; use the same ids", public
+        "ids are texts here and numbers in the rest of the federation; use the same ids", for_log
     )
 
 

@@ -124,8 +124,9 @@ def own_steps(listing: Listing, num_columns: int) -> Fixed:
 def offsets_of(counts: Factors, num_negatives: int) -> Factors:
     """Which share of an item's samples are positives, if as many negatives of each item are drawn.
 
-    `counts`: the last column of V, in units of fixed point. DEVIATION: FedMF's paper has no such start.
+    `counts`: the last column of V, in units of fixed point.
     """
+    # DEVIATION: FedMF's paper has no such start.
     num_owners = counts.astype(np.float64) * float(_UNIT)
     offsets: Factors = (num_owners / (num_owners + num_negatives * num_owners.mean() + 1e-9)).astype(np.float32)
     return offsets
