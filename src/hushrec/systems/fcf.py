@@ -197,7 +197,10 @@ def _counted(state: ServerState, config: Config) -> Round[ServerState]:
     everyone = np.arange(int(state.num_clients), dtype=np.int32)
     counts = DenseSum.zeros(state.item_factors.shape, num_summands=len(everyone))
     answer = yield Ask(everyone, ItemFactors(state.item_factors), counts)
-    item_factors, num_counted = state.item_factors.copy(), len(answer.came(everyone))
+    num_counted = len(answer.came(everyone))
+    if not num_counted:
+        return state
+    item_factors = state.item_factors.copy()
     item_factors[:, 0] = weighted_shares(counts.to_float()[:, 0], num_counted, 1 + config.confidence)
     return replace(state, item_factors=item_factors)
 
