@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 import hushrec
 from hushrec.data import Interactions
 from hushrec.estimators import estimator_named
-from hushrec.recommender import Ranker
 from hushrec.runs.newcomers import checked_ratings
+from hushrec.runs.ranker import Ranker
 
 LENGTH, NUM_HELD_OUT, GIVEN_SHARE, EVERY = 10, 50, 0.8, 13
 DISCOUNTS = 1 / np.log2(np.arange(2, LENGTH + 2))

@@ -47,6 +47,12 @@ model = hushrec.FedRec(rho=0).fit("synthetic")  # right
 model.recommend([1], k="ten")  # wrong
 found = hushrec.audit(model).to_polars(), hushrec.compare([model]).to_pandas(), hushrec.report(model)  # right
 hushrec.audit(5)  # wrong
+model.evaluate("test.csv", at=5, missing="drop", columns={"user": "who"})  # right
+model.evaluate("test.csv", duplicates="first")  # wrong
+hushrec.tune(hushrec.FedRec, "train.csv", trials=3, measure=["RMSE", "bytes"]).best.fit("train.csv")  # right
+hushrec.tune("fedrec", "train.csv", trials="many")  # wrong
+hushrec.tune("fedrec", "train.csv", tirals=3)  # wrong
+hushrec.load_run("runs/one", side="servr")  # wrong
 hushrec.SomebodyElses(anything=1)  # right
 """
 

@@ -176,7 +176,7 @@ def ids_of_array(ids: object, what: str) -> NDArray[Any]:
     if array.dtype.kind != "O":
         return array
     values = array.ravel().tolist()
-    if not all(np.ndim(value) == 0 for value in values):
+    if any(isinstance(value, list | tuple | np.ndarray) for value in values):
         raise HushrecError(f"{what} ids are not of one shape; give one id, or an array of them")
     if any(value is None or value != value for value in values):
         raise missing_id(what)
