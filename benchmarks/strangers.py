@@ -5,7 +5,8 @@ would type, `hushrec run SYSTEM --data FILE --baselines`, and prints one table: 
 the baseline that it must beat (biases for ratings, popularity for lists), and what was chosen. With `--people N`
 as many are drawn of those with three rows or more, and the rest of the file is left out: some systems take hours
 on all of them. What costs time and changes no number is left out: FedMF's encryption, and fedrec-bpr's virtual
-pairs with those who take them out again. A run that fails has its error in the table, and the others go on. Options of `run` may follow.
+pairs with those who take them out again. A run that fails has its error in the table, and the others go on.
+Options of `run` may follow.
 """
 
 import argparse
