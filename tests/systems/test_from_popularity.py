@@ -1,5 +1,6 @@
 """Systems that start as popularity: what they count in round 1, and that hiding it costs nothing."""
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -80,3 +81,27 @@ def test_networks_have_popularity_added_to_their_logits(name: str) -> None:
     config = SYSTEMS[name].configure(values)
     expected = sample_log_odds(counts_of(data), data.num_users, 1 / config.num_negatives)
     np.testing.assert_allclose(started - plain, np.tile(expected, (3, 1)), atol=1e-4)
+
+
+STARTING = sorted(
+    name for name, one in SYSTEMS.items() if "from_popularity" in {f.name for f in fields(one.config)}
+)
+
+
+def test_all_presets_for_lists_start_from_popularity() -> None:
+    """But for DRIFT and SAROS, which learn biases instead."""
+    for_lists = {name for name, one in SYSTEMS.items() if one.feedback.name == "implicit"}
+    assert set(STARTING) == for_lists
+    assert all(SYSTEMS[name].about.presets["general"]["from_popularity"] for name in STARTING)
+
+
+@pytest.mark.parametrize("name", STARTING)
+def test_after_round_1_items_are_ranked_by_how_many_have_them(name: str) -> None:
+    """120 people, 40 items. PTF-FedRec's server sees samples of scores, the others count: they come nearer."""
+    data, system = some_positives(120, 40), SYSTEMS[name]
+    small = {**system.about.small, "num_rounds": 1, "participation": 1.0}
+    known = {entry.name for entry in fields(system.config)}
+    values = {**system.about.presets["general"], **{key: value for key, value in small.items() if key in known}}
+    scores = run(system, data, **values).scorer.score(np.arange(data.num_users)).mean(axis=0)
+    ranks, by_count = (np.argsort(np.argsort(one)) for one in (scores, counts_of(data)))
+    assert np.corrcoef(ranks, by_count)[0, 1] > (0.6 if name == "ptf-fedrec" else 0.95)

@@ -27,6 +27,7 @@ from hushrec.protocol import (
     result_arrays,
 )
 from hushrec.registry import system_named
+from hushrec.runs.suiting import GENERAL
 from hushrec.runtime.in_process import Losses, RuntimeOptions
 from hushrec.runtime.training import Job, prepared, run_job
 from hushrec.runtime.wire import WireError, code_of, decode
@@ -53,11 +54,16 @@ class SystemContract:
         return system_named(cls.system)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Tests of what is sent run with the system's variants, too."""
+        """Tests of what is sent run with the system's variants, too; others with what suits data of no paper."""
+        about = self._chosen().about
         if "variant" in metafunc.fixturenames:
-            variants = [{}, *self._chosen().about.variants]
+            variants = [{}, *about.variants]
             names = ["-".join(str(value) for value in variant.values()) or "small" for variant in variants]
             metafunc.parametrize("variant", variants, ids=names)
+        if "suited" in metafunc.fixturenames:
+            general = {**about.presets.get(GENERAL, {}), **about.small}
+            suited = {"small": {}, **({GENERAL: general} if GENERAL in about.presets else {})}
+            metafunc.parametrize("suited", suited.values(), ids=suited)
 
     def _job(self, seed: int = 0, **values: Any) -> Job:
         system = self._chosen()
@@ -158,10 +164,10 @@ class SystemContract:
 
     # --- The same run, whatever it runs on ---
 
-    def test_same_seed_same_transcript_whatever_threads_and_cohorts(self) -> None:
-        expected = self._run(cohort_size=1)
+    def test_same_seed_same_transcript_whatever_threads_and_cohorts(self, suited: Mapping[str, Any]) -> None:
+        expected = self._run(cohort_size=1, values=suited)
         for threads, cohort_size in ((1, 7), (1, 1000), (1, None), (2, 1), (2, 7), (2, None)):
-            assert_same(self._run(threads=threads, cohort_size=cohort_size), expected)
+            assert_same(self._run(threads=threads, cohort_size=cohort_size, values=suited), expected)
 
     def test_another_seed_gives_another_run_if_anything_is_drawn(self, monkeypatch: pytest.MonkeyPatch) -> None:
         drawn, key = set[str](), Draws.key
@@ -201,12 +207,13 @@ class SystemContract:
                 found = transcript.tallies[round_number, kind]
                 assert (found.messages, found.rows) == (tally.messages, tally.rows), kind
 
-    def test_resumed_equals_never_interrupted(self, tmp_path: Path) -> None:
-        job, options, path = self._job(), RuntimeOptions(threads=1), tmp_path / "state.npz"
+    @pytest.mark.parametrize("last", [1, 3])
+    def test_resumed_equals_never_interrupted(self, tmp_path: Path, suited: Mapping[str, Any], last: int) -> None:
+        job, options, path = self._job(**suited), RuntimeOptions(threads=1), tmp_path / "state.npz"
         whole = run_job(job, options)
 
         def interrupt(progress: Any) -> None:
-            if progress.round_number == 3:
+            if progress.round_number == last:
                 raise InterruptedError
 
         with pytest.raises(InterruptedError):
@@ -225,9 +232,12 @@ class SystemContract:
         assert_arrays({name: getattr(rows, name) for name in before}, before)
 
     @pytest.mark.parametrize("cohort_size", [1, None])
-    def test_asked_twice_a_party_gives_the_same_reply_and_trains_once(self, cohort_size: int | None) -> None:
+    def test_asked_twice_a_party_gives_the_same_reply_and_trains_once(
+        self, cohort_size: int | None, suited: Mapping[str, Any]
+    ) -> None:
         """As after a lost reply: every ask of the run comes twice, and only the second reply is heard."""
-        assert_same(self._run(cohort_size=cohort_size, asks_twice=True), self._run(cohort_size=cohort_size))
+        asked_twice = self._run(cohort_size=cohort_size, asks_twice=True, values=suited)
+        assert_same(asked_twice, self._run(cohort_size=cohort_size, values=suited))
 
     # --- What is sent ---
 
