@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from hushrec.audit.scoreboard import Attack
+from hushrec.errors import HushrecError
 from hushrec.plugins import Registry
 from hushrec.protocol import AnySystem
 
@@ -59,3 +60,22 @@ def attacks_on(system: AnySystem) -> list[Attack[Any]]:
                 raise
             _log.warning("the attack %s is left out (%r); update or remove its package", name, error)
     return found
+
+
+def attacks_named(text: str | None, system: AnySystem) -> list[Attack[Any]]:
+    """Those attacks on a system that are named in a list with commas, in its order; None: all."""
+    known = attacks_on(system)
+    if text is None:
+        return known
+    by_name = {_as_typed(attack.name): attack for attack in known}
+    wanted = [_as_typed(name) for name in text.split(",")]
+    for name in wanted:
+        if name not in by_name:
+            choice = f"choose from {', '.join(by_name)}" if by_name else "there is none on it"
+            raise HushrecError(f"--attacks {text}: no attack {name} on {system.name}; {choice}")
+    return [by_name[name] for name in dict.fromkeys(wanted)]
+
+
+def _as_typed(name: str) -> str:
+    """The name of an attack as one word."""
+    return name.strip().lower().replace(" ", "-")
