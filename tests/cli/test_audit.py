@@ -341,7 +341,7 @@ def test_ctrl_c_keeps_what_was_found_as_json() -> None:
     code, out, error = interrupted("fedrec", "--rounds", "1000000", "--num-factors", "5", "--json")
     assert code == 130
     said = json.loads(out)
-    assert [attack["name"] for attack in said["attacks"]] == ["listed items", "upload frequency"]
+    assert {attack["name"] for attack in said["attacks"]} >= set(NAMES)
     after = said["interrupted_after"]
     assert all(after - 1 <= len(attack["rounds"]) <= after for attack in said["attacks"])
     assert f"interrupted after {after} of 1000000 rounds" in error[-1]
