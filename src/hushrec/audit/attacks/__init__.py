@@ -18,6 +18,8 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "ratings from one upload": f"{__name__}.ratings_from_one_upload",
         "rated items in one upload": f"{__name__}.rated_items_in_one_upload",
         "rated items found in one upload": f"{__name__}.rated_items_found_in_one_upload",
+        "noise match": f"{__name__}.noise_match",
+        "intersection": f"{__name__}.intersection",
         "listed items": f"{__name__}.listed_items",
         "top guess": f"{__name__}.top_guess",
         "order change": f"{__name__}.order_change",
