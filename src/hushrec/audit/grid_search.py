@@ -22,6 +22,7 @@ Starts = NDArray[np.int64]
 _NUM_ANCHORS = 48  # items of which a rating is guessed: a quarter of them rated, all are missed once in a million
 _NUM_PAIRS = 128  # of items whose ratings are guessed to be equal
 _SURE = 0.8  # of what a client can have rated: so many on steps are no chance
+_FEW = 8  # on steps: up to so many may be chance, so all numbers are tried
 _CLOSE = 5e-4  # of a step: what is on it, before the number is refined
 _BESIDE = 5e-3  # of a step: what is beside it, as virtual ratings that happen to be near are, and rated ones not
 _CLOSEST = 1e-5  # of a step: numbers of 32 bits are no better than that
@@ -159,7 +160,7 @@ def _by_anchors(along, products, has_offset, expected, grid, most, on_level):
                     best, most_hits, best_rank = number, hits, rank
                 if has_offset:
                     break
-        if not has_offset and most_hits > _SURE * most:
+        if not has_offset and most_hits > max(_SURE * most, _FEW):
             break
     return best, most_hits
 
@@ -210,7 +211,7 @@ def _fit(starts, along, products, has_offset, expected, most, grid, numbers, hit
         own = slice(starts[client], starts[client + 1])
         args = along[own], products[own], has_offset
         number, num_hits = _by_anchors(*args, expected[client], grid, most[client], on_level)
-        if not has_offset and num_hits <= _SURE * most[client]:
+        if not has_offset and num_hits <= max(_SURE * most[client], _FEW):
             other, more_hits = _by_pairs(along[own], products[own], grid, most[client], on_level)
             if more_hits > num_hits:
                 number, num_hits = other, more_hits
