@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from hushrec.audit.attacks import attacks_named
+from hushrec.audit.colluders import parse_colluders
 from hushrec.audit.driver import audit as attack
 from hushrec.audit.scoreboard import Finding
 from hushrec.data import Interactions, load
@@ -63,6 +65,8 @@ def audit(
     duplicates: Duplicates = "error",
     missing: Missing = "refuse",
     fold: int | None = None,
+    attacks: Sequence[str] | None = None,
+    colluders: str | None = None,
     options: RuntimeOptions | None = None,
     progress: bool | None = None,
 ) -> Audit:
@@ -71,11 +75,16 @@ def audit(
     `model` is an estimator, the name of a system, or the folder of a run. With `data`, whatever `fit` takes, it is
     trained on that; without, as it was trained before. Training is done again either way, since messages are not
     kept; the model itself stays as it is. Every score stands beside that of a blind guess.
+
+    `attacks` names those to make; default: all that apply. `colluders`, as in "server+denoiser", says who attacks,
+    sharing what they saw; default: each attack has its own.
     """
     job = _job_to_audit(model, data, _Reading(columns, duplicates, missing), fold)
     told = options or (model.options if isinstance(model, Recommender) else RuntimeOptions())
     with counting(f"audit {job.system.name}", job.config.num_rounds, progress) as tell:
-        done = attack(job, told, lambda now, _scores: tell(now.round_number))
+        chosen = attacks_named(None if attacks is None else ",".join(attacks), job.system)
+        roles = parse_colluders(colluders, job.system)
+        done = attack(job, told, lambda now, _scores: tell(now.round_number), chosen, roles)
     return Audit(done.findings, done.left_out)
 
 

@@ -21,6 +21,7 @@ from hushrec.runtime.training import Job, job_for, run_job
 
 SHORT = {
     "fedrec": {"num_rounds": 2, "num_factors": 4},
+    "fedrec++": {"num_rounds": 2, "num_factors": 4},
     "fedrec-bpr": {"num_rounds": 2, "num_factors": 4},
     "ptf-fedrec": {"num_rounds": 2},
     "fcf": {"num_rounds": 1},

@@ -121,7 +121,7 @@ def test_threads_change_nothing(train: Interactions) -> None:
 
 def test_every_round_is_looked_at_and_recall_grows(train: Interactions) -> None:
     findings = {finding.attack.name: finding for finding in audited(train, epochs=2).findings}
-    assert list(findings) == [attack.name for attack in attacks_on(SYSTEMS["drift"])]
+    assert set(findings) == {attack.name for attack in attacks_on(SYSTEMS["drift"])}
     recall = findings["interactions read"].rounds
     assert len(recall) == 4
     assert recall == sorted(recall, key=float)

@@ -17,6 +17,8 @@ from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
 
 ROOM = Path(hushrec.audit.__file__).parent
+ONE_UPLOAD = ["ratings from one upload", "rated items in one upload", "rated items found in one upload"]
+LISTS = ["intersection", "listed items", "upload frequency"]
 
 
 def test_the_registry_holds_every_attack_of_the_folder() -> None:
@@ -55,19 +57,20 @@ def test_every_attack_reads_messages_of_some_system_from_a_seat_that_sees_them(n
 @pytest.mark.parametrize(
     ("system", "names"),
     [
-        ("pmf", ["listed items", "upload frequency"]),
-        ("fedrec", ["listed items", "upload frequency"]),
-        ("fedrec-bpr", ["listed items", "upload frequency", "pulled up", "fitting pairs"]),
+        ("pmf", LISTS),
+        ("fedrec", [*ONE_UPLOAD, *LISTS]),
+        ("fedrec++", [*ONE_UPLOAD, "noise match", *LISTS]),
+        ("fedrec-bpr", ["noise match", *LISTS, "pulled up", "fitting pairs"]),
         (
             "ptf-fedrec",
             [
-                *("listed items", "top guess", "order change", "upload frequency"),
+                *("intersection", "listed items", "top guess", "order change", "upload frequency"),
                 *(f"server extraction {which}" for which in ("1%", "10%", "50%", "untold")),
             ],
         ),
         ("fcf", ["dense gradients"]),
         ("fedmf", ["sent blocks"]),
-        ("fedncf", ["listed items", "upload frequency", "dense gradients", "step direction"]),
+        ("fedncf", ["noise match", *LISTS, "dense gradients", "step direction"]),
         ("metamf", ["error signs"]),
         ("average", []),
         (

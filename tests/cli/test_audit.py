@@ -16,6 +16,7 @@ from hushrec.registry import SYSTEMS
 from hushrec.settings import setting
 
 DATA = "synthetic:users=80,items=50,ratings=1500"
+NAMES = ("listed items", "upload frequency")
 SHORT = ["--data", DATA, "--rounds", "4", "--num-factors", "5"]
 
 
@@ -37,7 +38,7 @@ def attacks(*arguments: str) -> dict[str, dict]:
     said = json.loads(result.stdout)
     assert list(said) == ["attacks"]
     for attack in said["attacks"]:
-        assert list(attack) == ["name", "role", "score", "chance", "interval", "rounds"]
+        assert list(attack) == ["name", "role", "measure", "score", "chance", "interval", "rounds"]
         assert attack["role"] == "server"
         low, high = attack["interval"]
         assert low <= attack["score"] <= high
@@ -63,7 +64,7 @@ def test_without_virtual_items_the_list_is_the_truth() -> None:
     """Then counting how often an item is listed has nothing to tell apart, and is left out."""
     plain = ["fedrec", *SHORT, "--rho", "0", "--filling", "none"]
     found = attacks(*plain)
-    assert list(found) == ["listed items"]
+    assert "upload frequency" not in found
     assert found["listed items"]["score"] == 1.0
     assert "upload frequency: left out" in invoke(*plain).stderr
 
@@ -102,12 +103,63 @@ def test_table_has_a_line_and_a_sentence_for_each_attack() -> None:
     lines = result.stdout.splitlines()
     assert lines[0] == "fedrec on synthetic, seed 0, 4 rounds"
     assert lines[1].split() == [
-        *("attack", "by", "guesses", "measure", "score", "95%", "chance", "round", "1", "last"),
+        *("attack", "by", "guesses", "measure", "score", "95%", "chance", "of", "round", "1", "last"),
     ]
-    assert lines[2].startswith("listed items ")
-    assert lines[3].startswith("upload frequency ")
-    assert lines[4].startswith("listed items: Taking every item")
-    assert lines[5].startswith("upload frequency: Of one of the user's own items")
+    place = {name: lines.index(next(line for line in lines if line.startswith(name))) for name in NAMES}
+    assert all(2 <= number < 2 + (len(lines) - 2) // 2 for number in place.values())
+    for said in ("listed items: Taking every item", "upload frequency: Of one of the user's own items"):
+        assert any(line.startswith(said) for line in lines)
+
+
+def test_the_strongest_attack_is_first_and_the_verdict_names_it() -> None:
+    """Verdicts: a line for each who attacks, with the numbers of the first line of the table."""
+    lines = invoke("fedrec", *SHORT, "--rho", "1").stdout.splitlines()
+    said = [line for line in lines if line.startswith("the server: ")]
+    assert len(said) == 1
+    name = re.split(r"  +", lines[2])[0]
+    assert f"({name}: " in said[0]
+
+
+def test_attacks_are_chosen_by_name() -> None:
+    assert list(attacks("fedrec", *SHORT, "--attacks", "listed-items")) == ["listed items"]
+    wrong = CliRunner().invoke(app, ["audit", "fedrec", *SHORT, "--attacks", "guessing"])
+    assert isinstance(wrong.exception, HushrecError)
+    assert "no attack guessing on fedrec; choose from" in str(wrong.exception)
+
+
+def test_those_who_collude_are_named() -> None:
+    words = ["fedrec++", *SHORT, "--denoisers", "3", "--attacks", "listed-items", "--json"]
+    both = json.loads(invoke(*words, "--as", "server+denoiser+denoiser").stdout)["attacks"]
+    assert [attack["role"] for attack in both] == ["server+denoiser+denoiser"]
+    plain = json.loads(invoke(*words).stdout)["attacks"]
+    assert both[0]["score"] == plain[0]["score"]
+    for text, said in {
+        "server+owner": "fedrec++ has no owner; join some of client, denoiser, observer, server by +",
+        "server+server": "there is one server; name it once",
+        "denoiser": "no attack here is made by these",
+    }.items():
+        wrong = CliRunner().invoke(app, ["audit", *words, "--as", text])
+        assert isinstance(wrong.exception, HushrecError)
+        assert said in str(wrong.exception)
+
+
+def test_more_colluders_than_there_are_is_said() -> None:
+    words = ["fedrec++", *SHORT, "--denoisers", "2", "--attacks", "listed-items"]
+    result = invoke(*words, "--as", "server+denoiser+denoiser+denoiser")
+    assert "there are no more than 2 with the role denoiser; name fewer in --as" in " ".join(result.stderr.split())
+
+
+def test_a_stand_in_in_the_clear_is_labelled() -> None:
+    words = ["fedmf", *SHORT[:2], "--rounds", "1", "--encryption", "none", "--variant", "part"]
+    lines = invoke(*words).stdout.splitlines()
+    assert "server (stand-in)" in lines[2]
+    assert any(line.startswith("stand-in: sent in the clear here") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["drift", "saros"])
+def test_who_asks_for_rounds_of_a_system_with_epochs_is_told(name: str) -> None:
+    wrong = CliRunner().invoke(app, ["audit", name, "--data", DATA, "--rounds", "2"])
+    assert f"{name} counts in epochs; write --epochs 2" in str(wrong.exception)
 
 
 DRIFT = [
@@ -281,7 +333,7 @@ def test_ctrl_c_keeps_what_was_found() -> None:
     )
     assert 3 <= int(found[1]) < 1000000
     assert out.splitlines()[0].endswith(f"seed 0, {found[1]} rounds")
-    assert [line.split("  ")[0] for line in out.splitlines()[2:4]] == ["listed items", "upload frequency"]
+    assert {line.split("  ")[0] for line in out.splitlines()} >= set(NAMES)
     assert not any("Traceback" in line or "--resume" in line for line in error)
 
 
@@ -289,7 +341,7 @@ def test_ctrl_c_keeps_what_was_found_as_json() -> None:
     code, out, error = interrupted("fedrec", "--rounds", "1000000", "--num-factors", "5", "--json")
     assert code == 130
     said = json.loads(out)
-    assert [attack["name"] for attack in said["attacks"]] == ["listed items", "upload frequency"]
+    assert {attack["name"] for attack in said["attacks"]} >= set(NAMES)
     after = said["interrupted_after"]
     assert all(after - 1 <= len(attack["rounds"]) <= after for attack in said["attacks"])
     assert f"interrupted after {after} of 1000000 rounds" in error[-1]

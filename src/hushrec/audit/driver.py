@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from hushrec.audit.attacks import ATTACKS, attacks_on
+from hushrec.audit.colluders import seated, usable_by
 from hushrec.audit.scoreboard import Arrays, Attack, Finding, Own, Score, Truth
+from hushrec.audit.verdicts import strongest_first
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.protocol import DRIVING, Numbers, Scorer, Seat, View
+from hushrec.protocol import DRIVING, Numbers, Role, Scorer, Seat, View
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
@@ -29,7 +31,7 @@ OnLook = Callable[[Progress, Mapping[str, float]], None]
 class Found:
     """What came of the attacks."""
 
-    findings: list[Finding]
+    findings: list[Finding]  # the strongest first
     left_out: dict[str, str]  # attacks that found nothing, and why
 
     @classmethod
@@ -37,7 +39,7 @@ class Found:
         """What came of all rounds so far."""
         findings = {score.attack.name: score.finding(Draws(seed)) for score in scores}
         return cls(
-            [finding for finding in findings.values() if finding is not None],
+            strongest_first([finding for finding in findings.values() if finding is not None]),
             {score.attack.name: score.fault for score in scores if findings[score.attack.name] is None},
         )
 
@@ -61,19 +63,28 @@ class AuditInterruptedError(KeyboardInterrupt):
 
 
 def audit(
-    job: Job, options: RuntimeOptions, on_look: OnLook, attacks: Sequence[Attack[Any]] | None = None
+    job: Job,
+    options: RuntimeOptions,
+    on_look: OnLook,
+    attacks: Sequence[Attack[Any]] | None = None,
+    colluders: Sequence[Role] = (),
 ) -> Audited:
     """Train, and have attacks look at each round: those given, or all that apply.
 
-    `on_look` gets the mean scores of a round, while its messages are still there. An attack that is not ours may
-    fail in any way: that is noted, and the others go on. An interrupt keeps what was found: it is raised again as
-    `AuditInterruptedError`.
+    With `colluders`, those attacks that they can make, on all that they saw together. `on_look` gets the mean
+    scores of a round, while its messages are still there. An attack that is not ours may fail in any way: that is
+    noted, and the others go on. An interrupt keeps what was found, and is raised again as `AuditInterruptedError`.
     """
-    chosen = attacks_on(job.system) if attacks is None else attacks
+    chosen = usable_by(attacks_on(job.system) if attacks is None else attacks, colluders)
     scores, onlooker = [Score(attack) for attack in chosen], Onlooker(job)
+    without_seats = set(scores) if colluders else set()
 
     def look(score: Score) -> None:
         try:
+            if score in without_seats:
+                score.attack = onlooker.seated(score.attack, colluders)
+                without_seats.remove(score)
+            score.is_of_stand_in |= onlooker.has_stand_in(score.attack)
             guess = onlooker.guess(score.attack)
             score.add(score.attack.judge(guess, onlooker.truth()))
         except HushrecError as error:
@@ -118,6 +129,17 @@ class Onlooker:
         for of_last_round in (self._views, self._held, self._now):
             of_last_round.clear()
         self._scorer = None
+
+    def seated(self, attack: Attack[Any], colluders: Sequence[Role]) -> Attack[Any]:
+        """An attack by all of these; who of a role they are is drawn from those who took part in the round."""
+        return seated(attack, colluders, self._progress.transcript.recorded, self._draws)
+
+    def has_stand_in(self, attack: Attack[Any]) -> bool:
+        """Whether it reads messages of the round that stand for encrypted ones."""
+        return any(
+            attack.reads(type(one.message)) and one.message.missing_bytes(len(one.numbers)) > 0
+            for one in self._progress.transcript.recorded
+        )
 
     def guess(self, attack: Attack[Any]) -> Any:
         """What an attack makes of the round."""

@@ -23,7 +23,7 @@ from hushrec.protocol import Message, Numbers, Role, Seat, View
 Floats = NDArray[np.float64]
 
 ATTACKER, VICTIM = 1, 0
-SEATS = (Seat(Role.PARTNER, ATTACKER),)
+SEATS, VICTIM_SEAT = (Seat(Role.PARTNER, ATTACKER),), Seat(Role.PARTNER, VICTIM)
 SETTINGS = ("batch_size", "regularization", "activation", "privatizer")
 OWN = (
     "common_users", "user_factors_before", "item_factors_before", "layers_before", "items", "ratings",
@@ -80,7 +80,7 @@ def _slices(view: View, message_types: set[type[Message]]) -> _Slices:
             if writer == ATTACKER:
                 mail.sent.append(columns)
                 addressees.add(to)
-            else:
+            elif to == ATTACKER:
                 mail.received.append(columns)
     return mail._replace(num_others=len(addressees))
 

@@ -105,6 +105,8 @@ class Attack(Generic[Guess]):
     settings: tuple[str, ...] = ()  # of the run, without which it cannot start
     own: tuple[str, ...] = ()  # names of what it needs of the attacker's own data
     share: float | None = None  # of all parties: so many, drawn at random, collude in its one seat
+    victim: Seat | None = None  # whose secrets it is after, if they are of one party: that one does not collude
+    repairs: tuple[str, ...] = ()  # switches that end it, as they are typed: `--shares 2`; some systems have them
 
     def __post_init__(self) -> None:
         if not self.seats:
@@ -123,7 +125,7 @@ class Attack(Generic[Guess]):
     @property
     def role(self) -> str:
         """Whose view it takes."""
-        return "+".join(dict.fromkeys(seat.role for seat in self.seats))
+        return "+".join(seat.role for seat in self.seats)
 
     def applies_to(self, system: AnySystem) -> bool:
         """Whether it can use what is sent in a system."""
@@ -148,6 +150,19 @@ class Finding:
     chance: float
     interval: tuple[float, float] | None
     rounds: list[float | None]  # mean score after each round, None if it told of nobody
+    num_victims: int = 0  # about how many it tells
+    is_of_stand_in: bool = False  # whether it read messages that are encrypted in a real run, and were not here
+
+    @property
+    def advantage(self) -> float:
+        """How far it is from a blind guess towards knowing all: 0 to 1, below zero if a blind guess is better."""
+        return (self.score - self.chance) / (1 - self.chance) if self.chance < 1 else 0.0
+
+    @property
+    def is_above_chance(self) -> bool:
+        """Whether it is better than a blind guess by more than its interval leaves open."""
+        low = self.score if self.interval is None else self.interval[0]
+        return self.score > self.chance and low > self.chance
 
     def said(self) -> str:
         """One sentence for people."""
@@ -167,6 +182,7 @@ class Score:
 
     def __init__(self, attack: Attack[Any]) -> None:
         self.attack = attack
+        self.is_of_stand_in = False
         self._taken = _Taken([], np.zeros((3, 0)), "nobody sent anything that it could tell apart")
 
     @property
@@ -205,4 +221,5 @@ class Score:
         if len(scores) > 1:
             found = bootstrap_interval(scores, draws.generator(f"audit-{self.attack.name}"))
             interval = (found.low, found.high)
-        return Finding(self.attack, float(scores.mean()), float((blind / counts).mean()), interval, self.rounds)
+        means = float(scores.mean()), float((blind / counts).mean())
+        return Finding(self.attack, *means, interval, self.rounds, len(scores), self.is_of_stand_in)

@@ -5,12 +5,25 @@ from typing import Annotated, Any
 
 import typer
 
-from hushrec.cli.commands import alone, length_of, of_system
+from hushrec.cli.commands import alone, joined, length_of, of_system
 from hushrec.cli.declared import Declared
 from hushrec.cli.groups import work
 from hushrec.cli.options import AsJson, Fold, Owners, RunFolder, Seed, Source, Split, TestShare, Threads
 from hushrec.cli.said import Said
+from hushrec.errors import HushrecError
 from hushrec.registry import system_named
+
+As = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="ROLE+ROLE",
+        help="Who attacks, sharing what they saw, as in server+denoiser; default: each attack by its own roles.",
+    ),
+]
+Attacks = Annotated[
+    str | None, typer.Option(metavar="NAME,...", help="Only these attacks, as in listed-items,noise-match.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +36,20 @@ class AuditOptions:
     split: Split = None
     test_share: TestShare = 0.2
     owners: Owners = ""
+    colluders: As = None
+    attacks: Attacks = None
     thetas: Annotated[
         str | None, typer.Option(help="Compare these thresholds of drift, as in 1,2,5,20, after one epoch each.")
     ] = None
     threads: Threads = None
     as_json: AsJson = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochOptions(AuditOptions):
+    """The same, of a system that counts in epochs: who asks for rounds is told so."""
+
+    rounds: Annotated[int | None, typer.Option(hidden=True)] = None
 
 
 def command_of(system: Declared) -> typer.Typer:
@@ -36,14 +58,32 @@ def command_of(system: Declared) -> typer.Typer:
     def audit(values: dict[str, Any], options: AuditOptions) -> None:
         work("audit").audit_system(system_named(system.name), values, options)
 
-    return of_system(system, audit, f"audit {system.name} --data ml-100k {length_of(system, 5)}")
+    def audit_epochs(values: dict[str, Any], options: EpochOptions) -> None:
+        if options.rounds is not None:
+            raise HushrecError(f"--rounds {options.rounds}: {system.name} counts in epochs; write --epochs 2")
+        audit(values, options)
+
+    has_rounds = any(entry.name == "num_rounds" for entry in system.settings)
+    verb = audit if has_rounds else audit_epochs
+    return of_system(system, verb, f"audit {system.name} --data ml-100k {length_of(system, 5)}")
 
 
 def command_of_folder() -> typer.Typer:
     """`hushrec audit RUN`."""
-    return alone(of_folder, "RUN", "audit runs/one")
+    return alone(joined(of_folder), "RUN", "audit runs/one")
 
 
-def of_folder(run: RunFolder, fold: Fold = None, threads: Threads = None, as_json: AsJson = False) -> None:
+@dataclass(frozen=True, kw_only=True)
+class FolderOptions:
+    """Options of `hushrec audit RUN`."""
+
+    fold: Fold = None
+    colluders: As = None
+    attacks: Attacks = None
+    threads: Threads = None
+    as_json: AsJson = False
+
+
+def of_folder(run: RunFolder, options: FolderOptions) -> None:
     """Make a run again from its settings and its training data, and attack it."""
-    work("audit").audit_folder(run, fold, threads, as_json)
+    work("audit").audit_folder(run, options)

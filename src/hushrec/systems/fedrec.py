@@ -11,9 +11,9 @@ The round:
 5. The server moves V_i by the mean of the gradients that came for it (Eq. 2).
 
 Threat model: the server is honest but curious. A *list* of items hides which of them are rated; the gradients with
-it do not hide well: each is e_ui U_u + lambda V_i, so one upload gives all errors up to a common factor, and those
-of virtual items stand out (measured on ML-100K with rho 3: precision 1.0 while virtual ratings are the mean). Two
-rounds can give U_u and the ratings. With `resample every-round`, intersecting uploads gives the rated items too.
+it do not: each is e_ui U_u + lambda V_i, so one upload gives all errors up to a common factor, and the factor that
+makes ratings whole numbers gives them all, and those of virtual items stand out (measured on ML-100K with rho 3:
+precision .999, recall .993, ratings exact .9999). With `resample every-round`, intersecting uploads does too.
 With `biases`, the gradient of an item's bias is e_ui itself, so that the common factor need not be found.
 
 Symbols: U = user_factors, V = item_factors, I_u = rated items, I'_u = virtual items, t = rounds done,

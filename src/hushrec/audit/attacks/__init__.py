@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from hushrec.audit.scoreboard import Attack
+from hushrec.errors import HushrecError
 from hushrec.plugins import Registry
 from hushrec.protocol import AnySystem
 
@@ -14,6 +15,11 @@ ATTACKS: Registry[Attack[Any]] = Registry(
     "hushrec.attacks",
     "ATTACK",
     {
+        "ratings from one upload": f"{__name__}.ratings_from_one_upload",
+        "rated items in one upload": f"{__name__}.rated_items_in_one_upload",
+        "rated items found in one upload": f"{__name__}.rated_items_found_in_one_upload",
+        "noise match": f"{__name__}.noise_match",
+        "intersection": f"{__name__}.intersection",
         "listed items": f"{__name__}.listed_items",
         "top guess": f"{__name__}.top_guess",
         "order change": f"{__name__}.order_change",
@@ -59,3 +65,22 @@ def attacks_on(system: AnySystem) -> list[Attack[Any]]:
                 raise
             _log.warning("the attack %s is left out (%r); update or remove its package", name, error)
     return found
+
+
+def attacks_named(text: str | None, system: AnySystem) -> list[Attack[Any]]:
+    """Those attacks on a system that are named in a list with commas, in its order; None: all."""
+    known = attacks_on(system)
+    if text is None:
+        return known
+    by_name = {_as_typed(attack.name): attack for attack in known}
+    wanted = [_as_typed(name) for name in text.split(",")]
+    for name in wanted:
+        if name not in by_name:
+            choice = f"choose from {', '.join(by_name)}" if by_name else "there is none on it"
+            raise HushrecError(f"--attacks {text}: no attack {name} on {system.name}; {choice}")
+    return [by_name[name] for name in dict.fromkeys(wanted)]
+
+
+def _as_typed(name: str) -> str:
+    """The name of an attack as one word."""
+    return name.strip().lower().replace(" ", "-")

@@ -52,4 +52,5 @@ ATTACK = Attack(
     only_last=True,
     settings=("top_k",),
     own=("item_factors", "layers", "helpers"),
+    victim=Seat(Role.PARTNER, HOME),
 )

@@ -38,6 +38,8 @@ def judge(flags: Flags, truth: Truth) -> Outcome:
     """By owner. Blind: the commoner sign for all."""
     if truth.settings.get("unseen"):
         raise HushrecError("drawn events (--unseen) are sent among real ones, and not told apart; use --unseen 0")
+    if not len(flags.owners):
+        raise HushrecError("no message to an owner was seen")
     known = interacted(truth)
     sent = _sent(known, truth)
     is_there = sent >= 0

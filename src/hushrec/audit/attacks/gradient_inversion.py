@@ -32,4 +32,5 @@ ATTACK = Attack(
     only_last=True,
     settings=gradients.SETTINGS,
     own=gradients.OWN,
+    victim=gradients.VICTIM_SEAT,
 )

@@ -59,4 +59,5 @@ ATTACK = Attack(
     judge=judge,
     only_last=True,
     own=("user_names", "shown_users", "layers", f"decrypted_{ASKER}"),
+    victim=Seat(Role.PARTNER, ASKER),
 )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.answers import ASKER, answers_to, is_answer
+from hushrec.audit.answers import ASKER, HOME, answers_to, is_answer
 from hushrec.audit.partner_gradients import QUADRATIC
 from hushrec.audit.recovery import train_neucf, train_pmf
 from hushrec.audit.scoreboard import Attack, Outcome, Own, Truth
@@ -63,4 +63,5 @@ ATTACK = Attack(
     only_last=True,
     settings=("top_k",),
     own=("item_factors", "layers", "helpers"),
+    victim=Seat(Role.PARTNER, HOME),
 )

@@ -49,4 +49,5 @@ ATTACK = Attack(
     look=lambda before, view, _own: count(before, view),
     judge=judge,
     only_last=True,
+    repairs=("--resample once", "--secure-sums"),
 )

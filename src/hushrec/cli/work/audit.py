@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from rich.table import Table
 
-from hushrec.audit.attacks import attacks_on
+from hushrec.audit.attacks import attacks_named
+from hushrec.audit.colluders import parse_colluders, usable_by
 from hushrec.audit.driver import AuditInterruptedError, OnLook, audit
-from hushrec.audit.scoreboard import Finding
-from hushrec.cli.audit import AuditOptions
+from hushrec.audit.scoreboard import Attack, Finding
+from hushrec.audit.verdicts import verdicts
+from hushrec.cli.audit import AuditOptions, FolderOptions
 from hushrec.cli.console import note, print_json, results, show, watching
 from hushrec.cli.endings import Interrupted
 from hushrec.cli.options import configured, parse_numbers, runtime_options
@@ -26,7 +28,7 @@ from hushrec.experiments.drift_thresholds import (
     audit_threshold,
     conclusion,
 )
-from hushrec.protocol import AnySystem
+from hushrec.protocol import AnySystem, Role
 from hushrec.registry import SYSTEMS
 from hushrec.report.numbers import format_metric, format_number, format_share
 from hushrec.report.tables import name_of_data
@@ -42,6 +44,7 @@ def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOption
     """Run a system in this process, and attack it."""
     system.configure(values)  # for what it refuses, before data is read
     thetas = parse_thetas(options.thetas, system)
+    chosen = _chosen(system, options.attacks, options.colluders)
     data = options.source.load()
     config = configured(system, values, data.name)
     settings = settings_for(
@@ -51,7 +54,25 @@ def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOption
     if thetas:
         _compare(job, thetas, options.threads, options.as_json)
     else:
-        _audit(job, options.threads, options.as_json)
+        _audit(job, chosen, options.threads, options.as_json)
+
+
+class _Chosen(NamedTuple):
+    """Which attacks, and who makes them; nobody named: each has its own roles."""
+
+    attacks: list[Attack[Any]]
+    colluders: tuple[Role, ...]
+
+
+def _chosen(system: AnySystem, names: str | None, colluders: str | None) -> _Chosen:
+    """Of what was typed; it is an error if those who are named can make none of the attacks that are named."""
+    roles = parse_colluders(colluders, system)
+    attacks = attacks_named(names, system)
+    usable = usable_by(attacks, roles)
+    if attacks and not usable:
+        by = ", ".join(sorted({attack.role for attack in attacks}))
+        raise HushrecError(f"--as {colluders}: no attack here is made by these; there are some by {by}")
+    return _Chosen(usable, roles)
 
 
 def parse_thetas(text: str | None, system: AnySystem) -> tuple[int, ...]:
@@ -66,29 +87,36 @@ def parse_thetas(text: str | None, system: AnySystem) -> tuple[int, ...]:
     return thetas
 
 
-def audit_folder(run: Path, fold: int | None, threads: int | None, as_json: bool) -> None:
+def audit_folder(run: Path, options: FolderOptions) -> None:
     """Make a run again from its settings and its training data, and attack it."""
     if not run.exists():
         raise HushrecError(f"{run} is neither a system ({', '.join(SYSTEMS)}) nor the folder of a run")
     check_repeatable(run)
-    job, before = load_fold(run, fold)
+    job, before = load_fold(run, options.fold)
+    chosen = _chosen(job.system, options.attacks, options.colluders)
 
     def check(again: Progress) -> None:
         digests = {model_digest(one.state, one.private) for one in (again, before)}
         if len(digests) > 1:
             note("made again, the run ended in other numbers than those kept: versions or machine differ")
 
-    _audit(job, threads, as_json, check)
+    _audit(job, chosen, options.threads, options.as_json, check)
 
 
-def _audit(job: Job, threads: int | None, as_json: bool, check: Callable[[Progress], None] | None = None) -> None:
-    if not attacks_on(job.system):
+def _audit(
+    job: Job,
+    chosen: _Chosen,
+    threads: int | None,
+    as_json: bool,
+    check: Callable[[Progress], None] | None = None,
+) -> None:
+    if not chosen.attacks:
         _show(job, [], as_json)
         return
     num_rounds = job.config.num_rounds
     try:
         with watching(f"audit {job.system.name}", num_rounds, 1) as watch:
-            done = audit(job, runtime_options(threads), _telling(watch, 1, 1, num_rounds))
+            done = audit(job, runtime_options(threads), _telling(watch, 1, 1, num_rounds), *chosen)
     except AuditInterruptedError as interrupted:
         findings, after = interrupted.found.findings, interrupted.num_rounds
         if findings or as_json:
@@ -133,6 +161,7 @@ def _described(finding: Finding) -> dict[str, Any]:
     return {
         "name": finding.attack.name,
         "role": finding.attack.role,
+        "measure": finding.attack.measure,
         "score": finding.score,
         "chance": finding.chance,
         "interval": finding.interval,
@@ -151,19 +180,25 @@ def _print_findings(job: Job, findings: list[Finding], num_rounds: int) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("attack", "by", "guesses", "measure"):
         table.add_column(heading)
-    for heading in ("score", "95%", "chance", "round 1", "last"):
+    for heading in ("score", "95%", "chance", "of", "round 1", "last"):
         table.add_column(heading, justify="right")
     for finding in findings:
         attack, low_high = finding.attack, finding.interval
         interval = format_metric(None) if low_high is None else "..".join(format_metric(end) for end in low_high)
         numbers = (finding.score, finding.chance, finding.rounds[0], finding.rounds[-1])
         score, chance, first, last = (format_metric(number) for number in numbers)
-        table.add_row(
-            attack.name, attack.role, attack.guesses, attack.measure, score, interval, chance, first, last
-        )
+        by = f"{attack.role} (stand-in)" if finding.is_of_stand_in else attack.role
+        told = (score, interval, chance, str(finding.num_victims), first, last)
+        table.add_row(attack.name, by, attack.guesses, attack.measure, *told)
     show(table)
     for finding in findings:
         out.print(f"{finding.attack.name}: {finding.said()}", soft_wrap=True)
+    if any(finding.is_of_stand_in for finding in findings):
+        out.print(
+            "stand-in: sent in the clear here, encrypted in a real run, whose server sees less", soft_wrap=True
+        )
+    for line in verdicts(findings, job.config):
+        out.print(line, soft_wrap=True)
 
 
 def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bool) -> None:

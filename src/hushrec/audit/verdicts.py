@@ -1,0 +1,53 @@
+"""What an audit comes to: for each who may attack, what the strongest attack learns, and the switch against it."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from hushrec.audit.scoreboard import Attack, Finding
+
+# From which advantage on, which word; below the last, an attack tells hardly more than a blind guess.
+_WORDS = ((0.9, "reads"), (0.5, "reads most of"), (0.1, "learns something of"), (0.0, "learns a little of"))
+_MARGIN = 0.01  # an advantage below this is nothing that anybody could use
+
+
+def verdicts(findings: Sequence[Finding], config: Any) -> list[str]:
+    """A line for each who attacks, the strongest first."""
+    strongest: dict[str, Finding] = {}
+    for finding in sorted(findings, key=_rank):
+        strongest.setdefault(finding.attack.role, finding)
+    return [_line(finding, config) for finding in strongest.values()]
+
+
+def strongest_first(findings: Sequence[Finding]) -> list[Finding]:
+    """Those above chance by how much they learn, then the others."""
+    return sorted(findings, key=_rank)
+
+
+def _rank(finding: Finding) -> tuple[bool, float]:
+    return not finding.is_above_chance, -finding.advantage
+
+
+def _line(finding: Finding, config: Any) -> str:
+    attack = finding.attack
+    numbers = f"{attack.name}: {attack.measure} {finding.score:.3f}, chance {finding.chance:.3f}"
+    if not finding.is_above_chance or finding.advantage < _MARGIN:
+        return f"the {attack.role}: learns nothing beyond chance by the attacks tried (at best {numbers})"
+    word = next(word for least, word in _WORDS if finding.advantage >= least)
+    told = f"the {attack.role}: {word} {attack.guesses.split(',')[0]} ({numbers})"
+    if finding.is_of_stand_in:
+        told += ", in a stand-in that sends in the clear what is encrypted in a real run"
+    switches = repairs_of(attack, config)
+    return f"{told}; against it: {' or '.join(switches)}" if switches else told
+
+
+def repairs_of(attack: Attack[Any], config: Any) -> list[str]:
+    """The switches against an attack that a system has, and that are not on already."""
+    names = {entry.name for entry in fields(config)}
+    found = []
+    for switch in attack.repairs:
+        flag, _, value = switch.partition(" ")
+        name = flag.removeprefix("--").replace("-", "_")
+        if name in names and str(getattr(config, name)) != (value or "True"):
+            found.append(switch)
+    return found
