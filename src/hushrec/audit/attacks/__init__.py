@@ -18,6 +18,7 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "top guess": f"{__name__}.top_guess",
         "order change": f"{__name__}.order_change",
         "upload frequency": f"{__name__}.upload_frequency",
+        "frequency with scores": f"{__name__}.frequency_with_scores",
         "pulled up": f"{__name__}.pulled_up",
         "fitting pairs": f"{__name__}.fitting_pairs",
         "server extraction 1%": f"{__name__}.server_extraction_1",
