@@ -43,8 +43,8 @@ ATTACK = Attack(
     seats=(Seat(Role.SERVER),),
     guesses="a user's items, as those with the largest sums of scores over the rounds",
     measure="AUC",
-    sentence="Of one of the user's own items and another that was listed, the own one has the larger sum of scores "
-    "over all rounds in {score:.0%} of cases; blindly it would be {chance:.0%}.",
+    sentence="Of one of the user's own items and another that was listed, the own one has the larger sum of "
+    "scores over all rounds in {score:.0%} of cases; blindly it would be {chance:.0%}.",
     reads=lambda message_type: lists(message_type, "scores"),
     look=lambda before, view, _own: add_scores(before, view),
     judge=judge,

@@ -194,7 +194,7 @@ class Config:
         )
         check(
             self.score_levels == 0 or self.score_levels >= _LEAST_LEVELS,
-            f"{option('score_levels', self.score_levels)} is no number of levels; use 0, or {_LEAST_LEVELS} and more",
+            f"{option('score_levels', self.score_levels)} are no levels; use 0, or {_LEAST_LEVELS} and more",
         )
         is_kept = self.uploads == "rounds" or (self.negatives == "once" and self.defense.startswith("sampling"))
         check(
