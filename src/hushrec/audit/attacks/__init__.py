@@ -43,6 +43,9 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "accuracy reference": f"{__name__}.accuracy_reference",
         "training": f"{__name__}.training",
         "model extraction": f"{__name__}.model_extraction",
+        "gender inference": f"{__name__}.gender_inference",
+        "age inference": f"{__name__}.age_inference",
+        "occupation inference": f"{__name__}.occupation_inference",
     },
     kind="hushrec.audit.scoreboard:Attack",
 )

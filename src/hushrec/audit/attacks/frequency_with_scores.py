@@ -30,7 +30,8 @@ def add_scores(before: Sums | None, view: View) -> Sums:
     if before is None:
         return Sums(pairs, scores.astype(np.float64))
     every, places = np.unique(np.concatenate([before.pairs, pairs]), return_inverse=True)
-    return Sums(every, np.bincount(places, np.concatenate([before.totals, scores]), len(every)))
+    totals = np.bincount(places, np.concatenate([before.totals, scores]), len(every))
+    return Sums(every, totals.astype(np.float64))
 
 
 def judge(sums: Sums, truth: Truth) -> Outcome:
