@@ -60,7 +60,7 @@ def test_at_chance_where_uploads_do_not_depend_on_who_users_are() -> None:
 
 
 def test_balanced_accuracy_by_hand() -> None:
-    """Three of class a, two right; one of class b, right: (2/3 + 1) / 2. One of class c, never learned: left out."""
+    """Three of class a, two right; one of class b, right: (2/3 + 1) / 2. One of class c is left out."""
     truth = np.array(["a", "a", "a", "b", "c"])
     guessed = Guessed(np.arange(5), np.array(["a", "b", "a", "b", "a"]), np.array(["a", "b"]))
     outcome = judge(Inferred(np.zeros((5, 0), np.float32), {"x": guessed}), {"x": truth}, "x")
