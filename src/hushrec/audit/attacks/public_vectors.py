@@ -2,8 +2,8 @@
 
 Every participant is sent V in every round, and an item's vector moves as those who trained on it push it. Where
 the server adds up, what many have moves furthest; where it takes means, what few have. The watcher sees which by
-the items of its own uploads. The guess is the same about all others: it finds what is common among them, as a list of
-popular items would, and tells of a person only where few take part in a round. No published attack; the weakest
+the items of its own uploads. The guess is the same about all others: it finds what is common among them, as a list
+of popular items would, and tells of a person only where few take part in a round. No published attack; the weakest
 seat that there is, beside which what the server can do is to be seen.
 """
 
