@@ -1,8 +1,8 @@
 """Membership and attribute inference on every system that they apply to: `python -m benchmarks.membership`.
 
 Prints one table: for each system and each attack the score after a few rounds on ML-100K, seed 0, with 95% by
-bootstrap over the victims, and what blind guesses have. A dash: the attack finds nothing in the system's messages to
-look at. Takes some ten minutes on one core.
+bootstrap over the victims, and what blind guesses have. A dash: nothing in the messages for the attack to look at,
+or nobody to tell apart. Takes some ten minutes on one core.
 """
 
 import sys
