@@ -50,6 +50,12 @@ def tells_of_items(message_type: type[Message]) -> bool:
     )
 
 
+def tells_more_than_lists(message_type: type[Message]) -> bool:
+    """Whether what they say of items is more than which they are, so that some can be told from others."""
+    is_list = lists(message_type) and not any(lists(message_type, name) for name in ("gradients", "scores"))
+    return tells_of_items(message_type) and not is_list
+
+
 def item_rows(view: View, settings: Mapping[str, Any]) -> Iterator[ItemRows]:
     """All that was said of items, batch after batch."""
     for kind in dict.fromkeys(type(one.message) for one in view):

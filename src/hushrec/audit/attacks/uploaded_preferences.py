@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hushrec.audit.item_rows import Floats, item_rows, tells_of_items
+from hushrec.audit.item_rows import Floats, item_rows, tells_more_than_lists
 from hushrec.audit.scoreboard import Attack, Outcome, Own, Truth
 from hushrec.audit.uploads import Pairs, auc_of, paired
 from hushrec.protocol import Role, Seat, View
@@ -61,7 +61,7 @@ ATTACK = Attack(
     measure="AUC",
     sentence="Of one of the user's own items and another in the same upload, the uploaded parameters alone prefer "
     "the own one in {score:.0%} of cases; blindly it would be {chance:.0%}.",
-    reads=tells_of_items,
+    reads=tells_more_than_lists,
     look=lambda _before, view, own: preferred(view, own),
     judge=judge,
 )
