@@ -38,7 +38,7 @@ def attacks(*arguments: str) -> dict[str, dict]:
     assert list(said) == ["attacks"]
     for attack in said["attacks"]:
         assert list(attack) == ["name", "role", "score", "chance", "interval", "rounds"]
-        assert attack["role"] == "server"
+        assert attack["role"] in ("server", "client")
         low, high = attack["interval"]
         assert low <= attack["score"] <= high
     return {attack["name"]: attack for attack in said["attacks"]}
@@ -63,7 +63,7 @@ def test_without_virtual_items_the_list_is_the_truth() -> None:
     """Then counting how often an item is listed has nothing to tell apart, and is left out."""
     plain = ["fedrec", *SHORT, "--rho", "0", "--filling", "none"]
     found = attacks(*plain)
-    assert list(found) == ["listed items"]
+    assert list(found) == ["listed items", "public vectors"]
     assert found["listed items"]["score"] == 1.0
     assert "upload frequency: left out" in invoke(*plain).stderr
 
@@ -104,10 +104,14 @@ def test_table_has_a_line_and_a_sentence_for_each_attack() -> None:
     assert lines[1].split() == [
         *("attack", "by", "guesses", "measure", "score", "95%", "chance", "round", "1", "last"),
     ]
-    assert lines[2].startswith("listed items ")
-    assert lines[3].startswith("upload frequency ")
-    assert lines[4].startswith("listed items: Taking every item")
-    assert lines[5].startswith("upload frequency: Of one of the user's own items")
+    names = ("listed items", "upload frequency", "shadow membership", "uploaded preferences", "public vectors")
+    said = lines[2 + len(names) :]
+    for line, sentence, name in zip(lines[2:], said, names, strict=False):
+        assert line.startswith(f"{name} ")
+        assert sentence.startswith(f"{name}: ")
+    assert said[0].startswith("listed items: Taking every item")
+    assert said[1].startswith("upload frequency: Of one of the user's own items")
+    assert len(said) == len(names)
 
 
 DRIFT = [
@@ -205,7 +209,7 @@ def test_no_attack_that_applies_is_no_proof() -> None:
 @pytest.mark.parametrize(("system", "name"), [("fcf", "dense gradients"), ("metamf", "error signs")])
 def test_gradients_tell_the_items(system: str, name: str) -> None:
     found = attacks(system, "--data", DATA, "--rounds", "3")
-    assert list(found) == [name]
+    assert name in found
     assert found[name]["score"] > 0.98
     assert found[name]["chance"] < 0.5
 
@@ -289,7 +293,7 @@ def test_ctrl_c_keeps_what_was_found_as_json() -> None:
     code, out, error = interrupted("fedrec", "--rounds", "1000000", "--num-factors", "5", "--json")
     assert code == 130
     said = json.loads(out)
-    assert [attack["name"] for attack in said["attacks"]] == ["listed items", "upload frequency"]
+    assert [attack["name"] for attack in said["attacks"]][:2] == ["listed items", "upload frequency"]
     after = said["interrupted_after"]
     assert all(after - 1 <= len(attack["rounds"]) <= after for attack in said["attacks"])
     assert f"interrupted after {after} of 1000000 rounds" in error[-1]
