@@ -300,6 +300,8 @@ class PTFFedRec(Recommender):
         swap_share: share of the shown positives whose scores are swapped (lambda) (default 0.1)
         swap_rounding: of the number of swapped pairs; down, but to no less than one, as the authors' code does (default 'chance')
         unsampled: with the defense none or ldp: show own samples, or draw the negatives from all trained, told ones too (default 'own')
+        uploads: how a client draws what it shows: anew in each round; of its own samples once for the run; or of these anew, each equally often (default 'rounds')
+        score_levels: shown scores are rounded to so many levels from 0 to 1; 0: as they are (default 0)
         laplace_scale: of the noise on scores, for the defense ldp (default 0.6)
         num_told: items that the server tells a client (alpha) (default 30)
         confident_share: share of these that are the most updated items (mu) (default 0.5)
@@ -344,6 +346,8 @@ class PTFFedRec(Recommender):
         swap_share: float = 0.1,
         swap_rounding: Literal["chance", "down"] = "chance",
         unsampled: Literal["own", "trained"] = "own",
+        uploads: Literal["rounds", "once", "balanced"] = "rounds",
+        score_levels: int = 0,
         laplace_scale: float = 0.6,
         num_told: int = 30,
         confident_share: float = 0.5,

@@ -54,24 +54,36 @@ def test_every_attack_reads_messages_of_some_system_from_a_seat_that_sees_them(n
         assert any(roles & {kind.sender, kind.receiver} or kind.has_own_cipher for kind in read)
 
 
+OWN = ("shadow membership", "uploaded preferences")
+WHO = ("gender inference", "age inference", "occupation inference")
+
+
 @pytest.mark.parametrize(
     ("system", "names"),
     [
-        ("pmf", LISTS),
-        ("fedrec", [*ONE_UPLOAD, *LISTS]),
-        ("fedrec++", [*ONE_UPLOAD, "noise match", *LISTS]),
-        ("fedrec-bpr", ["noise match", *LISTS, "pulled up", "fitting pairs"]),
+        ("pmf", [*LISTS, *WHO]),
+        ("fedrec", [*ONE_UPLOAD, *LISTS, *OWN, "public vectors", *WHO]),
+        ("fedrec++", [*ONE_UPLOAD, "noise match", *LISTS, *OWN, "public vectors", *WHO]),
+        (
+            "fedrec-bpr",
+            ["noise match", *LISTS, "pulled up", "fitting pairs", *OWN, "public vectors", *WHO],
+        ),
         (
             "ptf-fedrec",
             [
                 *("intersection", "listed items", "top guess", "order change", "upload frequency"),
+                "frequency with scores",
                 *(f"server extraction {which}" for which in ("1%", "10%", "50%", "untold")),
+                *(*OWN, *WHO),
             ],
         ),
-        ("fcf", ["dense gradients"]),
-        ("fedmf", ["sent blocks"]),
-        ("fedncf", ["noise match", *LISTS, "dense gradients", "step direction"]),
-        ("metamf", ["error signs"]),
+        ("fcf", ["dense gradients", *OWN, "public vectors", *WHO]),
+        ("fedmf", ["sent blocks", *OWN, *WHO]),
+        (
+            "fedncf",
+            ["noise match", *LISTS, "dense gradients", "step direction", *OWN, "public vectors", *WHO],
+        ),
+        ("metamf", ["error signs", *OWN, *WHO]),
         ("average", []),
         (
             "drift",

@@ -39,7 +39,7 @@ def attacks(*arguments: str) -> dict[str, dict]:
     assert list(said) == ["attacks"]
     for attack in said["attacks"]:
         assert list(attack) == ["name", "role", "measure", "score", "chance", "interval", "rounds"]
-        assert attack["role"] == "server"
+        assert attack["role"] in ("server", "client")
         low, high = attack["interval"]
         assert low <= attack["score"] <= high
     return {attack["name"]: attack for attack in said["attacks"]}
@@ -257,7 +257,7 @@ def test_no_attack_that_applies_is_no_proof() -> None:
 @pytest.mark.parametrize(("system", "name"), [("fcf", "dense gradients"), ("metamf", "error signs")])
 def test_gradients_tell_the_items(system: str, name: str) -> None:
     found = attacks(system, "--data", DATA, "--rounds", "3")
-    assert list(found) == [name]
+    assert name in found
     assert found[name]["score"] > 0.98
     assert found[name]["chance"] < 0.5
 

@@ -16,6 +16,7 @@ from hushrec.audit.attacks import ATTACKS, attacks_on
 from hushrec.audit.colluders import seated, usable_by
 from hushrec.audit.scoreboard import Arrays, Attack, Finding, Own, Score, Truth
 from hushrec.audit.verdicts import strongest_first
+from hushrec.data.user_facts import user_facts
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.protocol import DRIVING, Numbers, Role, Scorer, Seat, View
@@ -117,6 +118,7 @@ class Onlooker:
 
     def __init__(self, job: Job) -> None:
         self._job, self._draws = job, Draws(job.seed)
+        self._attributes = user_facts(job.train)
         self._memory: dict[object, Any] = {}
         self._views: dict[tuple[Seat, ...], View] = {}
         self._held: dict[int, Arrays] = {}
@@ -159,6 +161,7 @@ class Onlooker:
         """What the guesses of the round are scored by."""
         job = self._job
         truth = Truth(job.train, to_dict(job.config), self._progress.round_number, self._holds)
+        truth = truth._replace(attributes=self._attributes)
         has_model = job.system.result.server is not None
         return truth._replace(server_scores=self._server_scores) if has_model else truth
 
@@ -186,7 +189,13 @@ class Onlooker:
         elif attack.own:
             holds = self._declared(attack, seats[0])
         generator = self._draws.generator(f"attack-{attack.name}", self._progress.round_number)
-        return Own(to_dict(config) if is_driving else shown_to_parties(config), holds, generator, each)
+        own = Own(to_dict(config) if is_driving else shown_to_parties(config), holds, generator, each)
+        return own._replace(attributes=self._known_half()) if attack.asks_attributes else own
+
+    def _known_half(self) -> Arrays:
+        """The attributes of half of the users, the same in every round; "" of the others."""
+        is_known = self._draws.generator("attack-attributes").permutation(self._job.train.num_users) % 2 == 0
+        return {name: np.where(is_known, column, "") for name, column in self._attributes.items()}
 
     def _declared(self, attack: Attack[Any], seat: Seat) -> Arrays:
         """What a party has of what an attack declares."""

@@ -19,6 +19,7 @@ from hushrec.protocol import AnySystem, Message, Numbers, Role, Seat, View
 
 Guess = TypeVar("Guess")
 Arrays = Mapping[str, NDArray[Any]]
+_NO_ARRAYS: Arrays = {}
 
 
 class Own(NamedTuple):
@@ -28,6 +29,7 @@ class Own(NamedTuple):
     holds: Arrays  # of its own data and vectors, those that the attack declares
     generator: np.random.Generator  # for what it draws itself
     each: Mapping[int, Arrays] = {}  # the same, of each of those that collude, by its number
+    attributes: Arrays = _NO_ARRAYS  # of half of the users, by name, "" of the others; if the attack asks for it
 
 
 def _nothing(_number: int) -> Arrays:
@@ -47,6 +49,7 @@ class Truth(NamedTuple):
     holds: Callable[[int], Arrays] = _nothing  # what a party has, by its number
     # The driving side's own scores of all items, a row for each of these users.
     server_scores: Callable[[Numbers], NDArray[np.float32]] = _no_model
+    attributes: Arrays = _NO_ARRAYS  # of all users, by name, "" where not known
 
 
 class Outcome(NamedTuple):
@@ -107,6 +110,7 @@ class Attack(Generic[Guess]):
     share: float | None = None  # of all parties: so many, drawn at random, collude in its one seat
     victim: Seat | None = None  # whose secrets it is after, if they are of one party: that one does not collude
     repairs: tuple[str, ...] = ()  # switches that end it, as they are typed: `--shares 2`; some systems have them
+    asks_attributes: bool = False  # whether it knows who half of the users are
 
     def __post_init__(self) -> None:
         if not self.seats:

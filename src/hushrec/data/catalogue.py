@@ -201,6 +201,19 @@ def _fetch_entry(entry: Entry, fetch: Fetch, notify: Callable[[str], None]) -> N
     )
 
 
+def users_file(name: str) -> Path | None:
+    """The file that tells who the users of a data set are, checked; None: it has none, or none is there."""
+    entry = find_entry(name)
+    if entry is None:
+        return None
+    for form in (form for form in entry.forms if form.users):
+        for path in (folder / str(form.users) for _, folder in _folders()):
+            if path.is_file():
+                _check_file(entry, path, form.users_sha256)
+                return path
+    return None
+
+
 def _load_from(entry: Entry, folder: Path) -> Interactions:
     """Load the form of the data set that lies in a folder and check every digest."""
     form = _present_form(entry, folder)

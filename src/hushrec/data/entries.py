@@ -26,6 +26,8 @@ class Form:
     columns: Columns | None = None
     recipe: Callable[[Path], Interactions] | None = None
     beside: tuple[str, ...] = ()
+    users: str | None = None  # who the users are: read by audits alone, see `user_facts.py`
+    users_sha256: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,8 @@ ENTRIES = (
                 "27fc42c81b06fc7131be7ff99c064c1974de9967900f5df2e6636d50f7d5a6f4",
                 "ml-100k-items.parquet",
                 "da49f440faf26a0bcc1f0d91d8163b52f9abe60b211b16fb57ace5bdc54e7ec5",
+                users="ml-100k-users.parquet",
+                users_sha256="33a634a9c7da667fcba8f5d0c300a4a273e2cac1f485e6f369bd591dbe066ab6",
             ),
             Form(
                 "ml-100k/u.data",
@@ -130,6 +134,8 @@ ENTRIES = (
                 "ml-1m-items.parquet",
                 "3c78d85debfa4173ed4da5175fe9d4c47de7ce55ae84c1cc04dfa39535265ee6",
                 Columns(order="rank"),
+                users="ml-1m-users.parquet",
+                users_sha256="8b1f59eb996a063926b3a47d6a87403866f02a83021605b3db52ec7d9c0a25ad",
             ),
             Form("ml-1m/ratings.dat", None, "ml-1m/movies.dat"),
         ),

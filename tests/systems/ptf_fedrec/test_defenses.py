@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from hushrec.draws import Draws
 from hushrec.protocol import Ragged
-from hushrec.systems.ptf_fedrec.defenses import Sampling, Swapping, TrainedItems, add_laplace, sample, swap
+from hushrec.systems.ptf_fedrec.defenses import (
+    Sampling,
+    Swapping,
+    TrainedItems,
+    add_laplace,
+    rounded,
+    sample,
+    sample_alike,
+    swap,
+)
 
 
 def one_client(num_positives: int, num_negatives: int) -> TrainedItems:
@@ -107,6 +116,29 @@ def test_draws_are_a_clients_own() -> None:
     together = sample(two, np.array([3, 7], np.int32), 2, sampling, Draws(0))
     np.testing.assert_array_equal(together.part(1, 2).values, shown(trained, sampling, 2, number=7))
     assert shown(trained, sampling, 2, 7).tolist() != shown(trained, sampling, 3, 7).tolist()
+
+
+def test_alike_shows_positives_and_negatives_equally_often() -> None:
+    """A quarter of 4 positives and 8 negatives together, 2000 rounds: 3 each time, each 500 times, |z| < 5."""
+    trained, number = one_client(4, 8), np.array([0], np.int32)
+    rounds = [
+        sample_alike(trained.slots, number, one, always(0.25, 2.0), Draws(0)).values for one in range(1, 2001)
+    ]
+    assert {len(set(one.tolist())) for one in rounds} == {3}
+    counts = np.bincount(np.concatenate(rounds), minlength=12)
+    assert np.abs(counts - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)
+
+
+@pytest.mark.parametrize(
+    ("num_levels", "expected"),
+    [(2, [0, 0, 0, 1, 1, 1]), (3, [0, 0.5, 0.5, 0.5, 0.5, 1]), (5, [0, 0.25, 0.5, 0.5, 0.75, 1])],
+)
+def test_scores_are_rounded_to_levels(num_levels: int, expected: list[float]) -> None:
+    """Half way goes to the even step: 0.5 of one step is 0."""
+    scores = np.array([0, 0.3, 0.5, 0.51, 0.7, 1], np.float32)
+    found = rounded(scores, num_levels)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.array(expected, np.float32))
 
 
 # --- Swapping ----------------------------------------------------------------------------------------------

@@ -174,6 +174,61 @@ def test_a_sample_has_beta_of_the_positives_and_gamma_times_as_many_others(beta:
             assert len(set(items.tolist()) - own) == min(max(int(gamma * num_shown), 1), most)
 
 
+def test_uploads_once_are_the_same_items_in_every_round() -> None:
+    """Own samples only: what the server tells is never among them unless it was drawn by the client before."""
+    ratings = some_ratings()
+    finished = fit(ratings, num_rounds=4, uploads="once")
+    first = by_client(finished, Predictions, 1)
+    for round_number in (2, 3, 4):
+        for client, (items, _) in by_client(finished, Predictions, round_number).items():
+            np.testing.assert_array_equal(items, first[client][0])
+    anew = by_client(fit(ratings, num_rounds=4), Predictions, 2)
+    assert any(anew[client][0].tolist() != items.tolist() for client, (items, _) in first.items())
+
+
+def test_balanced_uploads_show_positives_and_negatives_equally_often() -> None:
+    """Of 24 clients, 40 rounds: the mean share of rounds in which a positive is shown, less that of a negative.
+
+    The share of one item has at most the deviation .5 / sqrt(40) = .079; of some 190 positives .006. |z| < 5.
+    As published the difference is .2: a positive is shown in .55 of the rounds, a negative in about .34.
+    """
+    ratings = some_ratings(num_items=100)
+    differences = []
+    for uploads in ("balanced", "rounds"):
+        finished = fit(ratings, num_rounds=40, uploads=uploads, local_epochs=1)
+        own = {client: positives(ratings, client) for client in range(24)}
+        shares: dict[bool, list[float]] = {True: [], False: []}
+        for client in range(24):
+            rounds = [by_client(finished, Predictions, one)[client][0] for one in range(1, 41)]
+            counts = np.bincount(np.concatenate(rounds), minlength=100) / 40
+            told = 0.1  # published uploads have told items too, each in few rounds
+            for item in np.flatnonzero(counts > (0 if uploads == "balanced" else told)).tolist():
+                shares[item in own[client]].append(counts[item])
+        differences.append(float(np.mean(shares[True]) - np.mean(shares[False])))
+    assert abs(differences[0]) < 5 * 0.006
+    assert differences[1] > 0.15
+
+
+def test_scores_may_be_rounded() -> None:
+    """The items stay, as the model that the scores are of: in round 1 nothing else is different."""
+    plain, few = fit(num_rounds=1), fit(num_rounds=1, score_levels=5)
+    for client, (items, scores) in by_client(few, Predictions, 1).items():
+        before = by_client(plain, Predictions, 1)[client]
+        np.testing.assert_array_equal(items, before[0])
+        np.testing.assert_array_equal(scores, np.rint(before[1] * 4) / 4)
+
+
+@pytest.mark.parametrize("uploads", ["once", "balanced"])
+def test_what_is_shown_does_not_depend_on_the_cohort(uploads: str) -> None:
+    """A choice is a keyed draw from samples that a client keeps: the same however clients are taken together."""
+    one, other = (fit(num_rounds=3, uploads=uploads, cohort_size=size) for size in (1, 24))
+    for round_number in (1, 3):
+        alone = by_client(one, Predictions, round_number)
+        for client, (items, scores) in by_client(other, Predictions, round_number).items():
+            np.testing.assert_array_equal(items, alone[client][0])
+            np.testing.assert_array_equal(scores, alone[client][1])
+
+
 @pytest.mark.parametrize("defense", ["none", "sampling+swapping"])
 def test_items_are_listed_in_ascending_order(defense: str) -> None:
     """So that the order does not tell positives, which come first in a client's table, from others."""
@@ -481,6 +536,10 @@ def test_a_preset_gives_way_to_what_is_said() -> None:
         ({"server_layers": 3}, "bad setting"),
         ({"server_model": "mf"}, "bad setting"),
         ({"defense": "hope"}, "bad setting"),
+        ({"score_levels": 1}, "score_levels=1 are no levels; use 0, or 2 and more"),
+        ({"score_levels": -1}, "score_levels=-1 are no levels"),
+        ({"uploads": "once", "negatives": "rounds"}, "uploads='once' draws from samples that stay"),
+        ({"uploads": "balanced", "defense": "ldp"}, "uploads='balanced' draws from samples that stay"),
     ],
 )
 def test_settings_that_cannot_be(values: dict[str, Any], message: str) -> None:

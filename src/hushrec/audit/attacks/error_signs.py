@@ -81,6 +81,19 @@ def guess_positives(before: Guesses | None, view: View) -> Guesses:
     return Guesses(distinct(np.concatenate(clients)), distinct(np.concatenate(pairs)), sizes)
 
 
+def item_errors(view: View) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+    """Clients of a batch, and the error of each item, (clients, num_items); what only counts is left out."""
+    for kind in {type(one.message) for one in view if answers_recommender(type(one.message))}:
+        for numbers, request, upload in answered(view, "recommender", kind):
+            rows, gradients = (
+                column.values.reshape(len(numbers), -1).astype(np.float64)
+                for column in (request.column("recommender"), upload.column("gradient"))
+            )
+            sizes = _sizes(rows, gradients) if rows.shape == gradients.shape else None
+            if sizes is not None:
+                yield numbers, _errors(_split(rows, sizes), _split(gradients, sizes))
+
+
 def _split(rows: Floats, sizes: Sizes) -> _Recommender:
     num_items, num_factors, width, _ = sizes
     ends = np.cumsum([num_items * num_factors, num_factors * width, width, width])

@@ -27,12 +27,13 @@ def _mark(rows, starts, sample_starts, num_samples, sample_slots, is_trained):
             is_trained[starts[place] + sample_slots[sample]] = True
 
 
-def trained_slots(clients: LocalClients, rows: Places) -> Ragged:
-    """Distinct slots of all that the client trains on now, ascending: its positives come first."""
+def trained_slots(clients: LocalClients, rows: Places, own_only: bool = False) -> Ragged:
+    """Distinct slots of all that the client trains on now, or of its own samples; its positives come first."""
+    num_samples = clients.num_own_samples if own_only else clients.num_samples
     sizes = clients.num_slots[rows].astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     is_trained = np.zeros(starts[-1], np.bool_)
-    _mark(rows, starts, clients.sample_starts, clients.num_samples, clients.sample_slots, is_trained)
+    _mark(rows, starts, clients.sample_starts, num_samples, clients.sample_slots, is_trained)
     places = np.flatnonzero(is_trained)
     first = np.searchsorted(places, starts)
     owners = np.repeat(np.arange(len(rows)), np.diff(first))

@@ -3,7 +3,8 @@
 
 Guarantee: none for sampling and swapping in the sense of differential privacy. Sampling hides how many of the
 shown items are positives; swapping gives the highest scores to negatives. The PTF-FedRec paper claims (epsilon,
-delta) without values; over many rounds positives are shown more often than negatives, which neither hides. Laplace
+delta) without values; over many rounds positives are shown more often than negatives, which neither hides, but a
+sample of all alike does, or one that is drawn once. Rounding to few levels makes scores equal, not wrong. Laplace
 noise of scale b on one score in [0, 1] is 1/b-differentially private for that score in that round only: not for
 the fact that the item is listed, and all scores of all rounds add up.
 """
@@ -109,6 +110,18 @@ def sample(trained: TrainedItems, numbers: Numbers, round_number: int, sampling:
     parts = (trained.slots.starts, trained.slots.values, trained.num_positives)
     _sample(key, numbers, round_number, parts, num_shown, sampling.has_repeats, starts, shown)
     return Ragged(starts, shown)
+
+
+def sample_alike(slots: Ragged, numbers: Numbers, round_number: int, sampling: Sampling, draws: Draws) -> Ragged:
+    """A share beta of all slots of each client, whatever they are: each is shown equally often over the rounds."""
+    return sample(TrainedItems(slots, slots.lengths.astype(np.int32)), numbers, round_number, sampling, draws)
+
+
+def rounded(scores: Scores, num_levels: int) -> Scores:
+    """Scores at the nearest of so many levels, evenly from 0 to 1."""
+    steps = np.float32(num_levels - 1)
+    nearest: Scores = np.rint(scores * steps) / steps
+    return nearest
 
 
 @numba.njit(nogil=True, cache=True)

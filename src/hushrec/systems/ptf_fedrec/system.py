@@ -12,9 +12,10 @@ The round (Algorithm 1):
 
 Threat model: the server is honest but curious; it gets lists of items with scores. The highest scores of a list
 are positives more often than not (top guess attack), and over the rounds positives are shown more often than
-negatives: a server that counts finds them. Swapping disturbs the scores, not the lists. Clients see the server's
-scores of a few items: nothing travels of its parameters, gradients or architecture, but whoever asks often enough,
-as many clients, can train a copy on its answers.
+negatives: a server that counts finds them. Swapping disturbs the scores, not the lists. `uploads once` and
+`balanced` leave nothing to count; scores still tell, and the more the longer the clients train. Clients see the
+server's scores of a few items: nothing travels of its parameters, gradients or architecture, but whoever asks
+often enough, as many clients, can train a copy on its answers.
 
 Symbols: alpha = num_told, mu = confident_share, beta = least_beta to most_beta, gamma = least_gamma to most_gamma,
 lambda = swap_share, T = num_rounds, L = local_epochs, F_c = client_model, F_s = server_model.
@@ -55,7 +56,16 @@ from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.ptf_fedrec import clients as local
 from hushrec.systems.ptf_fedrec.client_slots import by_item, own_slots, table_bytes, trained_slots
 from hushrec.systems.ptf_fedrec.clients import LocalClients, LocalModel, LocalSettings
-from hushrec.systems.ptf_fedrec.defenses import Sampling, Swapping, TrainedItems, add_laplace, sample, swap
+from hushrec.systems.ptf_fedrec.defenses import (
+    Sampling,
+    Swapping,
+    TrainedItems,
+    add_laplace,
+    rounded,
+    sample,
+    sample_alike,
+    swap,
+)
 from hushrec.systems.ptf_fedrec.dispersal import Dispersal, Strategy, disperse
 from hushrec.systems.ptf_fedrec.ensemble import Ensemble
 from hushrec.systems.ptf_fedrec.holds import holds_of
@@ -64,6 +74,8 @@ from hushrec.systems.ptf_fedrec.server_state import ServerState
 from hushrec.systems.ptf_fedrec.uploads import Shown, Uploads
 
 ModelName = Literal["neumf", "ngcf", "lightgcn"]
+
+_LEAST_LEVELS = 2  # one level would say nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +107,12 @@ class Config:
         "own",
         "with the defense none or ldp: show own samples, or draw the negatives from all trained, told ones too",
     )
+    uploads: Literal["rounds", "once", "balanced"] = setting(
+        "rounds",
+        "how a client draws what it shows: anew in each round; of its own samples once for the run; or of these "
+        "anew, each equally often",
+    )
+    score_levels: int = setting(0, "shown scores are rounded to so many levels from 0 to 1; 0: as they are")
     laplace_scale: float = setting(
         0.6,
         "of the noise on scores, for the defense ldp",
@@ -173,6 +191,16 @@ class Config:
         check(self.least_beta <= self.most_beta, f"{option('least_beta')} must be at most {option('most_beta')}")
         check(
             self.least_gamma <= self.most_gamma, f"{option('least_gamma')} must be at most {option('most_gamma')}"
+        )
+        check(
+            self.score_levels == 0 or self.score_levels >= _LEAST_LEVELS,
+            f"{option('score_levels', self.score_levels)} are no levels; use 0, or {_LEAST_LEVELS} and more",
+        )
+        is_kept = self.uploads == "rounds" or (self.negatives == "once" and self.defense.startswith("sampling"))
+        check(
+            is_kept,
+            f"{option('uploads', self.uploads)} draws from samples that stay; add {option('negatives', 'once')} "
+            f"and {option('defense', 'sampling')} or {option('defense', 'sampling+swapping')}",
         )
         check(len(self.client_layers) > 0, f"{option('client_layers')} needs the width of one layer or more")
         check(len(self.server_layers) > 0, f"{option('server_layers')} needs the width of one layer or more")
@@ -303,6 +331,8 @@ def client_update(cohort: Cohort[LocalClients], request: Told, config: Config, d
         # DEVIATION: the paper gives no scale of its noise, and the authors' code has no noise. 0.6 gives about the
         # published F1 of the attack on ML-100K; no scale does on all datasets. Scores stay within [0, 1] here.
         found = add_laplace(slots, found, numbers, round_number, config.laplace_scale, draws)
+    if config.score_levels:
+        found = rounded(found, config.score_levels)
     return Reply(Predictions(*by_item(clients, rows, slots, found)))
 
 
@@ -324,8 +354,12 @@ def _shown_slots(
     else:
         limits = config.least_beta, config.most_beta, config.least_gamma, config.most_gamma
     sampling = Sampling(*limits, config.repeats == "yes")
-    trained = TrainedItems(trained_slots(clients, rows), clients.num_positives[rows])
-    return sample(trained, numbers, round_number, sampling, draws)
+    # What the server told is new in each round: only what stays can be shown for good, or equally often.
+    slots = trained_slots(clients, rows, own_only=config.uploads != "rounds")
+    if config.uploads == "balanced":
+        return sample_alike(slots, numbers, round_number, sampling, draws)
+    drawn_in = 0 if config.uploads == "once" else round_number
+    return sample(TrainedItems(slots, clients.num_positives[rows]), numbers, drawn_in, sampling, draws)
 
 
 def model(state: ServerState, config: Config, _rating_range: RatingRange = None) -> Scorer:
