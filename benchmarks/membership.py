@@ -36,7 +36,7 @@ RUNS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("fcf", {}),
     ("fedmf", {"encryption": "none"}),
     ("fedncf", {"participation": 1.0}),
-    ("fedncf", {"participation": 1.0, "denoisers": 5}),
+    ("fedncf", {"participation": 1.0, "denoisers": 5, "rho": 3}),
     ("metamf", {}),
     ("ptf-fedrec", {}),
     ("ptf-fedrec", {"uploads": "balanced", "score_levels": 5}),
