@@ -37,6 +37,8 @@ from hushrec.models.pmf import ClientGradients, FactorModel, Step, train_clients
 from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items, num_virtual_items
+from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.protocol import (
     About,
     Ask,
@@ -144,6 +146,11 @@ class Config:
     def learning_rate_in(self, round_number: int) -> float:
         """Gamma of a round (Algorithm 1, line 20)."""
         return self.learning_rate * self.decay ** (round_number - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureConfig(SecureSums, Config):
+    """Settings of FedRec: these, which FedRec++ has too, and those of secure sums, which it has not."""
 
 
 @dataclass(frozen=True)
@@ -355,27 +362,40 @@ PAPER = Paper(
 # Settings for files of no paper, chosen on validation ratings: see docs/fedrec.md.
 GENERAL = {"biases": True, "shrinkage": 3.0, "regularization": 0.07, "decay": 1.0, "num_rounds": 150}
 
-SYSTEM = System(
-    about=About(
-        name="fedrec",
-        title="FedRec: rated items hidden among virtual ones",
-        paper=PAPER,
-        class_name="FedRec",
-        presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}},
-        variants=({"biases": True, "shrinkage": 2.0},),
-        published_on=("ml-100k", "ml-1m", "nf5k5k"),
-        small={"rho": 2, "predict_after": 1, "local_steps": 3},
-        learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},
-        builds_on=("hushrec.models.pmf", "hushrec.privacy.filling"),
+UPLOADS = {
+    ItemFactors: summed(
+        ItemGradients, lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients)
+    )
+}
+
+SYSTEM = with_secure_sums(
+    System(
+        about=About(
+            name="fedrec",
+            title="FedRec: rated items hidden among virtual ones",
+            paper=PAPER,
+            class_name="FedRec",
+            presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}},
+            variants=(
+                {"biases": True, "shrinkage": 2.0},
+                {"secure_sums": True},
+                {"secure_sums": True, "secure_masks": "real"},
+            ),
+            published_on=("ml-100k", "ml-1m", "nf5k5k"),
+            small={"rho": 2, "predict_after": 1, "local_steps": 3},
+            learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},
+            builds_on=("hushrec.models.pmf", "hushrec.privacy.filling"),
+        ),
+        config=SecureConfig,
+        feedback=EXPLICIT,
+        holders=USERS,
+        messages=(ItemFactors, ItemGradients, Settle, Settled),
+        start=start,
+        enrol=enrol,
+        round=server_round,
+        handlers={ItemFactors: Handler(client_update), Settle: Handler(client_settle)},
+        reply_bytes=upload_bytes,
+        result=Result(model, party=own_model),
     ),
-    config=Config,
-    feedback=EXPLICIT,
-    holders=USERS,
-    messages=(ItemFactors, ItemGradients, Settle, Settled),
-    start=start,
-    enrol=enrol,
-    round=server_round,
-    handlers={ItemFactors: Handler(client_update), Settle: Handler(client_settle)},
-    reply_bytes=upload_bytes,
-    result=Result(model, party=own_model),
+    UPLOADS,
 )
