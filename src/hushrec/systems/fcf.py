@@ -44,6 +44,8 @@ from hushrec.models.fcf import (
 )
 from hushrec.models.popularity import weighted_shares
 from hushrec.privacy.dense_sum import DenseSum
+from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.protocol import (
     About,
     Ask,
@@ -71,7 +73,7 @@ _TINY = 1e-8  # Adam's epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(SecureSums):
     """Settings of FCF: those of the PTF-FedRec paper's comparison, as far as it gives them.
 
     The comparison has 32 factors, 20 rounds with all clients, and Adam with 0.001. It does not give alpha, lambda,
@@ -284,7 +286,7 @@ GENERAL = {
     "initial_scale": 0.01, "num_rounds": 40,
 }  # fmt: skip
 
-SYSTEM = System(
+_PLAIN = System(
     about=About(
         name="fcf",
         title="FCF: gradients of all items to the server, for implicit feedback",
@@ -297,6 +299,7 @@ SYSTEM = System(
             "general": GENERAL,
         },
         small={"clients_per_step": 10},
+        variants=({"secure_sums": True}, {"secure_sums": True, "secure_masks": "real"}),
         learns_with={"learning_rate": 0.05},
     ),
     config=Config,
@@ -310,3 +313,11 @@ SYSTEM = System(
     reply_bytes=upload_bytes,
     result=Result(model, party=own_model),
 )
+
+UPLOADS = {
+    ItemFactors: summed(
+        ItemGradients, lambda request, _config, clients: DenseSum.zeros(request.item_factors.shape, clients)
+    )
+}
+
+SYSTEM = with_secure_sums(_PLAIN, UPLOADS)

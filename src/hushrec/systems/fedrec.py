@@ -362,40 +362,39 @@ PAPER = Paper(
 # Settings for files of no paper, chosen on validation ratings: see docs/fedrec.md.
 GENERAL = {"biases": True, "shrinkage": 3.0, "regularization": 0.07, "decay": 1.0, "num_rounds": 150}
 
+_PLAIN = System(
+    about=About(
+        name="fedrec",
+        title="FedRec: rated items hidden among virtual ones",
+        paper=PAPER,
+        class_name="FedRec",
+        presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}},
+        variants=(
+            {"biases": True, "shrinkage": 2.0},
+            {"secure_sums": True},
+            {"secure_sums": True, "secure_masks": "real"},
+        ),
+        published_on=("ml-100k", "ml-1m", "nf5k5k"),
+        small={"rho": 2, "predict_after": 1, "local_steps": 3},
+        learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},
+        builds_on=("hushrec.models.pmf", "hushrec.privacy.filling"),
+    ),
+    config=SecureConfig,
+    feedback=EXPLICIT,
+    holders=USERS,
+    messages=(ItemFactors, ItemGradients, Settle, Settled),
+    start=start,
+    enrol=enrol,
+    round=server_round,
+    handlers={ItemFactors: Handler(client_update), Settle: Handler(client_settle)},
+    reply_bytes=upload_bytes,
+    result=Result(model, party=own_model),
+)
+
 UPLOADS = {
     ItemFactors: summed(
         ItemGradients, lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients)
     )
 }
 
-SYSTEM = with_secure_sums(
-    System(
-        about=About(
-            name="fedrec",
-            title="FedRec: rated items hidden among virtual ones",
-            paper=PAPER,
-            class_name="FedRec",
-            presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}},
-            variants=(
-                {"biases": True, "shrinkage": 2.0},
-                {"secure_sums": True},
-                {"secure_sums": True, "secure_masks": "real"},
-            ),
-            published_on=("ml-100k", "ml-1m", "nf5k5k"),
-            small={"rho": 2, "predict_after": 1, "local_steps": 3},
-            learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},
-            builds_on=("hushrec.models.pmf", "hushrec.privacy.filling"),
-        ),
-        config=SecureConfig,
-        feedback=EXPLICIT,
-        holders=USERS,
-        messages=(ItemFactors, ItemGradients, Settle, Settled),
-        start=start,
-        enrol=enrol,
-        round=server_round,
-        handlers={ItemFactors: Handler(client_update), Settle: Handler(client_settle)},
-        reply_bytes=upload_bytes,
-        result=Result(model, party=own_model),
-    ),
-    UPLOADS,
-)
+SYSTEM = with_secure_sums(_PLAIN, UPLOADS)

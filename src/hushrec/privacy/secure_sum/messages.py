@@ -108,7 +108,7 @@ def stand_in_for(kind: type[Message]) -> type[Message]:
         "__module__": kind.__module__,
         "is_stand_in": True,
     }
-    absent = [("absent", Integers, missing_bytes("each"))]
+    absent = [("masks_absent", Integers, missing_bytes("each"))]
     return make_dataclass(
         f"Unmasked{kind.__name__}", absent, bases=(kind,), frozen=True, eq=False, namespace=about
     )
@@ -118,7 +118,7 @@ def stand_in(kind: Callable[..., Message], reply: Message, num_parties: int, num
     """A reply of that type."""
     own = {column.name: getattr(reply, column.name) for column in reply.kinds()}
     absent = 8 * num_words - _column_bytes(reply, num_parties) - 8  # which are the numbers of the column itself
-    return kind(**own, absent=absent)
+    return kind(**own, masks_absent=absent)
 
 
 def _column_bytes(reply: Message, num_parties: int) -> Integers:

@@ -2,8 +2,8 @@
 
 Guarantee: what a server, and the participants that work together with it, learn of the others' numbers is their
 sum, as long as they are no more than the settings say (see `plan`) and the server follows the protocol. If it
-names two sets of survivors, it gets both secrets of nobody: a participant answers once for a sum, with a share of one
-secret of each neighbour, and the threshold is above half of all shares that there can then be.
+names two sets of survivors, it gets both secrets of nobody: a participant answers once for a sum, with a share of
+one secret of each neighbour, and the threshold is above half of all shares that there can then be.
 
 Not protected: the sum itself, who took part, and how many numbers there are; a server that makes up participants
 or swaps public keys on the way, as keys are not signed; a sum that a participant spoils with other numbers.
