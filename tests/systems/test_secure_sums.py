@@ -182,7 +182,7 @@ def test_what_is_recorded_is_what_the_server_sees() -> None:
 
 
 def test_other_ways_to_hide_are_refused_beside_it() -> None:
-    with pytest.raises(HushrecError, match="add encryption=.none"):
+    with pytest.raises(HushrecError, match=r"add encryption=.none"):
         system_named("fedmf").configure(SECURE)
     with pytest.raises(HushrecError, match="add denoisers=0 and rho=0"):
         system_named("fedncf").configure({**SECURE, "rho": 1, "denoisers": 2})
