@@ -15,6 +15,8 @@ Threat model: the server is honest but curious, and hardly anything is protected
 is a multiple of x_u; that of another item is 2 x_u v_i, that of a positive is not. The server knows V, so one
 upload tells it all positives of a client, and x_u. With `from_popularity` the uploads of round 1 are the positives
 themselves, in the clear, so that they can be counted: no more than the others tell, and plainer.
+With `secure_sums`, the server sees the sum over each group of Theta clients, and no client's own upload: see
+`privacy.secure_sum`. A small group is little to hide in.
 
 Symbols: X = user_factors, V = item_factors, alpha = confidence, lambda = regularization, Theta = clients_per_step,
 beta_1 and beta_2 = first_decay and second_decay of Adam.
@@ -320,4 +322,4 @@ UPLOADS = {
     )
 }
 
-SYSTEM = with_secure_sums(_PLAIN, UPLOADS)
+SYSTEM = with_secure_sums(_PLAIN, UPLOADS, num_words=lambda clients: clients.item_factors.size)

@@ -15,6 +15,8 @@ it do not hide well: each is e_ui U_u + lambda V_i, so one upload gives all erro
 of virtual items stand out (measured on ML-100K with rho 3: precision 1.0 while virtual ratings are the mean). Two
 rounds can give U_u and the ratings. With `resample every-round`, intersecting uploads gives the rated items too.
 With `biases`, the gradient of an item's bias is e_ui itself, so that the common factor need not be found.
+With `secure_sums`, the server sees the sum of all gradients and counts of a round and no client's own, so that
+virtual items have nothing left to hide (rho 0): see `privacy.secure_sum`, also for what the sum still tells.
 
 Symbols: U = user_factors, V = item_factors, I_u = rated items, I'_u = virtual items, t = rounds done,
 T = num_rounds, T_predict = predict_after, T_local = local_steps, gamma = learning_rate,
@@ -397,4 +399,4 @@ UPLOADS = {
     )
 }
 
-SYSTEM = with_secure_sums(_PLAIN, UPLOADS)
+SYSTEM = with_secure_sums(_PLAIN, UPLOADS, num_words=lambda clients: clients.item_factors.size)

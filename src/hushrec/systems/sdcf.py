@@ -12,6 +12,7 @@ The round:
 
 Threat model: the server is honest but curious. Randomised response gives deniability of each single item, for
 all rounds together (see `privacy.randomized_response`); the ratings are hidden by the Langevin noise only.
+With `secure_sums`, the server sees the sum of the uploads and no client's own: see `privacy.secure_sum`.
 
 Symbols: U = user_factors, V = item_factors, f = flip, q = report_if_set, p = report_if_unset,
 Lambda = precisions, drawn from Gamma(prior_shape, prior_scale), gamma = learning_rate.
@@ -237,4 +238,4 @@ _PLAIN = System(
     result=Result(model, party=own_model),
 )
 
-SYSTEM = with_secure_sums(_PLAIN, UPLOADS)
+SYSTEM = with_secure_sums(_PLAIN, UPLOADS, num_words=lambda clients: clients.item_factors.size)

@@ -157,9 +157,10 @@ def masked(
         once(cohort.private, int(cohort.rows[place]), "mask", [*parts, *digest_parts(own)])
     reply = answer().message
     empty = summed.empty(request, config, int(letters.shares.num_parties.max()))
-    rows = np.stack([_words(empty, cohort, reply, place) for place in range(len(cohort.numbers))])
+    rows = np.empty((len(cohort.numbers), len(empty.words())), np.int64)
     streams = Streams(rows.shape[1])
     for place, own_secrets in enumerate(drawn):
+        rows[place] = _words(empty, cohort, reply, place)
         _add_masks(rows[place], int(cohort.numbers[place]), own_secrets, letters.of(place), streams)
     return Reply(MaskedNumbers(as_ragged(rows)))
 

@@ -4,13 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hushrec.draws import Draws
 from hushrec.privacy.secure_sum.attempts import remembering
 from hushrec.privacy.secure_sum.letters import LetterBox
 from hushrec.privacy.secure_sum.messages import MESSAGES, SendKeys, SendShares, Shares, Unmask, stand_in_for
 from hushrec.privacy.secure_sum.parties import Summed, Total, answering, send_keys, send_shares, unmask
 from hushrec.privacy.secure_sum.server import secure_sum
-from hushrec.privacy.secure_sum.settings import in_full, is_secure
+from hushrec.privacy.secure_sum.settings import SecureSums, in_full, is_counted, is_secure
 from hushrec.protocol import Handler, Message, Numbers, Round, System
 
 Config = TypeVar("Config")
@@ -25,9 +28,14 @@ def summed(reply: type[Message], empty: Callable[[Any, Any, int], Total]) -> Sum
 
 
 def with_secure_sums(
-    system: System[Config, Rows, Server, Private], sums: Mapping[Any, Summed]
+    system: System[Config, Rows, Server, Private],
+    sums: Mapping[Any, Summed],
+    num_words: Callable[[Private], int],
 ) -> System[Config, Rows, Server, Private]:
-    """The same system whose sums are secure if its settings say so. `sums`: by type of request."""
+    """The same system whose sums are secure if its settings say so.
+
+    `sums`: by type of request. `num_words`: about how many numbers the largest of these replies has.
+    """
 
     def enrol(numbers: Numbers, rows: Rows, num_items: int, config: Config, draws: Draws) -> Private:
         private = system.enrol(numbers, rows, num_items, config, draws)
@@ -38,6 +46,11 @@ def with_secure_sums(
         if not is_secure(config):
             return (yield from steps)
         return (yield from _with_sums(steps, sums, round_number, config, draws))
+
+    def reply_bytes(private: Private, config: Config) -> NDArray[np.int64]:
+        sizes = system.reply_bytes(private, config)
+        is_masked = isinstance(config, SecureSums) and config.secure_sums and not is_counted(config)
+        return np.maximum(sizes, 8 * num_words(private)) if is_masked else sizes
 
     handlers = {
         kind: Handler(answering(handler.answer, sums[kind]), (*handler.reads, Shares)) if kind in sums else handler
@@ -54,6 +67,7 @@ def with_secure_sums(
         enrol=enrol,
         round=server_round,
         handlers={**handlers, **own},
+        reply_bytes=reply_bytes,
         inboxes={**system.inboxes, Shares: lambda _private, _config: LetterBox()},
         in_full=in_full,
     )

@@ -25,7 +25,8 @@ times; `part` tells which blocks of the catalogue hold a listed item (BFV: 4096 
 nearly all of a small catalogue's; Paillier: two or three items). The start of V is no secret: the server draws it
 and sends it in the clear. Against other clients nothing is protected: they see V, and so the sum of all steps of a
 round. `encryption none` is a stand-in for large simulations: the same numbers in the clear, with BFV's bytes
-counted; an audit of such a run sees what the server of a real one does not.
+counted; an audit of such a run sees what the server of a real one does not. With `secure_sums` beside it, there is
+no ciphertext: the server knows V and the sum of a round's steps, and no client's own: see `privacy.secure_sum`.
 
 Symbols: U = user_factors, V = item_factors, gamma = learning_rate, lambda = regularization.
 """
@@ -441,4 +442,4 @@ STEPS = {
     )
 }
 
-SYSTEM = with_secure_sums(_PLAIN, STEPS)
+SYSTEM = with_secure_sums(_PLAIN, STEPS, num_words=lambda clients: clients.item_factors.size)

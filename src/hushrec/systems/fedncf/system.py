@@ -30,6 +30,8 @@ upload lists the items that a client has trained, and its own move the other way
 products the first principal direction of the steps tells all of them apart, with dense layers alone most, and with
 biases their sign. Other clients see means, and with biases which items are popular. With `from_popularity` the
 uploads of round 1 mark a client's own items, in the clear but for virtual ones, so that they can be counted.
+With `secure_sums` instead of denoisers, the server sees the sums of a round and no client's own steps: see
+`privacy.secure_sum`.
 With denoisers, who are honest but curious too and do not collude with the server, layers are
 hidden, but for their sum over a denoiser and its clients. One upload leaves 1 + rho times as many items as the
 client has, where the catalogue has room for so many; who has more lists fewer, and is hidden less. They are not
@@ -410,4 +412,4 @@ STEPS = {
     ),
 }
 
-SYSTEM = with_secure_sums(_PLAIN, STEPS)
+SYSTEM = with_secure_sums(_PLAIN, STEPS, num_words=lambda clients: clients.item_factors.size)
