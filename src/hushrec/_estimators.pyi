@@ -61,6 +61,12 @@ class FedRec(Recommender):
         user_update: the items that the user's vector learns from (default 'rated-and-virtual')
         biases: learn a bias of each user, which stays private, and of each item (default False)
         shrinkage: so many ratings' worth of what all have in common is mixed with what a user or an item has (default 0.0)
+        secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
+        secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
+        secure_corrupted: share of participants that may work together with the server (default 0.05)
+        secure_dropouts: share of participants that may be lost after they sent their keys (default 0.1)
+        secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
+        secure_least: participants below which no sum is unmasked (default 3)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -85,6 +91,12 @@ class FedRec(Recommender):
         user_update: Literal["rated-and-virtual", "rated"] = "rated-and-virtual",
         biases: bool = False,
         shrinkage: float = 0.0,
+        secure_sums: bool = False,
+        secure_masks: Literal["counted", "real"] = "counted",
+        secure_corrupted: float = 0.05,
+        secure_dropouts: float = 0.1,
+        secure_failure: float = 1e-09,
+        secure_least: int = 3,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -212,6 +224,12 @@ class SDCF(Recommender):
         learning_rate: of the first round (default 0.0015)
         decay: what the learning rate is multiplied with after a round (default 0.99)
         regularization: for newcomers whose vector is folded in (default 0.001)
+        secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
+        secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
+        secure_corrupted: share of participants that may work together with the server (default 0.05)
+        secure_dropouts: share of participants that may be lost after they sent their keys (default 0.1)
+        secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
+        secure_least: participants below which no sum is unmasked (default 3)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -232,6 +250,12 @@ class SDCF(Recommender):
         learning_rate: float = 0.0015,
         decay: float = 0.99,
         regularization: float = 0.001,
+        secure_sums: bool = False,
+        secure_masks: Literal["counted", "real"] = "counted",
+        secure_corrupted: float = 0.05,
+        secure_dropouts: float = 0.1,
+        secure_failure: float = 1e-09,
+        secure_least: int = 3,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -385,6 +409,12 @@ class FCF(Recommender):
 
     Settings:
         preset: named settings, of which others may differ: paper, tuned, general; default: general for data of no paper, else paper
+        secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
+        secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
+        secure_corrupted: share of participants that may work together with the server (default 0.05)
+        secure_dropouts: share of participants that may be lost after they sent their keys (default 0.1)
+        secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
+        secure_least: participants below which no sum is unmasked (default 3)
         num_factors: length of the vectors (default 32)
         num_rounds: rounds (default 20)
         participation: share of clients that take part in a round (default 1.0)
@@ -404,6 +434,12 @@ class FCF(Recommender):
         self,
         *,
         preset: Literal["paper", "tuned", "general"] | None = None,
+        secure_sums: bool = False,
+        secure_masks: Literal["counted", "real"] = "counted",
+        secure_corrupted: float = 0.05,
+        secure_dropouts: float = 0.1,
+        secure_failure: float = 1e-09,
+        secure_least: int = 3,
         num_factors: int = 32,
         num_rounds: int = 20,
         participation: float = 1.0,
@@ -426,6 +462,12 @@ class FedMF(Recommender):
 
     Settings:
         preset: named settings, of which others may differ: paper, tuned, general; default: general for data of no paper, else paper
+        secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
+        secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
+        secure_corrupted: share of participants that may work together with the server (default 0.05)
+        secure_dropouts: share of participants that may be lost after they sent their keys (default 0.1)
+        secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
+        secure_least: participants below which no sum is unmasked (default 3)
         encryption: of V and its steps; paillier as in the paper, for a few clients; none only counts BFV's bytes (default 'bfv')
         variant: upload steps of all items, or only what holds listed ones (default 'full')
         num_factors: length of the vectors (default 32)
@@ -445,6 +487,12 @@ class FedMF(Recommender):
         self,
         *,
         preset: Literal["paper", "tuned", "general"] | None = None,
+        secure_sums: bool = False,
+        secure_masks: Literal["counted", "real"] = "counted",
+        secure_corrupted: float = 0.05,
+        secure_dropouts: float = 0.1,
+        secure_failure: float = 1e-09,
+        secure_least: int = 3,
         encryption: Literal["bfv", "paillier", "none"] = "bfv",
         variant: Literal["full", "part"] = "full",
         num_factors: int = 32,
@@ -467,6 +515,12 @@ class FedNCF(Recommender):
 
     Settings:
         preset: named settings, of which others may differ: paper, tuned, general; default: general for data of no paper, else paper
+        secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
+        secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
+        secure_corrupted: share of participants that may work together with the server (default 0.05)
+        secure_dropouts: share of participants that may be lost after they sent their keys (default 0.1)
+        secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
+        secure_least: participants below which no sum is unmasked (default 3)
         variant: products of vectors, dense layers, or both (default 'neumf')
         num_factors: length of the vectors that are multiplied (default 12)
         layers: inputs of the dense layers, half of them an item's vector, and their outputs (default (48, 24, 12, 6))
@@ -489,6 +543,12 @@ class FedNCF(Recommender):
         self,
         *,
         preset: Literal["paper", "tuned", "general"] | None = None,
+        secure_sums: bool = False,
+        secure_masks: Literal["counted", "real"] = "counted",
+        secure_corrupted: float = 0.05,
+        secure_dropouts: float = 0.1,
+        secure_failure: float = 1e-09,
+        secure_least: int = 3,
         variant: Literal["gmf", "mlp", "neumf"] = "neumf",
         num_factors: int = 12,
         layers: tuple[int, ...] = (48, 24, 12, 6),

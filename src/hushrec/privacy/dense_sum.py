@@ -73,6 +73,14 @@ class DenseSum:
         """Add another sum over the same items."""
         self.totals += other.totals
 
+    def words(self) -> NDArray[np.int64]:
+        """All its numbers in a row."""
+        return self.totals.ravel()
+
+    def add_words(self, words: NDArray[np.int64]) -> None:
+        """Add numbers in such a row."""
+        self.totals += words.reshape(self.totals.shape)
+
     def to_float(self) -> NDArray[np.float64]:
         """The totals as floating point numbers."""
         return np.multiply(self.totals, 2.0**-FRACTION_BITS, dtype=np.float64)

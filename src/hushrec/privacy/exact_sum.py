@@ -116,6 +116,19 @@ class ExactSum:
         self.totals -= other.totals
         self.counts -= other.counts
 
+    def words(self) -> NDArray[np.int64]:
+        """All its numbers in a row: totals, then counts."""
+        return np.concatenate([self.totals.ravel(), self.counts])
+
+    def add_words(self, words: NDArray[np.int64]) -> None:
+        """Add numbers in such a row."""
+        self.totals += words[: self.totals.size].reshape(self.totals.shape)
+        self.counts += words[self.totals.size :]
+        if len(self.counts) and self.counts.min() < 0:
+            raise HushrecError(
+                "a sum counts fewer than none: somebody sent numbers that are not its own; begin anew"
+            )
+
     def to_float(self) -> NDArray[np.float64]:
         """The totals as floating point numbers."""
         return np.multiply(self.totals, 2.0**-FRACTION_BITS, dtype=np.float64)

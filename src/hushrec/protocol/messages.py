@@ -119,6 +119,7 @@ class Message:
     sender: ClassVar[Role]
     receiver: ClassVar[Role]
     has_own_cipher: ClassVar[bool] = False  # whether it is encrypted by itself, whatever it travels in
+    is_stand_in: ClassVar[bool] = False  # whether it stands for a message that hides what this one shows
 
     @classmethod
     def kinds(cls) -> tuple[FieldKind, ...]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hushrec.errors import HushrecError
 from hushrec.protocol.messages import Message, Numbers, Role
 
 
@@ -35,9 +36,9 @@ class Recorded(NamedTuple):
     addressees: Numbers | None = None
 
     def writers(self) -> Numbers:
-        """Who wrote each slice of mail: one party for each, or one for all."""
+        """Who wrote each slice of mail: as many slices of each, one party after the other."""
         num_slices = 0 if self.addressees is None else len(self.addressees)
-        return self.numbers if len(self.numbers) == num_slices else np.repeat(self.numbers, num_slices)
+        return np.repeat(self.numbers, num_slices // max(len(self.numbers), 1))
 
 
 DRIVING = (Role.SERVER, Role.ORCHESTRATOR)  # roles that carry the others' mail
@@ -94,7 +95,8 @@ class Transcript:
 
         Mail between others is sealed to them. Mail to them does not tell who wrote it, unless they did so
         themselves, or the driving side, which carries it, is among them. An observer stands where a message with a
-        cipher of its own travels in nothing else: it gets that, and no other message.
+        cipher of its own travels in nothing else: it gets that, and no other message. A run with messages that
+        stand for others, whose content would have been hidden, has no view.
         """
         taken = [Seat(seat) if isinstance(seat, Role) else seat for seat in seats]
         return [part for sent in self.recorded if (part := _seen(sent, taken)) is not None]
@@ -103,6 +105,10 @@ class Transcript:
 def _seen(sent: Recorded, seats: list[Seat]) -> Recorded | None:
     """What of a batch these parties see; None: nothing."""
     kind = type(sent.message)
+    if kind.is_stand_in:
+        raise HushrecError(
+            f"{kind.__name__} stands for a message that was not made; run with its settings in full"
+        )
     if kind.has_own_cipher and any(seat.role == Role.OBSERVER for seat in seats):
         return sent
     if sent.addressees is None:

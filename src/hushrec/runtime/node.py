@@ -45,7 +45,7 @@ class Node:
         private: Any,
         post: Post,
     ) -> None:
-        self.system, self.config, self.draws = system, config, draws
+        self.system, self.config, self.draws = system, system.in_full(config), draws
         self.private, self.post = private, post
         self._order = np.argsort(numbers)
         self.numbers = numbers[self._order]

@@ -133,7 +133,8 @@ class OverNetwork:
         transcript: Transcript,
         away: Collection[str] = (),  # nodes to go on without
     ) -> None:
-        self.system, self.config, self.draws, self.transcript = system, config, draws, transcript
+        self.system, self.config = system, system.in_full(config)
+        self.draws, self.transcript = draws, transcript
         self._caller = caller
         self._names = sorted(members)
         self._is_away = np.array([name in away for name in self._names])

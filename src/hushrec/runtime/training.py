@@ -1,7 +1,7 @@
 """Training from the first round to the last, in this process, with checkpoints."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,8 +74,11 @@ def run_job(
 ) -> Progress:
     """Train to the end, or until it is enough.
 
-    With a checkpoint: go on from it if it is there, and write it after every round.
+    With a checkpoint: go on from it if it is there, and write it after every round. What is kept of messages is
+    what parties really see: then nothing is a stand-in.
     """
+    if options.keep_payloads:
+        job = replace(job, config=job.system.in_full(job.config))
     job.system.feedback.check_trainable(job.train, job.system.name)
     progress = job.start(options.keep_payloads)
     if checkpoint is not None and checkpoint.exists():

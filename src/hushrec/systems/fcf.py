@@ -15,6 +15,8 @@ Threat model: the server is honest but curious, and hardly anything is protected
 is a multiple of x_u; that of another item is 2 x_u v_i, that of a positive is not. The server knows V, so one
 upload tells it all positives of a client, and x_u. With `from_popularity` the uploads of round 1 are the positives
 themselves, in the clear, so that they can be counted: no more than the others tell, and plainer.
+With `secure_sums`, the server sees the sum over each group of Theta clients, and no client's own upload: see
+`privacy.secure_sum`. A small group is little to hide in.
 
 Symbols: X = user_factors, V = item_factors, alpha = confidence, lambda = regularization, Theta = clients_per_step,
 beta_1 and beta_2 = first_decay and second_decay of Adam.
@@ -44,6 +46,8 @@ from hushrec.models.fcf import (
 )
 from hushrec.models.popularity import weighted_shares
 from hushrec.privacy.dense_sum import DenseSum
+from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.protocol import (
     About,
     Ask,
@@ -71,7 +75,7 @@ _TINY = 1e-8  # Adam's epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(SecureSums):
     """Settings of FCF: those of the PTF-FedRec paper's comparison, as far as it gives them.
 
     The comparison has 32 factors, 20 rounds with all clients, and Adam with 0.001. It does not give alpha, lambda,
@@ -284,7 +288,7 @@ GENERAL = {
     "initial_scale": 0.01, "num_rounds": 40,
 }  # fmt: skip
 
-SYSTEM = System(
+_PLAIN = System(
     about=About(
         name="fcf",
         title="FCF: gradients of all items to the server, for implicit feedback",
@@ -297,6 +301,7 @@ SYSTEM = System(
             "general": GENERAL,
         },
         small={"clients_per_step": 10},
+        variants=({"secure_sums": True}, {"secure_sums": True, "secure_masks": "real"}),
         learns_with={"learning_rate": 0.05},
     ),
     config=Config,
@@ -310,3 +315,11 @@ SYSTEM = System(
     reply_bytes=upload_bytes,
     result=Result(model, party=own_model),
 )
+
+UPLOADS = {
+    ItemFactors: summed(
+        ItemGradients, lambda request, _config, clients: DenseSum.zeros(request.item_factors.shape, clients)
+    )
+}
+
+SYSTEM = with_secure_sums(_PLAIN, UPLOADS, num_words=lambda clients: clients.item_factors.size)

@@ -15,6 +15,8 @@ it do not: each is e_ui U_u + lambda V_i, so one upload gives all errors up to a
 makes ratings whole numbers gives them all, and those of virtual items stand out (measured on ML-100K with rho 3:
 precision .999, recall .993, ratings exact .9999). With `resample every-round`, intersecting uploads does too.
 With `biases`, the gradient of an item's bias is e_ui itself, so that the common factor need not be found.
+With `secure_sums`, the server sees the sum of all gradients and counts of a round and no client's own, so that
+virtual items have nothing left to hide (rho 0): see `privacy.secure_sum`, also for what the sum still tells.
 
 Symbols: U = user_factors, V = item_factors, I_u = rated items, I'_u = virtual items, t = rounds done,
 T = num_rounds, T_predict = predict_after, T_local = local_steps, gamma = learning_rate,
@@ -37,6 +39,8 @@ from hushrec.models.pmf import ClientGradients, FactorModel, Step, train_clients
 from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items, num_virtual_items
+from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.protocol import (
     About,
     Ask,
@@ -144,6 +148,11 @@ class Config:
     def learning_rate_in(self, round_number: int) -> float:
         """Gamma of a round (Algorithm 1, line 20)."""
         return self.learning_rate * self.decay ** (round_number - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureConfig(SecureSums, Config):
+    """Settings of FedRec: these, which FedRec++ has too, and those of secure sums, which it has not."""
 
 
 @dataclass(frozen=True)
@@ -355,20 +364,24 @@ PAPER = Paper(
 # Settings for files of no paper, chosen on validation ratings: see docs/fedrec.md.
 GENERAL = {"biases": True, "shrinkage": 3.0, "regularization": 0.07, "decay": 1.0, "num_rounds": 150}
 
-SYSTEM = System(
+_PLAIN = System(
     about=About(
         name="fedrec",
         title="FedRec: rated items hidden among virtual ones",
         paper=PAPER,
         class_name="FedRec",
         presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}},
-        variants=({"biases": True, "shrinkage": 2.0},),
+        variants=(
+            {"biases": True, "shrinkage": 2.0},
+            {"secure_sums": True},
+            {"secure_sums": True, "secure_masks": "real"},
+        ),
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},
         builds_on=("hushrec.models.pmf", "hushrec.privacy.filling"),
     ),
-    config=Config,
+    config=SecureConfig,
     feedback=EXPLICIT,
     holders=USERS,
     messages=(ItemFactors, ItemGradients, Settle, Settled),
@@ -379,3 +392,11 @@ SYSTEM = System(
     reply_bytes=upload_bytes,
     result=Result(model, party=own_model),
 )
+
+UPLOADS = {
+    ItemFactors: summed(
+        ItemGradients, lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients)
+    )
+}
+
+SYSTEM = with_secure_sums(_PLAIN, UPLOADS, num_words=lambda clients: clients.item_factors.size)

@@ -12,6 +12,7 @@ The round:
 
 Threat model: the server is honest but curious. Randomised response gives deniability of each single item, for
 all rounds together (see `privacy.randomized_response`); the ratings are hidden by the Langevin noise only.
+With `secure_sums`, the server sees the sum of the uploads and no client's own: see `privacy.secure_sum`.
 
 Symbols: U = user_factors, V = item_factors, f = flip, q = report_if_set, p = report_if_unset,
 Lambda = precisions, drawn from Gamma(prior_shape, prior_scale), gamma = learning_rate.
@@ -31,6 +32,8 @@ from hushrec.models.sgld import LangevinStep, train_clients
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items
 from hushrec.privacy.randomized_response import Response, report_items
+from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.system import with_secure_sums
 from hushrec.protocol import (
     About,
     Ask,
@@ -47,6 +50,7 @@ from hushrec.protocol import (
 from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec import (
+    UPLOADS,
     ItemFactors,
     ItemGradients,
     ServerState,
@@ -137,6 +141,11 @@ class Config:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SecureConfig(SecureSums, Config):
+    """Settings of SDCF: these, which it has denoised too, and those of secure sums, which it then has not."""
+
+
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
     clients = draw_participants(len(state.counted_round), config.participation, round_number, draws)
@@ -206,7 +215,7 @@ PAPER = Paper(
     year=2019,
 )
 
-SYSTEM = System(
+_PLAIN = System(
     about=About(
         name="sdcf",
         title="SDCF: randomised response and Langevin noise",
@@ -214,9 +223,10 @@ SYSTEM = System(
         class_name="SDCF",
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"temperature": 0.1},
+        variants=({"secure_sums": True}, {"secure_sums": True, "secure_masks": "real"}),
         learns_with={"learning_rate": 0.01, "decay": 1.0},
     ),
-    config=Config,
+    config=SecureConfig,
     feedback=EXPLICIT,
     holders=USERS,
     messages=(ItemFactors, ItemGradients, Settle, Settled),
@@ -227,3 +237,5 @@ SYSTEM = System(
     reply_bytes=upload_bytes,
     result=Result(model, party=own_model),
 )
+
+SYSTEM = with_secure_sums(_PLAIN, UPLOADS, num_words=lambda clients: clients.item_factors.size)

@@ -45,7 +45,7 @@ def order_run(system: AnySystem, values: dict[str, Any], folder: Path, options: 
         run_id=secrets.token_hex(16),
         run_name=options.run_name or system.name,
         system=system.name,
-        config=to_dict(configured(system, values, options.data_name)),
+        config=to_dict(system.in_full(configured(system, values, options.data_name))),
         seed=options.seed,
         shares_seed=options.seeds == "shared",
         data_name=options.data_name,
@@ -154,7 +154,7 @@ def deploy_here(system: AnySystem, values: dict[str, Any], options: LocalOptions
         system, options.seed, at=parse_lengths(options.at), relevant_from=options.relevant_from, deal=deal,
         owners=options.owners, data=data,
     )  # fmt: skip
-    config = configured(system, values, data.name)
+    config = system.in_full(configured(system, values, data.name))
     split = next(splits_for(system, data, settings, config))
     order = Order(
         run_id=secrets.token_hex(16),

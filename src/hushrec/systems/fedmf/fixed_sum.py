@@ -61,6 +61,14 @@ class FixedSum:
         """Add another sum over the same rows."""
         self.totals += other.totals
 
+    def words(self) -> NDArray[np.int64]:
+        """All its numbers in a row."""
+        return self.totals.ravel()
+
+    def add_words(self, words: NDArray[np.int64]) -> None:
+        """Add numbers in such a row."""
+        self.totals += words.reshape(self.totals.shape)
+
 
 def num_touched(listing: Listing, num_factors: int, slots: int) -> NDArray[np.int64]:
     """In how many blocks of so many numbers each client's listed items lie."""

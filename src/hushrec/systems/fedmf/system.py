@@ -25,7 +25,8 @@ times; `part` tells which blocks of the catalogue hold a listed item (BFV: 4096 
 nearly all of a small catalogue's; Paillier: two or three items). The start of V is no secret: the server draws it
 and sends it in the clear. Against other clients nothing is protected: they see V, and so the sum of all steps of a
 round. `encryption none` is a stand-in for large simulations: the same numbers in the clear, with BFV's bytes
-counted; an audit of such a run sees what the server of a real one does not.
+counted; an audit of such a run sees what the server of a real one does not. With `secure_sums` beside it, there is
+no ciphertext: the server knows V and the sum of a round's steps, and no client's own: see `privacy.secure_sum`.
 
 Symbols: U = user_factors, V = item_factors, gamma = learning_rate, lambda = regularization.
 """
@@ -58,6 +59,8 @@ from hushrec.privacy.homomorphic import (
     secret_key,
     to_blocks,
 )
+from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.protocol import (
     About,
     Ask,
@@ -80,7 +83,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.settings import Between, OneOf, check_bounds, setting
+from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.fedmf.clients import (
     FACTOR_LIMIT,
     Factors,
@@ -98,7 +101,7 @@ from hushrec.systems.fedmf.fixed_sum import FixedSum, num_touched
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(SecureSums):
     """Settings of FedMF; those that its authors' code does not give are of the PTF-FedRec paper's comparison."""
 
     # DEVIATION: the paper encrypts each number by itself, with Paillier; BFV packs 4,096 into a ciphertext.
@@ -133,6 +136,11 @@ class Config:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check(
+            self.encryption == "none" or not self.secure_sums,
+            f"{option('secure_sums', True)} hides steps behind masks, not ciphertexts; add "
+            f"{option('encryption', 'none')}",
+        )
 
     @property
     def num_columns(self) -> int:
@@ -250,7 +258,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     num_clients, adder = int(state.num_clients), _adder(config, draws)
     participation = 1.0 if config.is_counting(round_number) else config.participation
     clients = draw_participants(num_clients, participation, round_number, draws)
-    absent = np.array(0 if adder else _absent_of_factors(state, config))
+    absent = np.array(0 if adder or config.secure_sums else _absent_of_factors(state, config))
     step_limit = np.array((SUM_LIMIT - FACTOR_LIMIT) // len(clients))
     request = EncryptedFactors(state.item_factors, state.num_additions, step_limit, absent)
     if adder is None:
@@ -388,7 +396,7 @@ PAPER = Paper(
 # For files of no paper, chosen on validation parts of some of them. The rounds are the most that are tried.
 GENERAL = {"learning_rate": 0.005, "num_rounds": 60, "from_popularity": True, "initial_scale": 0.01}
 
-SYSTEM = System(
+_PLAIN = System(
     about=About(
         name="fedmf",
         title="FedMF: item vectors under homomorphic encryption",
@@ -401,7 +409,12 @@ SYSTEM = System(
             "general": GENERAL,
         },
         small={"encryption": "none"},
-        variants=({"variant": "part"}, {"encryption": "bfv"}),
+        variants=(
+            {"variant": "part"},
+            {"encryption": "bfv"},
+            {"secure_sums": True},
+            {"secure_sums": True, "secure_masks": "real"},
+        ),
         learns_with={
             "encryption": "none",
             "learning_rate": 0.05,
@@ -421,3 +434,12 @@ SYSTEM = System(
     reply_bytes=upload_bytes,
     result=Result(model, party=own_model),
 )
+
+STEPS = {
+    EncryptedFactors: summed(
+        EncryptedSteps,
+        lambda request, config, _clients: FixedSum(np.zeros((len(request.blocks), config.num_columns), np.int64)),
+    )
+}
+
+SYSTEM = with_secure_sums(_PLAIN, STEPS, num_words=lambda clients: clients.item_factors.size)

@@ -30,6 +30,8 @@ upload lists the items that a client has trained, and its own move the other way
 products the first principal direction of the steps tells all of them apart, with dense layers alone most, and with
 biases their sign. Other clients see means, and with biases which items are popular. With `from_popularity` the
 uploads of round 1 mark a client's own items, in the clear but for virtual ones, so that they can be counted.
+With `secure_sums` instead of denoisers, the server sees the sums of a round and no client's own steps: see
+`privacy.secure_sum`.
 With denoisers, who are honest but curious too and do not collude with the server, layers are
 hidden, but for their sum over a denoiser and its clients. One upload leaves 1 + rho times as many items as the
 client has, where the catalogue has room for so many; who has more lists fewer, and is hidden less. They are not
@@ -65,6 +67,8 @@ from hushrec.privacy.denoising import check_denoisers
 from hushrec.privacy.dense_sum import DenseSum
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import num_virtual_items
+from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.protocol import (
     About,
     Ask,
@@ -102,7 +106,7 @@ from hushrec.systems.fedncf.network import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(SecureSums):
     """Settings of FedNCF with the paper's values, as far as they are known; the size of a batch is chosen.
 
     The preset `tuned` has a learning rate that suits all three variants on held-out training items of ML-100K;
@@ -153,6 +157,11 @@ class Config:
             is_taken_out,
             f"{option('rho', self.rho)} adds noise that only denoisers take out again; add "
             f"{option('denoisers', 1)}",
+        )
+        check(
+            self.denoisers == 0 or not self.secure_sums,
+            f"{option('secure_sums', True)} leaves nothing to denoisers; add {option('denoisers', 0)} and "
+            f"{option('rho', 0)}",
         )
         has_place = self.biases or not self.from_popularity
         check(has_place, f"{option('from_popularity', True)} starts biases; add {option('biases', True)}")
@@ -348,7 +357,7 @@ GENERAL = {
     "num_rounds": 100,
 }  # fmt: skip
 
-SYSTEM = System(
+_PLAIN = System(
     about=About(
         name="fedncf",
         title="FedNCF: item vectors and layers averaged, each by what trained it",
@@ -357,10 +366,19 @@ SYSTEM = System(
         published_on=("ml-100k", "ml-1m"),
         presets={"paper": {}, "tuned": {"learning_rate": 0.003}, "general": GENERAL},
         small={"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16, "rho": 1, "denoisers": 3},
-        variants=({"rho": 0, "denoisers": 0}, {"biases": True, "shrinkage": 2.0}),
+        variants=(
+            {"rho": 0, "denoisers": 0},
+            {"biases": True, "shrinkage": 2.0},
+            {"rho": 0, "denoisers": 0, "secure_sums": True},
+            {"rho": 0, "denoisers": 0, "secure_sums": True, "secure_masks": "real"},
+        ),
         builds_on=("hushrec.privacy.denoising", "hushrec.privacy.filling"),
         learns_with={
-            "num_factors": 8, "layers": (16, 8, 8), "participation": 1.0, "num_negatives": 1, "batch_size": 16,
+            "num_factors": 8,
+            "layers": (16, 8, 8),
+            "participation": 1.0,
+            "num_negatives": 1,
+            "batch_size": 16,
             "learning_rate": 0.01,
         },
     ),
@@ -383,4 +401,15 @@ SYSTEM = System(
     reply_bytes=upload_bytes,
     result=Result(model, party=own_model),
     inboxes={denoised.Noise: denoised.noise_inbox, denoised.LayerMasks: denoised.mask_inbox},
-)  # fmt: skip
+)
+
+STEPS = {
+    Model: summed(
+        ItemSteps, lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients)
+    ),
+    SendLayers: summed(
+        LayerSteps, lambda _request, config, clients: DenseSum.zeros((1 + config.shape.num_weights, 1), clients)
+    ),
+}
+
+SYSTEM = with_secure_sums(_PLAIN, STEPS, num_words=lambda clients: clients.item_factors.size)

@@ -1,0 +1,251 @@
+"""A participant's half of a secure sum: keys, shares, masked numbers, unmasking.
+
+Guarantee: what a server, and the participants that work together with it, learn of the others' numbers is their
+sum, as long as they are no more than the settings say (see `plan`) and the server follows the protocol. If it
+names two sets of survivors, it gets both secrets of nobody: a participant answers once for a sum, with a share of
+one secret of each neighbour, and the threshold is above half of all shares that there can then be.
+
+Not protected: the sum itself, who took part, and how many numbers there are; a server that makes up participants
+or swaps public keys on the way, as keys are not signed; a sum that a participant spoils with other numbers.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.draws import Draws
+from hushrec.errors import PublicError
+from hushrec.privacy.masking import as_ragged
+from hushrec.privacy.secure_sum.attempts import TakesPart, begin, once
+from hushrec.privacy.secure_sum.letters import Letters, digest_parts, letters_to
+from hushrec.privacy.secure_sum.masks import (
+    KEY_BYTES,
+    Agreements,
+    Secrets,
+    Streams,
+    Words,
+    draw_secrets,
+    public_key_of,
+    sign_of,
+)
+from hushrec.privacy.secure_sum.messages import (
+    MaskedNumbers,
+    PublicKeys,
+    SendKeys,
+    SendShares,
+    Shares,
+    SharesSent,
+    Unmask,
+    Unmasking,
+    no_keys,
+    rows_of_one,
+    stand_in,
+)
+from hushrec.privacy.secure_sum.plan import Plan, plan_for
+from hushrec.privacy.secure_sum.settings import SecureSums, is_counted, is_secure
+from hushrec.privacy.secure_sum.shamir import split
+from hushrec.protocol import Cohort, Fold, Message, Ragged, Reply, Sealed
+
+PURPOSE = "secure-sums"
+
+
+class Total(Fold, Protocol):
+    """A fold that only adds up: all that it holds is a row of numbers, modulo 2^64."""
+
+    def words(self) -> Words:
+        """All its numbers, in one order."""
+        ...
+
+    def add_words(self, words: Words) -> None:
+        """Take in the sum of other folds' numbers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A reply of a system of which the server needs the sum only."""
+
+    reply: type[Message]
+    stand_in: type[Message]  # see `messages.stand_in_for`
+    empty: Callable[[Any, Any, int], Total]  # for a request, with a config: the fold, for so many summands
+
+
+class RefusedError(PublicError):
+    """What a participant does not do, whoever asks."""
+
+
+def send_keys(cohort: Cohort[TakesPart], _request: SendKeys, config: SecureSums, draws: Draws) -> Reply:
+    """Begin an attempt and show its public key."""
+    if is_counted(config):
+        return Reply(PublicKeys(rows_of_one(no_keys(len(cohort.numbers)))))
+    begin(cohort.private, cohort.rows)
+    keys = [np.frombuffer(public_key_of(own.private_key), np.uint8) for own in _secrets(cohort, draws)]
+    return Reply(PublicKeys(rows_of_one(np.stack(keys))))
+
+
+def _secrets(cohort: Cohort[TakesPart], draws: Draws, threshold: int = 1) -> Iterator[Secrets]:
+    key, attempts = draws.key(PURPOSE), cohort.private.sum_attempts[cohort.rows]
+    for number, attempt in zip(cohort.numbers.tolist(), attempts.tolist(), strict=True):
+        yield draw_secrets(key, number, attempt, threshold)
+
+
+def send_shares(cohort: Cohort[TakesPart], request: SendShares, config: SecureSums, draws: Draws) -> Reply:
+    """Write each neighbour its share of the key, and of the seed of the own mask."""
+    num_parties = int(request.num_parties)
+    plan = plan_for(num_parties, config)
+    _check_neighbours(cohort, request, plan)
+    num_letters = len(request.neighbours.values)
+    keys, shares = no_keys(len(cohort.numbers)), np.zeros((num_letters, 2 * KEY_BYTES), np.uint8)
+    if not is_counted(config):
+        for place, row in enumerate(cohort.rows.tolist()):
+            one = request.part(place, place + 1)
+            once(cohort.private, row, "share", [num_parties.to_bytes(8, "little"), *digest_parts(one)])
+        keys, shares = _shared(cohort, plan, draws)
+    letters = Shares(
+        np.repeat(cohort.numbers, plan.degree),
+        np.full(num_letters, num_parties, np.int32),
+        rows_of_one(np.repeat(keys, plan.degree, axis=0)),
+        rows_of_one(request.keys.values),
+        rows_of_one(np.ascontiguousarray(shares[:, :KEY_BYTES])),
+        rows_of_one(np.ascontiguousarray(shares[:, KEY_BYTES:])),
+    )
+    return Reply(SharesSent(), (Sealed(letters, request.neighbours.values),))
+
+
+def _check_neighbours(cohort: Cohort[TakesPart], request: SendShares, plan: Plan) -> None:
+    """As many as the plan says, each once, and not the participant itself."""
+    neighbours = request.neighbours
+    is_wrong = (neighbours.lengths != plan.degree).any() or neighbours.not_ascending().any()
+    if is_wrong or (neighbours.values == np.repeat(cohort.numbers, neighbours.lengths)).any():
+        raise RefusedError(f"a participant was not given {plan.degree} neighbours; give it those of the plan")
+
+
+def _shared(cohort: Cohort[TakesPart], plan: Plan, draws: Draws) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Public keys of the participants, and the shares for their neighbours, one after the other."""
+    drawn = list(_secrets(cohort, draws, plan.threshold))
+    keys = np.stack([np.frombuffer(public_key_of(one.private_key), np.uint8) for one in drawn])
+    both = np.stack([np.frombuffer(one.private_key + one.seed, np.uint8) for one in drawn])
+    others = np.stack([np.frombuffer(one.coefficients, np.uint8) for one in drawn])
+    shares = split(both, others.reshape(len(drawn), plan.threshold - 1, 2 * KEY_BYTES), plan.degree)
+    return keys, shares.reshape(-1, 2 * KEY_BYTES)
+
+
+def masked(
+    cohort: Cohort[TakesPart],
+    request: Message,
+    answer: Callable[[], Reply],
+    summed: Summed,
+    config: SecureSums,
+    draws: Draws,
+) -> Reply:
+    """The answer to a request, as numbers behind masks: the own one, and those of neighbours that have shared."""
+    if is_counted(config):
+        reply = answer().message
+        num_words = len(summed.empty(request, config, 1).words())
+        return Reply(stand_in(summed.stand_in, reply, len(cohort.numbers), num_words))
+    letters = letters_to(cohort.numbers, cohort.inboxes.get(Shares))
+    drawn = list(_secrets(cohort, draws))
+    for place, parts in enumerate(_request_parts(request, len(cohort.numbers))):
+        own = letters.of(place)
+        plan = _checked(own, drawn[place], config)
+        if len(own.writer) < plan.threshold:
+            raise RefusedError(f"fewer than {plan.threshold} neighbours shared; ask more participants")
+        once(cohort.private, int(cohort.rows[place]), "mask", [*parts, *digest_parts(own)])
+    reply = answer().message
+    empty = summed.empty(request, config, int(letters.shares.num_parties.max()))
+    rows = np.empty((len(cohort.numbers), len(empty.words())), np.int64)
+    streams = Streams(rows.shape[1])
+    for place, own_secrets in enumerate(drawn):
+        rows[place] = _words(empty, cohort, reply, place)
+        _add_masks(rows[place], int(cohort.numbers[place]), own_secrets, letters.of(place), streams)
+    return Reply(MaskedNumbers(as_ragged(rows)))
+
+
+def _request_parts(request: Message, num_parties: int) -> Iterator[list[bytes]]:
+    """A request as bytes, for each participant; what is shared is digested once."""
+    common = blake2b(digest_size=32)
+    for kind in request.kinds():
+        if kind.layout == "shared":
+            common.update(np.ascontiguousarray(getattr(request, kind.name)).data)
+    for place in range(num_parties):
+        one = request.part(place, place + 1)
+        own = [getattr(one, kind.name) for kind in request.kinds() if kind.layout != "shared"]
+        yield [common.digest(), *(getattr(column, "values", column).tobytes() for column in own)]
+
+
+def _checked(letters: Shares, own: Secrets, config: SecureSums) -> Plan:
+    """The plan that all who wrote were told of. All must have written for the sum that is being made."""
+    numbers = letters.num_parties
+    if not len(numbers) or (numbers != numbers[0]).any():
+        raise RefusedError("neighbours were told of different numbers of participants; begin the round again")
+    own_key = np.frombuffer(public_key_of(own.private_key), np.uint8)
+    if (letters.reader_key.values != own_key).any():
+        raise RefusedError("a neighbour's shares are of another sum; begin the round again")
+    return plan_for(int(numbers[0]), config)
+
+
+def _words(empty: Total, cohort: Cohort[TakesPart], reply: Message, place: int) -> Words:
+    """One participant's reply as the row of numbers that the fold would add."""
+    fold: Any = empty.fork()
+    fold.add(cohort.numbers[place : place + 1], reply.part(place, place + 1))
+    words: Words = fold.words()
+    return words
+
+
+def _add_masks(words: Words, number: int, own: Secrets, letters: Shares, streams: Streams) -> None:
+    """Add all masks of a participant to its numbers, in place."""
+    agreements = Agreements(own.private_key)
+    streams.add(words, own.seed, 1)
+    for writer, key in zip(letters.writer.tolist(), letters.writer_key.values, strict=True):
+        streams.add(words, agreements.mask_key(key.tobytes()), sign_of(number, writer))
+
+
+def unmask(cohort: Cohort[TakesPart], request: Unmask, config: SecureSums, draws: Draws) -> Reply:
+    """For each neighbour that wrote: its share of the mask's seed if it survived, of the key if it was lost."""
+    letters = letters_to(cohort.numbers, cohort.inboxes.get(Shares))
+    shares, starts = letters.shares, letters.starts
+    is_lost = ~np.isin(shares.writer, request.survivors)
+    if not is_counted(config):
+        _check_survivors(cohort, request, letters, is_lost, config, draws)
+    chosen = np.where(is_lost[:, None], shares.key_share.values, shares.seed_share.values)
+    return Reply(Unmasking(Ragged(starts, shares.writer), Ragged(starts, is_lost), Ragged(starts, chosen)))
+
+
+def _check_survivors(
+    cohort: Cohort[TakesPart],
+    request: Unmask,
+    letters: Letters,
+    is_lost: NDArray[np.bool_],
+    config: SecureSums,
+    draws: Draws,
+) -> None:
+    """Answer once, and only if enough have survived, of all and of the neighbours."""
+    survivors = request.survivors
+    if (np.diff(survivors) <= 0).any() or not np.isin(cohort.numbers, survivors).all():
+        raise RefusedError("a list of survivors is out of order, or without the participant that is asked")
+    for place, own in enumerate(_secrets(cohort, draws)):
+        shares = letters.of(place)
+        plan = _checked(shares, own, config)
+        num_alive = int((~is_lost[letters.starts[place] : letters.starts[place + 1]]).sum())
+        if len(survivors) < plan.least or num_alive < plan.threshold:
+            raise RefusedError(
+                f"{len(survivors)} survivors, {num_alive} of them neighbours, are too few to unmask their sum; "
+                f"it takes {plan.least} and {plan.threshold}"
+            )
+        parts = [survivors.tobytes(), *digest_parts(shares)]
+        once(cohort.private, int(cohort.rows[place]), "unmask", parts)
+
+
+def answering(answer: Callable[[Cohort[Any], Any, Any, Draws], Reply], summed: Summed) -> Any:
+    """The handler of a request whose replies are summed: in the clear, or masked if the settings say so."""
+
+    def answer_masked(cohort: Cohort[Any], request: Message, config: Any, draws: Draws) -> Reply:
+        if not is_secure(config):
+            return answer(cohort, request, config, draws)
+        return masked(cohort, request, lambda: answer(cohort, request, config, draws), summed, config, draws)
+
+    return answer_masked

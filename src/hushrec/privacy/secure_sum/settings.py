@@ -1,0 +1,43 @@
+"""The settings of secure sums: one place for all systems that have them."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+from hushrec.settings import setting
+
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureSums:
+    """The switch, and what the graph of neighbours and the threshold follow from."""
+
+    secure_sums: bool = setting(False, "mask what is uploaded, so that the server sees nothing but the sum")
+    secure_masks: Literal["counted", "real"] = setting(
+        "counted", "make the masks, or count their bytes only; audits and deployments always make them"
+    )
+    secure_corrupted: float = setting(
+        0.05, "share of participants that may work together with the server", "[0, 0.5)"
+    )
+    secure_dropouts: float = setting(
+        0.1, "share of participants that may be lost after they sent their keys", "[0, 0.5)"
+    )
+    secure_failure: float = setting(
+        1e-9, "chance that a round's graph does not keep what it promises for these shares", "(0, 1)"
+    )
+    secure_least: int = setting(3, "participants below which no sum is unmasked", "[2, inf)")
+
+
+def is_secure(config: object) -> bool:
+    """Whether sums are secure."""
+    return isinstance(config, SecureSums) and config.secure_sums
+
+
+def is_counted(config: SecureSums) -> bool:
+    """Whether masks are counted only."""
+    return config.secure_masks == "counted"
+
+
+def in_full(config: Config) -> Config:
+    """The same settings with masks that are made."""
+    return replace(config, secure_masks="real") if isinstance(config, SecureSums) else config

@@ -1,0 +1,94 @@
+"""A system with secure sums, made of a system: it knows nothing of them but its switch."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.draws import Draws
+from hushrec.privacy.secure_sum.attempts import remembering
+from hushrec.privacy.secure_sum.letters import LetterBox
+from hushrec.privacy.secure_sum.messages import MESSAGES, SendKeys, SendShares, Shares, Unmask, stand_in_for
+from hushrec.privacy.secure_sum.parties import Summed, Total, answering, send_keys, send_shares, unmask
+from hushrec.privacy.secure_sum.server import secure_sum
+from hushrec.privacy.secure_sum.settings import SecureSums, in_full, is_counted, is_secure
+from hushrec.protocol import Handler, Message, Numbers, Round, System
+
+Config = TypeVar("Config")
+Rows = TypeVar("Rows")
+Server = TypeVar("Server")
+Private = TypeVar("Private")
+
+
+def summed(reply: type[Message], empty: Callable[[Any, Any, int], Total]) -> Summed:
+    """Replies of which the server needs the sum only, and the fold that they are summed in, for a request."""
+    return Summed(reply, stand_in_for(reply), empty)
+
+
+def with_secure_sums(
+    system: System[Config, Rows, Server, Private],
+    sums: Mapping[Any, Summed],
+    num_words: Callable[[Private], int],
+) -> System[Config, Rows, Server, Private]:
+    """The same system whose sums are secure if its settings say so.
+
+    `sums`: by type of request. `num_words`: about how many numbers the largest of these replies has.
+    """
+
+    def enrol(numbers: Numbers, rows: Rows, num_items: int, config: Config, draws: Draws) -> Private:
+        private = system.enrol(numbers, rows, num_items, config, draws)
+        return remembering(private, len(numbers)) if is_secure(config) else private
+
+    def server_round(state: Server, round_number: int, config: Config, draws: Draws) -> Round[Server]:
+        steps = system.round(state, round_number, config, draws)
+        if not is_secure(config):
+            return (yield from steps)
+        return (yield from _with_sums(steps, sums, round_number, config, draws))
+
+    def reply_bytes(private: Private, config: Config) -> NDArray[np.int64]:
+        sizes = system.reply_bytes(private, config)
+        is_masked = isinstance(config, SecureSums) and config.secure_sums and not is_counted(config)
+        return np.maximum(sizes, 8 * num_words(private)) if is_masked else sizes
+
+    handlers = {
+        kind: Handler(answering(handler.answer, sums[kind]), (*handler.reads, Shares)) if kind in sums else handler
+        for kind, handler in system.handlers.items()
+    }
+    own: dict[type[Message], Handler[Any, Any]] = {
+        SendKeys: Handler(send_keys),
+        SendShares: Handler(send_shares),
+        Unmask: Handler(unmask, reads=(Shares,)),
+    }
+    return replace(
+        system,
+        messages=(*system.messages, *(one.stand_in for one in sums.values()), *MESSAGES),
+        enrol=enrol,
+        round=server_round,
+        handlers={**handlers, **own},
+        reply_bytes=reply_bytes,
+        inboxes={**system.inboxes, Shares: lambda _private, _config: LetterBox()},
+        in_full=in_full,
+    )
+
+
+def _with_sums(
+    steps: Round[Server], sums: Mapping[type[Message], Summed], round_number: int, config: Any, draws: Draws
+) -> Round[Server]:
+    """A round in which some asks become secure sums."""
+    num_asks = 0
+    try:
+        ask = next(steps)
+        while True:
+            kind = type(ask.request)
+            if kind in sums:
+                name = f"{kind.__name__} {num_asks}"
+                answer = yield from secure_sum(ask, name, sums[kind], round_number, config, draws)
+            else:
+                answer = yield ask
+            num_asks += 1
+            ask = steps.send(answer)
+    except StopIteration as end:
+        state: Server = end.value
+        return state
