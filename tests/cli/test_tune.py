@@ -139,11 +139,10 @@ def test_signals_to_all_processes_end_a_search_in_one_line(
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    while process.poll() is None and not (children.read_text() and num_finished(tmp_path) >= num_trials):
+    while process.poll() is None and not (started_by(process.pid) and num_finished(tmp_path) >= num_trials):
         time.sleep(0.001)
     for _ in range(30):  # to them alone for a while, as the first to end hides what the others say
-        for child in map(int, children.read_text().split()):
+        for child in started_by(process.pid):
             os.kill(child, number)
         time.sleep(0.01)
     os.killpg(process.pid, number)
@@ -157,6 +156,12 @@ def test_signals_to_all_processes_end_a_search_in_one_line(
     states = [trial["state"] for trial in json.loads(told.stdout)["trials"]]
     assert len(states) == kept + 2
     assert "failed" not in states
+
+
+def started_by(number: int) -> list[int]:
+    """The processes that make trials for another."""
+    found = Path(f"/proc/{number}/task/{number}/children").read_text().split()
+    return [int(one) for one in found if b"workers" in Path(f"/proc/{one}/cmdline").read_bytes()]
 
 
 def num_finished(folder: Path) -> int:

@@ -52,7 +52,7 @@ class _Worker:
 
     def __init__(self) -> None:
         command = [sys.executable, "-c", "from hushrec.tuning.workers import serve; serve()"]
-        with _held_back():
+        with _unheard():
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -76,8 +76,8 @@ class _Worker:
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
-    """Signals wait for the end of the block; a process that is started in it never gets them."""
+def _unheard() -> Iterator[None]:
+    """A process that is started in this block never gets the signals; to this one they come after it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         yield
