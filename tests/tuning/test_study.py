@@ -113,9 +113,10 @@ def test_a_trial_whose_settings_were_half_drawn_goes_on(
     def interrupted(*_given: object, **_named: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(named, interrupted)
-        searched(data, 5, folder, resume=bool(number), spaces=spaces)
+        with pytest.raises(KeyboardInterrupt):
+            searched(data, 5, folder, resume=bool(number), spaces=spaces)
     tuned = searched(data, 5, folder, resume=True, spaces=spaces)
     assert [row.number for row in tuned.rows] == [0, 1, 2, 3, 4]
     assert told(tuned)[:number] == told(whole)[:number]
