@@ -8,11 +8,10 @@
 ['HR@10', 'MAE']
 """
 
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as type checkers read it; to import `typing` takes long, before Ctrl-C is heeded
 if TYPE_CHECKING:
+    from typing import Any
+
     from hushrec._estimators import *  # noqa: F403  # made by tools/stubs.py
     from hushrec.data import (
         Interactions,
@@ -70,8 +69,11 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """The names of the list above, parts of the library, and every system's class: `hushrec.FedRec`."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
     if name in __all__:
         place = _PLACES.get(name, "hushrec.data")
         return getattr(import_module(place), name) if place else import_module(f"hushrec.{name}")

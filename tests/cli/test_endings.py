@@ -301,6 +301,16 @@ def test_signals_while_modules_are_loaded(module: str, number: signal.Signals) -
     assert done.stderr.strip() == "hushrec: interrupted"
 
 
+def test_hardly_anything_is_loaded_before_signals_are_heeded() -> None:
+    """Until then, Ctrl-C is a traceback of Python's."""
+    code = (
+        "import os, signal, sys; before = {*sys.modules}; import hushrec.cli.app; print(*{*sys.modules} - before)"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": str(Path(hushrec.__file__).parents[1])})  # fmt: skip
+    assert set(done.stdout.split()) == {"hushrec", "hushrec.cli", "hushrec.cli.app", "hushrec.cli.signals"}
+
+
 SWALLOWED = """
 import os, signal, sys, time
 sys.path.insert(0, {folder!r})

@@ -1,8 +1,14 @@
 """`hushrec tune`: what it prints, that its command gives what it found, and how it refuses."""
 
 import json
+import os
 import shlex
+import signal
+import sqlite3
+import subprocess
 import sys
+import time
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +124,52 @@ def test_who_interrupts_is_told_what_is_left(tmp_path: Path, monkeypatch: pytest
     ):
         with pytest.raises(Interrupted, match=told):
             CliRunner().invoke(app, [*SHORT, *words], catch_exceptions=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("num_trials", [0, 1])  # as the processes of trials begin, and while they are at work
+def test_signals_to_all_processes_end_a_search_in_one_line(
+    num_trials: int, number: signal.Signals, tmp_path: Path
+) -> None:
+    """A terminal sends Ctrl-C to the trials' processes as well: no word of theirs, and no trial failed by it."""
+    words = [*SHORT, "--trials", "2000", "--jobs", "2", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hushrec.cli.app", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    while process.poll() is None and not (started_by(process.pid) and num_finished(tmp_path) >= num_trials):
+        time.sleep(0.001)
+    for _ in range(30):  # to them alone for a while, as the first to end hides what the others say
+        for child in started_by(process.pid):
+            os.kill(child, number)
+        time.sleep(0.01)
+    os.killpg(process.pid, number)
+    out_text, err_text = process.communicate(timeout=60)
+    assert (process.returncode, out_text) == (128 + number, "")
+    assert "Traceback" not in err_text
+    assert err_text.splitlines()[-1].startswith(f"hushrec: interrupted; finished trials are in {tmp_path}")
+    kept = num_finished(tmp_path)
+    assert kept >= num_trials
+    told = invoke(*SHORT, "--trials", str(kept + 2), "--resume", "--out", str(tmp_path), "--json")
+    states = [trial["state"] for trial in json.loads(told.stdout)["trials"]]
+    assert len(states) == kept + 2
+    assert "failed" not in states
+
+
+def started_by(number: int) -> list[int]:
+    """The processes that make trials for another."""
+    found = Path(f"/proc/{number}/task/{number}/children").read_text().split()
+    return [int(one) for one in found if b"workers" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+def num_finished(folder: Path) -> int:
+    """Trials that are kept as finished; none while their file is being made."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{folder}/study.db?mode=ro", uri=True)) as kept:
+        query = "select count(*) from trials where state in ('COMPLETE', 'PRUNED', 'FAIL')"
+        return int(kept.execute(query).fetchone()[0])
+    return 0
 
 
 BAD: dict[str, tuple[list[str], str]] = {

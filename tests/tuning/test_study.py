@@ -100,6 +100,30 @@ def test_an_interrupted_search_tries_the_same_as_one_that_is_not(data: Interacti
     assert told(searched(data, 4, tmp_path / "cut", resume=True)) == told(whole)[:4]
 
 
+@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize("named", ["optuna.Study.ask", "optuna.Trial.suggest_float"])
+def test_a_trial_whose_settings_were_half_drawn_goes_on(
+    named: str, number: int, data: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaces = {"num_factors": Between(2, 9), "learning_rate": Between(0.1, 1.0), "num_rounds": Between(1, 4)}
+    whole, folder = searched(data, 5, spaces=spaces), tmp_path / "cut"
+    if number:
+        searched(data, number, folder, spaces=spaces)
+
+    def interrupted(*_given: object, **_named: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(named, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            searched(data, 5, folder, resume=bool(number), spaces=spaces)
+    tuned = searched(data, 5, folder, resume=True, spaces=spaces)
+    assert [row.number for row in tuned.rows] == [0, 1, 2, 3, 4]
+    assert told(tuned)[:number] == told(whole)[:number]
+    assert all(row.settings.keys() == spaces.keys() for row in tuned.rows)
+    assert told(tuned)[0] == told(whole)[0]
+
+
 KILLED = """
 import os, signal
 from pathlib import Path

@@ -1,9 +1,12 @@
 """The `hushrec` command, from its first moment: nothing that takes long is imported before Ctrl-C is heeded."""
 
 import os
-from collections.abc import Callable
 
 from hushrec.cli.signals import end_at_once
+
+TYPE_CHECKING = False  # as type checkers read it
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def main() -> None:
@@ -18,7 +21,7 @@ def main() -> None:
     run_command(command)
 
 
-def run_command(command: Callable[[], int | None]) -> None:
+def run_command(command: "Callable[[], int | None]") -> None:
     """Run a command to its end, whichever it is; what it needs is best imported in it."""
     end_at_once()
     from hushrec.cli.endings import exits_cleanly

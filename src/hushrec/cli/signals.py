@@ -6,9 +6,11 @@ Only the standard library's smallest modules are needed here: the command import
 import os
 import signal
 import sys
-from contextlib import suppress
-from types import FrameType
-from typing import Any
+
+TYPE_CHECKING = False  # as type checkers read it; to import `typing` takes as long as the rest of this
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
 
 _HEEDED = (signal.SIGINT, signal.SIGTERM)
 _LOADING = "<frozen importlib"  # the file of Python's own import
@@ -36,19 +38,20 @@ def has_terminated() -> bool:
     return _state["has_terminated"]
 
 
-def _handle_with(handler: Any) -> None:
+def _handle_with(handler: "Any") -> None:
     for number in _HEEDED:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background of a shell, or under nohup
             signal.signal(number, handler)
 
 
-def _end(number: int, _frame: FrameType | None) -> None:
-    with suppress(OSError):
+def _end(number: int, _frame: "FrameType | None") -> None:
+    try:
         os.write(2, b"\nhushrec: interrupted\n")
-    os._exit(128 + number)
+    finally:  # whether or not anybody reads it
+        os._exit(128 + number)
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
+def _stop(number: int, frame: "FrameType | None") -> None:
     global _num_retries
     if _is_loading(frame) and _num_retries < _MOST_RETRIES:  # half a module fails in its own way, or goes on
         _num_retries += 1
@@ -58,7 +61,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _is_loading(frame: FrameType | None) -> bool:
+def _is_loading(frame: "FrameType | None") -> bool:
     while frame is not None:
         if frame.f_code.co_filename.startswith(_LOADING):
             return True
@@ -75,7 +78,7 @@ def _send_again(number: int) -> None:
     timer.start()
 
 
-def _not_lost(found: Any) -> None:
+def _not_lost(found: "Any") -> None:
     """Ctrl-C in the middle of a callback, where nobody can be told: have it come again."""
     if found.exc_type is not None and issubclass(found.exc_type, KeyboardInterrupt):
         _send_again(signal.SIGTERM if has_terminated() else signal.SIGINT)

@@ -117,28 +117,33 @@ class _Desk:
         number = self._interrupted[0].number if self._interrupted else len(self._study.trials)
         if number >= self._wanted.num_trials:
             return None
-        trial = self._again() if self._interrupted else self._ask(number)
+        trial = self._begun(number)
+        kinds = get_type_hints(self._wanted.system.config)
+        for name, space in self._drawn().items():
+            if number > 0 or name in self._of_default():
+                _draw(trial, name, space, kinds[name])
         self._trials[number] = trial
         return number, self._attempt(number, trial.params)
 
-    def _again(self) -> "optuna.Trial":
-        import optuna
-
-        return optuna.Trial(self._study, self._interrupted.pop(0)._trial_id)
-
-    def _ask(self, number: int) -> "optuna.Trial":
+    def _begun(self, number: int) -> "optuna.Trial":
+        """A trial, perhaps one that was interrupted while its settings were drawn: what it has of them stays."""
         import optuna
 
         seed = int(np.random.SeedSequence([self._wanted.bench.settings.seed, number]).generate_state(1)[0])
         self._study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=_DRAWN)
-        drawn = self._drawn()
-        if number == 0:
-            config = self._plan.config
-            own = {name: getattr(config, name) for name, space in drawn.items() if getattr(config, name) in space}
-            self._study.enqueue_trial(own)
-            drawn = {name: drawn[name] for name in own}
-        kinds = get_type_hints(self._wanted.system.config)
-        return self._study.ask({name: _distribution(space, kinds[name]) for name, space in drawn.items()})
+        before = self._interrupted.pop(0) if self._interrupted else None
+        if before is not None and before.state != optuna.trial.TrialState.WAITING:
+            return optuna.Trial(self._study, before._trial_id)
+        if number == 0 and before is None:
+            self._study.enqueue_trial(self._of_default())
+        return self._study.ask()
+
+    def _of_default(self) -> dict[str, Any]:
+        """What the default has of all that is drawn, where it lies within what is searched."""
+        config = self._plan.config
+        return {
+            name: getattr(config, name) for name, space in self._drawn().items() if getattr(config, name) in space
+        }
 
     def _drawn(self) -> dict[str, Space]:
         """What is drawn: all that is searched but the length, which is found while training."""
@@ -212,11 +217,11 @@ class _Desk:
         return found
 
 
-def _distribution(space: Space, kind: type) -> "optuna.distributions.BaseDistribution":
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
+def _draw(trial: "optuna.Trial", name: str, space: Space, kind: type) -> None:
+    """Draw a setting, unless the trial has it."""
     if not isinstance(space, Between):
-        return CategoricalDistribution(space.values)
-    if kind is int:
-        return IntDistribution(int(space.low), int(space.high), log=space.log)
-    return FloatDistribution(space.low, space.high, log=space.log)
+        trial.suggest_categorical(name, space.values)
+    elif kind is int:
+        trial.suggest_int(name, int(space.low), int(space.high), log=space.log)
+    else:
+        trial.suggest_float(name, space.low, space.high, log=space.log)

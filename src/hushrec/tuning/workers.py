@@ -1,15 +1,16 @@
 """Trials one after the other in this process, or several at once in processes of their own.
 
 Processes get the data and tell what they measure through pipes: nothing of it is written to disk, and all
-that is kept is kept by this process. One that loses its connection ends.
+that is kept is kept by this process. One that loses its connection ends. Ctrl-C and SIGTERM, which a terminal or a
+scheduler sends to all of them, are for this process alone: it keeps what is done and ends the others.
 """
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
@@ -49,9 +50,10 @@ def one_by_one(bench: Bench, desk: Desk) -> None:
 class _Worker:
     """A process that makes one trial after the other, told over its own input and output."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self) -> None:
         command = [sys.executable, "-c", "from hushrec.tuning.workers import serve; serve()"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with _unheard():
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._orders = Connection(os.dup(self._process.stdin.fileno()), readable=False)
@@ -59,7 +61,6 @@ class _Worker:
         self._process.stdin.close()
         self._process.stdout.close()
         self.number: int | None = None
-        self.send(bench)
 
     def send(self, order: Bench | Attempt | bool) -> None:
         """Send an order; to a process that is gone it does not come, and there is no answer."""
@@ -74,6 +75,16 @@ class _Worker:
         self.answers.close()
 
 
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """A process that is started in this block never gets the signals; to this one they come after it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def side_by_side(bench: Bench, desk: Desk, num_jobs: int) -> None:
     """Make so many trials at once, each in a process of its own."""
     workers: dict[Any, _Worker] = {}
@@ -82,8 +93,10 @@ def side_by_side(bench: Bench, desk: Desk, num_jobs: int) -> None:
         given = desk.next()
         if given is None:
             return
-        worker = worker or _Worker(bench)
-        workers[worker.answers] = worker
+        if worker is None:
+            worker = _Worker()
+            workers[worker.answers] = worker
+            worker.send(bench)
         worker.number, attempt = given
         worker.send(attempt)
 
@@ -121,18 +134,25 @@ def _serve_one(
 
 
 def serve() -> None:
-    """What such a process does, until nobody is there any more. Ctrl-C is for the one that started it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """What such a process does, until nobody is there any more."""
     orders, answers = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # what anything prints is no answer
 
     def on_point(round_number: int, value: float) -> bool:
         answers.send((round_number, value))
-        is_given_up: bool = orders.recv()
+        is_given_up: bool = _received(orders)
         return is_given_up
 
     with suppress(EOFError, BrokenPipeError):
-        bench: Bench = orders.recv()
+        bench: Bench = _received(orders)
         while True:
-            attempt: Attempt = orders.recv()
+            attempt: Attempt = _received(orders)
             answers.send(bench.make(attempt, on_point))
+
+
+def _received(orders: Connection) -> Any:
+    """The next order; one that ends in its middle was the last."""
+    try:
+        return orders.recv()
+    except OSError:
+        raise EOFError from None
