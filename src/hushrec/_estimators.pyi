@@ -114,6 +114,7 @@ class FedRecPlusPlus(Recommender):
         shrinkage: so many ratings' worth of what all have in common is mixed with what a user or an item has (default 0.0)
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
+        shares: denoisers of each client, whose shares of masks tell nothing but all together (k); 0: one, with noise (default 0)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -140,6 +141,7 @@ class FedRecPlusPlus(Recommender):
         shrinkage: float = 0.0,
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
+        shares: int = 0,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -154,6 +156,7 @@ class FedRecBPR(Recommender):
         rho: virtual pairs per real pair (default 3)
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
+        shares: denoisers of each client, whose shares of masks tell nothing but all together (k); 0: one, with noise (default 0)
         negatives: items that each item of a client is ranked above (default 2)
         looks: unrated items looked at for each virtual item, to find one that can stand for a real one (default 30)
         participation: share of clients that take part in a round (default 1.0)
@@ -177,6 +180,7 @@ class FedRecBPR(Recommender):
         rho: int = 3,
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
+        shares: int = 0,
         negatives: int = 2,
         looks: int = 30,
         participation: float = 1.0,
