@@ -97,39 +97,52 @@ def draw_seeds(key: Key, numbers: Numbers, round_number: int, hidden: Hidden, co
 
 
 @numba.njit(nogil=True, cache=True)
-def _next_mask(seed, place, words):
-    """Number `place` of a seed's masks; places come one after the other."""
-    at = 2 * place % BLOCK_WORDS
-    if at == 0:
-        chacha_block(seed, np.int32(0), np.int64(0), 2 * place // BLOCK_WORDS, words)
-    return np.int64(np.uint64(words[at + 1]) << np.uint64(32) | np.uint64(words[at]))
+def _draw_masks(seed, masks, size):
+    """The first masks of a seed, two words of its stream each."""
+    words = np.empty(BLOCK_WORDS, np.uint32)
+    per_block = BLOCK_WORDS // 2
+    for block in range((size + per_block - 1) // per_block):
+        chacha_block(seed, np.int32(0), np.int64(0), np.int64(block), words)
+        for place in range(per_block):  # the last block may be longer than what is needed: so is the room
+            mask = np.uint64(words[2 * place + 1]) << np.uint64(32) | np.uint64(words[2 * place])
+            masks[np.uint64(per_block * block + place)] = np.int64(mask)
+
+
+@numba.njit(nogil=True, cache=True)
+def _room(starts, num_columns):
+    """Masks for the longest list."""
+    longest = 0
+    for party in range(starts.size - 1):
+        longest = max(longest, starts[party + 1] - starts[party])
+    return np.empty(longest * num_columns + BLOCK_WORDS, np.int64)
 
 
 @numba.njit(nogil=True, cache=True)
 def _mask(starts, is_real, gradients, seeds, out):
-    words = np.empty(BLOCK_WORDS, np.uint32)
+    """Real rows in fixed point and zeros, with a count, plus all shares; `out` is flat, row after row."""
     num_factors, row = gradients.shape[1], 0
+    masks = _room(starts, num_factors + 1)
     for client in range(starts.size - 1):
-        first, last = starts[client], starts[client + 1]
-        for place in range(first, last):
-            out[place, num_factors] = np.int64(is_real[place])
-            for factor in range(num_factors):
-                out[place, factor] = 0
-                if is_real[place]:
-                    out[place, factor] = np.int64(np.rint(np.float64(gradients[row, factor]) * _ONE))
-            row += np.int64(is_real[place])
+        first = starts[client] * (num_factors + 1)
+        size = starts[client + 1] * (num_factors + 1) - first
+        out[first : first + size] = 0
+        for place in range(starts[client], starts[client + 1]):
+            if is_real[place]:
+                for factor in range(num_factors):
+                    fixed = np.rint(np.float64(gradients[row, factor]) * _ONE)
+                    out[place * (num_factors + 1) + factor] = np.int64(fixed)
+                out[place * (num_factors + 1) + num_factors] = 1
+                row += 1
         for share in range(seeds.shape[1]):
-            count = np.int64(0)
-            for place in range(first, last):
-                for column in range(num_factors + 1):
-                    out[place, column] += _next_mask(seeds[client, share], count, words)
-                    count += 1
+            _draw_masks(seeds[client, share], masks, size)
+            for place in range(size):
+                out[np.uint64(first + place)] += masks[np.uint64(place)]
 
 
 def masked(hidden: Hidden, seeds: Seeds) -> Words:
     """What clients upload (listed items, factors + 1): gradient and count in fixed point, plus all shares."""
     out = np.empty((len(hidden.items), hidden.gradients.shape[1] + 1), np.int64)
-    _mask(hidden.starts, hidden.is_real, hidden.gradients, seeds, out)
+    _mask(hidden.starts, hidden.is_real, hidden.gradients, seeds, out.reshape(-1))
     return out
 
 
@@ -153,17 +166,21 @@ class Letters(Protocol):
 @numba.njit(nogil=True, cache=True)
 def _add_shares(letters, starts, items, seeds, totals, is_listed):
     """Add the masks of some letters to the totals of their items, and tell whether all are of the catalogue."""
-    words = np.empty(BLOCK_WORDS, np.uint32)
+    num_columns = totals.shape[1]
+    masks = _room(starts, num_columns)
     for number in range(letters.size):
-        letter, count = letters[number], np.int64(0)
-        for place in range(starts[letter], starts[letter + 1]):
+        letter = letters[number]
+        first, last = starts[letter], starts[letter + 1]
+        _draw_masks(seeds[letter], masks, (last - first) * num_columns)
+        for place in range(first, last):
             item = items[place]
             if np.uint64(item) >= np.uint64(is_listed.size):
                 return False
             is_listed[item] = True
-            for column in range(totals.shape[1]):
-                totals[item, column] += _next_mask(seeds[letter], count, words)
-                count += 1
+            for column in range(num_columns):
+                totals[np.uint64(item), np.uint64(column)] += masks[
+                    np.uint64((place - first) * num_columns + column)
+                ]
     return True
 
 
