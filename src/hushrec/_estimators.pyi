@@ -671,10 +671,14 @@ class FedCORE(Recommender):
         activation: of neucf; relu, the paper's, cannot be encrypted (default 'quadratic')
         privatizer: of gradients for others (default 'none')
         epsilon: of one released row, with dp (default 15.0)
-        clip: of a row's l1 norm, with dp (default 0.05)
+        epsilon_total: of all released rows of a run that a rating or a user is in; 0: as many times epsilon (default 0.0)
+        delta: of epsilon_total, and of epsilon with gaussian noise (default 1e-05)
+        protects: what epsilon_total is of: a rating, or all that a user has at a partner (default 'rating')
+        mechanism: noise, with dp: laplace, or gaussian, clipped by l2 norms (default 'laplace')
+        clip: of a row's l1 norm (gaussian: l2), with dp (default 0.05)
         alignment: how common users are found; keyed-hash: its key is public, whoever gets the mail can test ids (default 'psi')
         unaligned: share of the common items that stay unaligned (default 1.0)
-        inference: whether visitors are served in the end; auto: ckks, but none for neucf with relu (default 'auto')
+        inference: whether visitors are served in the end; auto: ckks, but none for neucf with relu or epsilon_total (default 'auto')
         num_asked: visitors that each partner asks about (default 20)
         query_budget: visitors that a partner answers to another; 0: all (default 0)
         top_k: answer with the places of so many best items only; 0: with scores (default 0)
@@ -700,6 +704,10 @@ class FedCORE(Recommender):
         activation: Literal["relu", "quadratic"] = "quadratic",
         privatizer: Literal["none", "dp", "average", "dp+average"] = "none",
         epsilon: float = 15.0,
+        epsilon_total: float = 0.0,
+        delta: float = 1e-05,
+        protects: Literal["rating", "user"] = "rating",
+        mechanism: Literal["laplace", "gaussian"] = "laplace",
         clip: float = 0.05,
         alignment: Literal["psi", "keyed-hash"] = "psi",
         unaligned: float = 1.0,

@@ -173,10 +173,10 @@ def test_one_lost_for_good_in_whatever_role() -> None:
 
 
 def test_clients_and_a_denoiser_lost_together() -> None:
+    away = ((2, 0), (2, 20), (3, 1))
     finished = run(
         "fedrec++", some_ratings(), denoisers=4, who_denoises=[4, 9, 11, 20],
-        losses=losing((2, SendShareSums, 4), *((2, FactorsToShare, one) for one in (0, 20)), (3, FactorsToShare, 1)),
-        **SHARED,
+        losses=losing((2, SendShareSums, 4), *((number, FactorsToShare, one) for number, one in away)), **SHARED,
     )  # fmt: skip
     assert {0, 4, 20} <= set(np.flatnonzero(finished.states[2].counted_round != 2).tolist())
     assert np.flatnonzero(finished.states[3].counted_round != 3).tolist() == [1]
