@@ -27,22 +27,19 @@ def facts_of(private: Partnership, terms: Agreement) -> Mapping[str, float]:
 
 
 def promises_of(private: Partnership, budget: Budget, is_averaged: bool) -> dict[str, float]:
-    """What noise on gradients promises: of one release and of a run, of the partner here that promises least."""
+    """What noise on gradients promises, of one release and of a run: the largest numbers of the partners here."""
     # After a round the clock tells how many steps it had.
     num_steps = max(1, int(private.clock[:, 1].max()))
-    ledgers = [
-        Ledger([release])
-        for release in (budget.release(partner, num_steps, is_averaged) for partner in private.partners)
-        if release.count
-    ]
+    releases = [budget.release(partner, num_steps, is_averaged) for partner in private.partners]
+    ledgers = [Ledger([release]) for release in releases if release.count]
     if not ledgers:
         return {}
-    totals = [ledger.total(budget.delta) for ledger in ledgers]
-    ledger, total = max(zip(ledgers, totals, strict=True), key=lambda pair: pair[1])
     return {
-        "epsilon of one release": ledger.per_release(),
-        f"releases that one {budget.unit} is in": ledger.count,
-        f"epsilon of these together, delta {budget.delta:g}": round(total, 2),
+        "epsilon of one release": max(ledger.per_release() for ledger in ledgers),
+        f"releases that one {budget.unit} is in": max(ledger.count for ledger in ledgers),
+        f"epsilon of these together, delta {budget.delta:g}": round(
+            max(ledger.total(budget.delta) for ledger in ledgers), 2
+        ),
     }
 
 
