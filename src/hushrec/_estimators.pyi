@@ -674,8 +674,8 @@ class FedCORE(Recommender):
         epsilon_total: of all released rows of a run that a rating or a user is in; 0: as many times epsilon (default 0.0)
         delta: of epsilon_total, and of epsilon with gaussian noise (default 1e-05)
         protects: what epsilon_total is of: a rating, or all that a user has at a partner (default 'rating')
-        mechanism: noise, with dp: laplace, or gaussian, clipped by l2 norms (default 'laplace')
-        clip: of a row's l1 norm (gaussian: l2), with dp (default 0.05)
+        mechanism: noise, with dp; auto: laplace, as published, but gaussian with epsilon_total (default 'auto')
+        clip: of a row's l1 norm (gaussian: l2), with dp; 0: 0.05, but 0.002 with epsilon_total (default 0.0)
         alignment: how common users are found; keyed-hash: its key is public, whoever gets the mail can test ids (default 'psi')
         unaligned: share of the common items that stay unaligned (default 1.0)
         inference: whether visitors are served in the end; auto: ckks, but none for neucf with relu or epsilon_total (default 'auto')
@@ -707,8 +707,8 @@ class FedCORE(Recommender):
         epsilon_total: float = 0.0,
         delta: float = 1e-05,
         protects: Literal["rating", "user"] = "rating",
-        mechanism: Literal["laplace", "gaussian"] = "laplace",
-        clip: float = 0.05,
+        mechanism: Literal["auto", "laplace", "gaussian"] = "auto",
+        clip: float = 0.0,
         alignment: Literal["psi", "keyed-hash"] = "psi",
         unaligned: float = 1.0,
         inference: Literal["auto", "ckks", "none"] = "auto",

@@ -18,7 +18,7 @@ from hushrec.runs.record import read_run
 from hushrec.systems.fedcore.budget import calibrated
 from hushrec.systems.fedcore.gaussian import gaussian_rows
 from hushrec.systems.fedcore.ledger import Ledger, Release, epsilon_of_gaussian
-from hushrec.systems.fedcore.partners import Partnership
+from hushrec.systems.fedcore.partners import Partnership, Privatizer
 from hushrec.systems.fedcore.system import TakeStep
 from systems.partner_runs import partners, watched
 
@@ -104,27 +104,28 @@ def test_the_total_of_a_run_is_within_its_budget(mechanism: str, unit: str, priv
     assert most[unit] <= count <= 12
 
 
-def test_noise_is_what_the_budget_says() -> None:
-    """Rows of a step are far apart from what they were without: b's user is in 6 rows, with noise of that size."""
-    release = calibrated("laplace", 6, 3.0, 1e-5, "rating in its own gradients")
-    found = []
-
-    def look(private: Partnership, ask: Ask, _answer: Answer) -> None:
-        if isinstance(ask.request, TakeStep):
-            step = private.partners[1].pending
-            found.append(
-                FEDCORE.configure({"epsilon_total": 3.0, "num_rounds": 2, "batch_size": 4})
-                .training_of(private.partners[1], 3, 1)
-                .privatizer.scale
-            )
-            assert len(step.release.user_rows)
-
+@pytest.mark.parametrize("mechanism", ["auto", "laplace"])
+def test_noise_is_what_the_budget_says(mechanism: str) -> None:
+    """b's ratings are in 6 rows each, a's in 2: both get noise by their own count. Without more said, it is
+    Gaussian, of rows that are clipped to 0.002.
+    """
     ratings = partners(
         a={f"u{number}": {f"p{number % 4}": 3.0, f"q{number % 3}": 2.0} for number in range(6)},
         b={f"u{number}": {"p1": 4.0} for number in range(5)},
     )
-    watched(ratings, look, num_rounds=2, batch_size=4, epsilon_total=3.0)
-    assert set(found) == {release.noise * 2 * 0.05}
+    values = {"num_rounds": 2, "batch_size": 4, "epsilon_total": 3.0, "mechanism": mechanism}
+    found: dict[int, set[Any]] = {0: set(), 1: set()}
+
+    def look(private: Partnership, ask: Ask, _answer: Answer) -> None:
+        if isinstance(ask.request, TakeStep):
+            for partner in private.partners:
+                found[partner.number].add(FEDCORE.configure(values).training_of(partner, 3, 1).privatizer)
+
+    watched(ratings, look, **values)
+    kind: Any = "gaussian" if mechanism == "auto" else "laplace"
+    for number, count in ((0, 2), (1, 6)):
+        noise = calibrated(kind, count, 3.0, 1e-5, "rating in its own gradients").noise
+        assert found[number] == {Privatizer(True, 0.002, noise * 2 * 0.002, kind == "gaussian")}
 
 
 def test_gaussian_noise_without_a_total_is_of_one_release() -> None:

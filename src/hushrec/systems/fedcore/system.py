@@ -126,8 +126,13 @@ class Config:
     )
     delta: float = setting(DELTA, "of epsilon_total, and of epsilon with gaussian noise", "(0, 1)")
     protects: Unit = setting("rating", "what epsilon_total is of: a rating, or all that a user has at a partner")
-    mechanism: Mechanism = setting("laplace", "noise, with dp: laplace, or gaussian, clipped by l2 norms")
-    clip: float = setting(0.05, "of a row's l1 norm (gaussian: l2), with dp", "(0, inf)")
+    mechanism: Literal["auto", "laplace", "gaussian"] = setting(
+        "auto", "noise, with dp; auto: laplace, as published, but gaussian with epsilon_total"
+    )
+    # Noise grows with the clip: so much of it as a budget needs would make 0.05 diverge.
+    clip: float = setting(
+        0.0, "of a row's l1 norm (gaussian: l2), with dp; 0: 0.05, but 0.002 with epsilon_total", "[0, inf)"
+    )
     alignment: Literal["psi", "keyed-hash"] = setting(
         "psi", "how common users are found; keyed-hash: its key is public, whoever gets the mail can test ids"
     )
@@ -207,7 +212,14 @@ class Config:
     def budget(self) -> Budget:
         """How much gradients may tell."""
         epsilons = self.epsilon, self.epsilon_total, self.delta
-        return Budget(self.mechanism, self.protects, *epsilons, self.num_rounds, self.batch_size)
+        usual: Mechanism = "gaussian" if self.epsilon_total else "laplace"
+        mechanism = usual if self.mechanism == "auto" else self.mechanism
+        return Budget(mechanism, self.protects, *epsilons, self.num_rounds, self.batch_size)
+
+    @property
+    def row_clip(self) -> float:
+        """The largest norm of a released row."""
+        return self.clip or (0.002 if self.epsilon_total else 0.05)
 
     @property
     def has_noise(self) -> bool:
@@ -234,7 +246,7 @@ class Config:
         return Training(
             self.model, self.activation, self.batch_size, learning_rate, self.regularization,
             Privatizer(
-                self.is_averaged, self.clip if self.has_noise else 0.0, scale_of(self.clip, self.epsilon)
+                self.is_averaged, self.row_clip if self.has_noise else 0.0, scale_of(self.row_clip, self.epsilon)
             ),
         )  # fmt: skip
 
