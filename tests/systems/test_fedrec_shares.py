@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from deploy.federation import Federation, Wire, in_process, small, split_for
+from hushrec.data import k_folds, load
 from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError
 from hushrec.kernels.rows import FRACTION_BITS
@@ -275,3 +276,15 @@ def test_deployed_equals_one_process(name: str, relay: Any, tmp_path: Path) -> N
     report = ordered.drive(Wire(federation, reopens=True))
     assert (report.status, report.reason) == ("done", "")
     ordered.assert_equals(in_process(name, config, split_for(name, 3)))
+
+
+@pytest.mark.slow
+def test_lossless_on_movielens() -> None:
+    """Five rounds of ML-100K, where the file is at hand: the digest of FedRec without virtual items."""
+    try:
+        data = load("ml-100k")
+    except HushrecError as error:
+        pytest.skip(str(error))
+    split, values = next(iter(k_folds(data, 5, 0))), {"num_rounds": 5}
+    shared = in_process("fedrec++", {"rho": 3, "denoisers": 3, "shares": 2, **values}, split)
+    assert shared.model_sha256 == in_process("fedrec", {"rho": 0, **values}, split).model_sha256

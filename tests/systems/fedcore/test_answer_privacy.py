@@ -96,6 +96,7 @@ def test_the_ledger_counts_a_vector_once_and_every_score() -> None:
 def test_nothing_is_released_where_nobody_asks() -> None:
     done = finished(inference_epsilon=5.0, answer_noise=0.1)
     assert set(FEDCORE.result.facts(done.private, done.config)) == {"common users"}
+    assert not FEDCORE.result.promises(done.private, done.config)
 
 
 def test_the_model_serves_visitors_with_noise_of_this_size_and_own_users_without() -> None:
