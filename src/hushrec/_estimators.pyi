@@ -126,6 +126,7 @@ class FedRecPlusPlus(Recommender):
         shrinkage: so many ratings' worth of what all have in common is mixed with what a user or an item has (default 0.0)
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
+        shares: denoisers of each client, whose shares of masks tell nothing but all together (k); 0: one, with noise (default 0)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -152,6 +153,7 @@ class FedRecPlusPlus(Recommender):
         shrinkage: float = 0.0,
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
+        shares: int = 0,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -166,6 +168,7 @@ class FedRecBPR(Recommender):
         rho: virtual pairs per real pair (default 3)
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
+        shares: denoisers of each client, whose shares of masks tell nothing but all together (k); 0: one, with noise (default 0)
         negatives: items that each item of a client is ranked above (default 2)
         looks: unrated items looked at for each virtual item, to find one that can stand for a real one (default 30)
         participation: share of clients that take part in a round (default 1.0)
@@ -189,6 +192,7 @@ class FedRecBPR(Recommender):
         rho: int = 3,
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
+        shares: int = 0,
         negatives: int = 2,
         looks: int = 30,
         participation: float = 1.0,
@@ -731,10 +735,14 @@ class FedCORE(Recommender):
         activation: of neucf; relu, the paper's, cannot be encrypted (default 'quadratic')
         privatizer: of gradients for others (default 'none')
         epsilon: of one released row, with dp (default 15.0)
-        clip: of a row's l1 norm, with dp (default 0.05)
+        epsilon_total: of all released rows of a run that a rating or a user is in; 0: as many times epsilon (default 0.0)
+        delta: of epsilon_total, and of epsilon with gaussian noise (default 1e-05)
+        protects: what epsilon_total is of: a rating, or all that a user has at a partner (default 'rating')
+        mechanism: noise, with dp; auto: laplace, as published, but gaussian with epsilon_total (default 'auto')
+        clip: of a row's l1 norm (gaussian: l2), with dp; 0: 0.05, but 0.002 with epsilon_total (default 0.0)
         alignment: how common users are found; keyed-hash: its key is public, whoever gets the mail can test ids (default 'psi')
         unaligned: share of the common items that stay unaligned (default 1.0)
-        inference: whether visitors are served in the end; auto: ckks, but none for neucf with relu (default 'auto')
+        inference: whether visitors are served in the end; auto: ckks, but none for neucf with relu or epsilon_total (default 'auto')
         num_asked: visitors that each partner asks about (default 20)
         query_budget: visitors that a partner answers to another; 0: all (default 0)
         top_k: answer with the places of so many best items only; 0: with scores (default 0)
@@ -760,7 +768,11 @@ class FedCORE(Recommender):
         activation: Literal["relu", "quadratic"] = "quadratic",
         privatizer: Literal["none", "dp", "average", "dp+average"] = "none",
         epsilon: float = 15.0,
-        clip: float = 0.05,
+        epsilon_total: float = 0.0,
+        delta: float = 1e-05,
+        protects: Literal["rating", "user"] = "rating",
+        mechanism: Literal["auto", "laplace", "gaussian"] = "auto",
+        clip: float = 0.0,
         alignment: Literal["psi", "keyed-hash"] = "psi",
         unaligned: float = 1.0,
         inference: Literal["auto", "ckks", "none"] = "auto",

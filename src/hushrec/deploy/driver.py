@@ -20,7 +20,7 @@ from hushrec.data import Interactions
 from hushrec.data.holdings.node_files import Catalogue, ids_of
 from hushrec.deploy.enrolment import numbers_digest
 from hushrec.deploy.identity import KeyCard, check_key_card
-from hushrec.deploy.measuring import joined, shared_digest, summed_facts, without_deal
+from hushrec.deploy.measuring import joined, shared_digest, summed_facts, weakest_promises, without_deal
 from hushrec.deploy.orders import (
     Assignment,
     Attempt,
@@ -238,7 +238,7 @@ class _ServerRun:
             1, self._system, progress,
             model_sha256=self._model_sha256(progress, measured), metrics=joined(measured),
             num_train=sum(part.num_train for part in measured), num_test=sum(part.num_test for part in measured),
-            facts=summed_facts(measured),
+            facts=summed_facts(measured) | weakest_promises(measured),
         )  # fmt: skip
         order, known = self._order, self._known(progress, num_clients)
         save_train(self._folder / "fold-1" / "train.npz", known, self._system)

@@ -35,8 +35,9 @@ def measure(
 ) -> Measured:
     """Make the node's folder one that `hushrec recommend` takes, and measure if there are test ratings."""
     train = replace(train, rating_range=invitation.rating_range)
+    promises = dict(system.result.promises(private, config))
     if system.result.party is None:
-        return Measured(facts=dict(system.result.facts(private, config)))
+        return Measured(facts=dict(system.result.facts(private, config)), promises=promises)
     kept = without_deal(planned_run(system, config, train, settings_for(system, at=order.at)))
     shown = shown_to_parties(config)  # of what is secret, a node has but the defaults
     fold = _own_fold(config.num_rounds, len(train))
@@ -44,7 +45,7 @@ def measure(
     alike = alike_arrays(private)
     model_sha256 = digest(alike) if alike else ""
     if settings.files.test is None:
-        return Measured(model_sha256=model_sha256)
+        return Measured(model_sha256=model_sha256, promises=promises)
     test = system.holders.read_test(settings.files, train, invitation.catalogue, invitation.rating_range)
     scorer = system.result.party(private, config, invitation.rating_range)
     train, test = prepared(system, train, config), prepared(system, test, config)
@@ -56,7 +57,7 @@ def measure(
         metrics |= {f"{group} {name}": value for name, value in rating_quality(scorer, test.select(is_in)).items()}
     limit = relevance_limit(test, order.relevant_from)
     num_users = len(evaluated_users(test.by_user(), limit))
-    return Measured(metrics, len(test), num_users, len(train), model_sha256=model_sha256)
+    return Measured(metrics, len(test), num_users, len(train), promises=promises, model_sha256=model_sha256)
 
 
 def without_deal(plan: Run) -> Run:
@@ -90,6 +91,12 @@ def summed_facts(parts: Sequence[Measured]) -> dict[str, float]:
     """Sum of each fact over all nodes."""
     names = dict.fromkeys(name for part in parts for name in part.facts)
     return {name: sum(part.facts.get(name, 0.0) for part in parts) for name in names}
+
+
+def weakest_promises(parts: Sequence[Measured]) -> dict[str, float]:
+    """What noise promises on all nodes: the largest of each number."""
+    names = dict.fromkeys(name for part in parts for name in part.promises)
+    return {name: max(part.promises.get(name, 0.0) for part in parts) for name in names}
 
 
 def shared_digest(parts: Sequence[Measured]) -> str:

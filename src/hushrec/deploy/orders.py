@@ -131,7 +131,8 @@ class Measure(msgspec.Struct, frozen=True):
 class Measured(msgspec.Struct, frozen=True):
     """From a node. Reveals: means over all its test ratings and users; of a partner, also over visitors.
 
-    Of owners: what became of the messages to them, in sum. Where the server cannot read the model: its digest.
+    Of owners: what became of the messages to them, in sum. Of who adds noise: the epsilons, and how many releases
+    one of its ratings or users is in at most. Where the server cannot read the model: its digest.
     """
 
     metrics: dict[str, float] = {}
@@ -139,11 +140,13 @@ class Measured(msgspec.Struct, frozen=True):
     num_users: Count = 0  # whose rankings were measured
     num_train: Count = 0
     facts: dict[str, float] = {}  # summed over the node's parties
+    promises: dict[str, float] = {}  # what noise promises; of the node's parties, the least
     model_sha256: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""  # of the shared arrays
 
     def has_sense(self) -> bool:
         """Whether these can be means over that many."""
-        is_finite = all(math.isfinite(value) for value in (*self.metrics.values(), *self.facts.values()))
+        told = (*self.metrics.values(), *self.facts.values(), *self.promises.values())
+        is_finite = all(math.isfinite(value) for value in told)
         return is_finite and (self.num_test > 0 or not self.metrics)
 
 

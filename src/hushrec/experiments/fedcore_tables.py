@@ -79,8 +79,8 @@ def sample(train: Interactions, private: Partnership, config: Any, privatizer: s
         layer_rows = layer_rows.reshape(len(users), NUM_ITEMS, -1).mean(axis=1)
         row_of = owners
     if privatizer.startswith("dp"):
-        scale, key = scale_of(config.clip, config.epsilon), draws.key("attacked-noise")
-        rows = private_rows(np.ascontiguousarray(rows), config.clip, scale, key, 0, 0, 0)
+        scale, key = scale_of(config.row_clip, config.epsilon), draws.key("attacked-noise")
+        rows = private_rows(np.ascontiguousarray(rows), config.row_clip, scale, key, 0, 0, 0)
     return Sample(
         owners, _predictions(one, places, config) - one.ratings[places], one.ratings[places],
         one.item_factors[one.items[places]], twin[one.items[places]], rows, row_of, layer_rows,

@@ -277,6 +277,16 @@ class PairGradients(NamedTuple):
     noise_items: NDArray[np.int32]
     noise: Factors
 
+    def is_real(self, num_items: int) -> NDArray[np.bool_]:
+        """Of each listed item, whether it is of a real pair."""
+        listed, noise = (
+            np.repeat(np.arange(len(starts) - 1), np.diff(starts)) * num_items + items
+            for starts, items in ((self.starts, self.items), (self.noise_starts, self.noise_items))
+        )
+        is_real = np.ones(len(listed), np.bool_)
+        is_real[np.searchsorted(listed, noise)] = False
+        return is_real
+
 
 def counted(trained: PairGradients) -> PairGradients:
     """The same lists with -1 in the bias's place of what is pulled up, and zeros else: sums are counts.

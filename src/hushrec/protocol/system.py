@@ -110,6 +110,8 @@ class Result(Generic[ConfigIn, RowsIn, ServerIn, PrivateIn]):
     also: Mapping[str, Callable[[ServerIn, PrivateIn, ConfigIn], Scorer]] = field(default_factory=dict)
     # Told at the end of a run.
     facts: Callable[[PrivateIn, ConfigIn], Mapping[str, float]] = _no_facts
+    # What noise promises, told with every run: per release, and in total. Over nodes the largest number counts.
+    promises: Callable[[PrivateIn, ConfigIn], Mapping[str, float]] = _no_facts
     # What people must know before they trust a run with such settings; printed where nobody overlooks it.
     warnings: Callable[[ConfigIn], tuple[str, ...]] = _no_warnings
     # Measured with every point of a learning curve, on training and on test rows.

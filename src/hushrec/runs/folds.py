@@ -249,7 +249,10 @@ def _fold_result(
         num_cold=0 if test is None else num_cold(train, test),
         # A part without a completed block has no loss.
         curve={name: values.tolist() for name, values in curve.items() if np.isfinite(values).all()},
-        facts=job.system.result.facts(progress.private, job.config),
+        facts={
+            **job.system.result.facts(progress.private, job.config),
+            **job.system.result.promises(progress.private, job.config),
+        },
     )
 
 

@@ -296,12 +296,16 @@ def train(
     """List rated and virtual items, update U_u, return the gradients of V."""
     clients = cohort.private
     clients.settle(cohort.rows, counted_round)
-    drawn_in = cohort.round_number if config.resample == "every-round" else 0
-    key = draws.key("virtual-items")
-    listing = list_items(clients, cohort.rows, cohort.numbers, rho, key, drawn_in)
+    listing = listed(cohort, rho, config, draws)
     trained = train_clients(clients, cohort.rows, item_factors, listing, step)
     clients.updated(cohort.rows, cohort.round_number)
     return listing, trained
+
+
+def listed(cohort: Cohort[RatingClients], rho: int, config: Config, draws: Draws) -> Listing:
+    """Rated items, and virtual ones among them."""
+    drawn_in = cohort.round_number if config.resample == "every-round" else 0
+    return list_items(cohort.private, cohort.rows, cohort.numbers, rho, draws.key("virtual-items"), drawn_in)
 
 
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
@@ -349,9 +353,13 @@ def _factor_model(
 
 def upload_bytes(clients: RatingClients, config: Config) -> NDArray[np.int64]:
     """Size of each client's upload."""
+    return 4 * (1 + config.num_factors + config.biases) * num_listed(clients, config)
+
+
+def num_listed(clients: RatingClients, config: Config) -> NDArray[np.int64]:
+    """How many items each client lists."""
     num_rated = clients.num_ratings()
-    num_listed = num_rated + num_virtual_items(num_rated, config.rho, clients.num_items)
-    return 4 * (1 + config.num_factors + config.biases) * num_listed
+    return num_rated + num_virtual_items(num_rated, config.rho, clients.num_items)
 
 
 PAPER = Paper(

@@ -30,7 +30,8 @@ chosen against both, but a server that weighs all that it could know still order
 rightly in .7 to .8 of cases (ML-100K, rho 3; docs/fedrec-bpr.md). And many uploads hide nothing: virtual pairs
 change, own items stay, and whoever intersects uploads finds them. A denoiser's counts below zero name items that
 it lists itself, its own and its negatives; where no noise covers one, its row gives the denoiser's U_u and which
-of the two it is.
+of the two it is. With `shares` k > 0 the server sees masked rows, alone and with k - 1 of a client's k denoisers:
+lists, and sums over clients, are what is left (`privacy.shared_denoising`).
 
 Symbols: U = user_factors, V = item_factors with the items' bias as the last column, eta = denoisers,
 lambda = regularization.
@@ -60,7 +61,9 @@ from hushrec.models.bpr import (
     train_clients,
 )
 from hushrec.models.popularity import log_odds
-from hushrec.privacy.denoising import Assigning, NoiseSums, check_denoisers, draw_denoisers
+from hushrec.privacy import shared_denoising as sharing
+from hushrec.privacy.denoising import Assigning, NoiseSums, draw_denoisers
+from hushrec.privacy.shares import Hidden, ShareSums
 from hushrec.protocol import (
     About,
     Cohort,
@@ -97,6 +100,11 @@ class Config:
         search=Between(0, 8, only_if_asked=True),
     )
     assignment: Assigning = setting("dealt", "how clients get their denoisers: dealt evenly, or each at random")
+    shares: int = setting(
+        0,
+        "denoisers of each client, whose shares of masks tell nothing but all together (k); 0: one, with noise",
+        "[0, 64]",
+    )
     negatives: int = setting(
         2, "items that each item of a client is ranked above", "[1, 1000]", search=Between(1, 8)
     )
@@ -180,7 +188,7 @@ class ServerState(plus_plus.ServerState):
 
 def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
     """The server before the first round."""
-    check_denoisers(config.denoisers, num_clients)
+    sharing.check_config(config, num_clients)
     denoisers = draw_denoisers(config.denoisers, num_clients, draws)
     item_factors = initial_item_factors(num_items, config.num_factors, config.initial_scale, draws)
     nothing = np.zeros_like(item_factors)
@@ -195,7 +203,7 @@ def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, _dra
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
-    outcome = yield from plus_plus.denoised_sum(state, round_number, config, draws)
+    outcome = yield from plus_plus.denoised_or_shared_sum(state, round_number, config, draws)
     if len(outcome.counted):
         state = _learned(state, outcome, round_number, config)
     settled = outcome.settled(state, state.item_factors, round_number, draws)
@@ -250,6 +258,16 @@ def client_update(cohort: Cohort[RankingClients], request: ItemFactors, config: 
     return plus_plus.reply(_upload(trained), noise, request.denoiser, config)
 
 
+def client_share(
+    cohort: Cohort[RankingClients], request: sharing.FactorsToShare, config: Config, draws: Draws
+) -> Reply:
+    """A client with k denoisers: solve, upload masked numbers, send shares."""
+    trained = train(cohort, request.item_factors, config.rho, cohort.round_number, config, draws)
+    is_real = trained.is_real(cohort.private.num_items)
+    hidden = Hidden.of(trained.starts, trained.items, is_real, trained.gradients[is_real])
+    return sharing.shared_reply(cohort, request, hidden, config.shares, draws)
+
+
 def denoiser_update(
     cohort: Cohort[RankingClients], request: DenoiserFactors, config: Config, draws: Draws
 ) -> Reply:
@@ -270,6 +288,11 @@ def open_inbox(clients: RankingClients, config: Config) -> NoiseSums:
     return NoiseSums(clients.num_items, config.num_factors + 1, config.denoisers)
 
 
+def open_share_inbox(clients: RankingClients, config: Config) -> ShareSums:
+    """Where shares are added up as they arrive."""
+    return ShareSums(clients.num_items, config.num_factors + 2, config.denoisers)
+
+
 def model(state: ServerState, clients: RankingClients, config: Config, _rating_range: RatingRange) -> RankingModel:
     """V, and every client's U_u as it solved it last."""
     return RankingModel(clients.user_factors, state.item_factors, config.pairing(0))
@@ -283,7 +306,8 @@ def own_model(clients: RankingClients, config: Config, _rating_range: RatingRang
 def upload_bytes(clients: RankingClients, config: Config) -> NDArray[np.int64]:
     """Size of each client's upload."""
     sizes = sizes_of(clients.num_positives(), config.negatives, config.rho, clients.num_items)
-    return 4 * (2 + config.num_factors) * sizes.total()
+    row_bytes = 4 + 8 * (2 + config.num_factors) if config.shares else 4 * (2 + config.num_factors)
+    return row_bytes * sizes.total()
 
 
 # For files of no paper, chosen on validation parts of some of them. It starts as popularity, where biases need no
@@ -299,22 +323,34 @@ SYSTEM: System[Config, UserRows, ServerState, RankingClients] = System(
         presets={"usual": {}, "general": GENERAL},
         published_on=("ml-100k",),
         small={"rho": 2, "denoisers": 3, "looks": 3},
+        variants=({"shares": 2},),
         learns_with={"denoisers": 3, "rho": 1, "learning_rate": 0.05},
         builds_on=("hushrec.systems.fedrec_plus_plus", "hushrec.privacy.denoising"),
     ),
     config=Config,
     feedback=IMPLICIT,
     holders=USERS,
-    messages=(ItemFactors, PairRows, Noise, DenoiserFactors, DenoisingSums, fedrec.Settle, fedrec.Settled),
+    messages=(
+        ItemFactors,
+        PairRows,
+        Noise,
+        DenoiserFactors,
+        DenoisingSums,
+        *sharing.MESSAGES,
+        fedrec.Settle,
+        fedrec.Settled,
+    ),
     start=start,
     enrol=enrol,
     round=server_round,
     handlers={
         ItemFactors: Handler(client_update),
         DenoiserFactors: Handler(denoiser_update, reads=(Noise,)),
+        sharing.FactorsToShare: Handler(client_share),
+        sharing.SendShareSums: Handler(sharing.denoiser_sums, reads=(sharing.MaskShare,)),
         fedrec.Settle: Handler(client_settle),
     },
     reply_bytes=upload_bytes,
     result=Result(model, party=own_model),
-    inboxes={Noise: open_inbox},
+    inboxes={Noise: open_inbox, sharing.MaskShare: open_share_inbox},
 )

@@ -14,11 +14,17 @@ The round (Algorithms 1 and 2):
 If a denoiser is lost, the server begins the round again without it and without the clients assigned to it: what
 they did in this round does not count, so no noise stays in V. The others answer with the same numbers again.
 
+With `shares` k > 0 each client, denoisers too, has k denoisers, and they hold shares of masks instead of noise
+(`privacy.shared_denoising` has the round, `privacy.shares` the arithmetic). The result is the same.
+
 Threat model: the server is honest but curious; denoisers too, and they do not collude with it. What FedRec's
 uploads give away (see `fedrec`) these give away too. A denoiser's sums hide its own gradients only among much
 noise: a count below zero names an item that it rated, and with one client per denoiser (eta = n/2) the counts give
 that client's rated items as well; use few denoisers. Server and denoiser together know a client's virtual items.
 If a round begins again and a client was lost in between, the two sums of its denoiser differ by its noise.
+With `shares`, up to k - 1 of a client's k denoisers may collude with the server: they see the client's list, sums
+and counts of items over many clients, and uniform numbers. All k together with the server see everything. A
+denoiser's own update is protected like any other. What lists and sums tell: see `privacy.shared_denoising`.
 
 Symbols: U = user_factors, V = item_factors, I_u = rated items, I'_u = virtual items, eta = denoisers,
 c = participation times the number of clients, t = rounds done, T = num_rounds,
@@ -34,19 +40,14 @@ from numpy.typing import NDArray
 from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.pmf import ClientGradients
 from hushrec.models.rating_clients import Factors, RatingClients
-from hushrec.privacy.denoising import (
-    Assigning,
-    DenoiserTotal,
-    NoiseSums,
-    assign,
-    check_denoisers,
-    draw_denoisers,
-)
+from hushrec.privacy import shared_denoising as sharing
+from hushrec.privacy.denoising import Assigning, DenoiserTotal, NoiseSums, assign, draw_denoisers
 from hushrec.privacy.exact_sum import ExactSum, Gradients
+from hushrec.privacy.shares import Hidden, ShareSums
 from hushrec.protocol import (
     NO_ONE,
     About,
@@ -69,7 +70,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.settings import Between, setting
+from hushrec.settings import Between, check, setting
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec import (
     ItemGradients,
@@ -77,13 +78,14 @@ from hushrec.systems.fedrec import (
     Settled,
     client_settle,
     enrol,
+    listed,
     model,
     moved,
+    num_listed,
     own_model,
     settle,
     train,
     upload,
-    upload_bytes,
 )
 
 FloatArray = NDArray[np.floating[Any]]
@@ -103,6 +105,18 @@ class Config(fedrec.Config):
         search=Between(0, 8, only_if_asked=True),
     )
     assignment: Assigning = setting("dealt", "how clients get their denoisers: dealt evenly, or each at random")
+    shares: int = setting(
+        0,
+        "denoisers of each client, whose shares of masks tell nothing but all together (k); 0: one, with noise",
+        "[0, 64]",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(
+            not self.shares or self.user_update == "rated",
+            f"{option('shares', self.shares)} needs no virtual ratings; add {option('user_update', 'rated')}",
+        )
 
 
 class DenoisedConfig(Protocol):
@@ -169,6 +183,9 @@ class DenoisingSums(Message):
     counts: Ragged = ragged(np.int32)
 
 
+DENOISING_MESSAGES = (ItemFactors, ItemGradients, Noise, DenoiserFactors, DenoisingSums)
+
+
 @dataclass(frozen=True)
 class ServerState(fedrec.ServerState):
     """What the server knows between rounds."""
@@ -176,9 +193,14 @@ class ServerState(fedrec.ServerState):
     denoisers: Numbers = kept()
 
 
-def start(num_clients: int, num_items: int, config: StartConfig, draws: Draws) -> ServerState:
+def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
     """The server before the first round."""
-    check_denoisers(config.denoisers, num_clients)
+    sharing.check_config(config, num_clients)
+    return start_denoised(num_clients, num_items, config, draws)
+
+
+def start_denoised(num_clients: int, num_items: int, config: StartConfig, draws: Draws) -> ServerState:
+    """The server, and its denoisers."""
     plain = fedrec.start(num_clients, num_items, config, draws)
     denoisers = draw_denoisers(config.denoisers, num_clients, draws)  # Alg. 1, line 1
     return ServerState(plain.item_factors, plain.counted_round, denoisers)
@@ -186,7 +208,7 @@ def start(num_clients: int, num_items: int, config: StartConfig, draws: Draws) -
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server (Algorithm 1)."""
-    outcome = yield from denoised_sum(state, round_number, config, draws)
+    outcome = yield from denoised_or_shared_sum(state, round_number, config, draws)
     item_factors = moved(state.item_factors, outcome.total, round_number, config)  # Eq. 6
     state = outcome.settled(state, item_factors, round_number, draws)
     if round_number == config.num_rounds:
@@ -216,6 +238,15 @@ class Outcome:
             kept = np.setdiff1d(denoisers, self.lost_denoisers)
             denoisers = np.union1d(kept, new).astype(np.int32)
         return ServerState(item_factors.astype(np.float32), counted_round, denoisers)
+
+
+def denoised_or_shared_sum(
+    state: ServerState, round_number: int, config: sharing.SharingConfig, draws: Draws
+) -> Round[Outcome]:
+    """Sums without noise, or without masks."""
+    if config.shares:
+        return Outcome(*(yield from sharing.shared_sum(state, round_number, config, draws)))
+    return (yield from denoised_sum(state, round_number, config, draws))
 
 
 def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, draws: Draws) -> Round[Outcome]:
@@ -252,6 +283,17 @@ def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: C
     step = config.step(cohort.round_number)
     listing, trained = train(cohort, request.item_factors, request.counted_round, config.rho, step, config, draws)
     return reply(upload(listing, trained), noise_of(trained), request.denoiser, config)
+
+
+def client_share(
+    cohort: Cohort[RatingClients], request: sharing.FactorsToShare, config: Config, draws: Draws
+) -> Reply:
+    """A client with k denoisers: train, upload masked numbers, send shares. Virtual items need no ratings."""
+    step = config.step(cohort.round_number)._replace(local_steps=0)
+    _, trained = train(cohort, request.item_factors, request.counted_round, 0, step, config, draws)
+    listing = listed(cohort, config.rho, config, draws)
+    hidden = Hidden.of(listing.starts, listing.items, listing.rated_place >= 0, trained.gradients)
+    return sharing.shared_reply(cohort, request, hidden, config.shares, draws)
 
 
 def noise_of(trained: ClientGradients) -> Noise:
@@ -295,6 +337,18 @@ def open_inbox(clients: RatingClients, config: DenoisedConfig) -> NoiseSums:
     return NoiseSums(clients.num_items, clients.user_factors.shape[1], config.denoisers)
 
 
+def open_share_inbox(clients: RatingClients, config: Config) -> ShareSums:
+    """Where shares are added up as they arrive."""
+    return ShareSums(clients.num_items, clients.user_factors.shape[1] + 1, config.denoisers)
+
+
+def upload_bytes(clients: RatingClients, config: Config) -> NDArray[np.int64]:
+    """Size of each client's upload."""
+    if not config.shares:
+        return fedrec.upload_bytes(clients, config)
+    return (4 + 8 * (1 + config.num_factors + config.biases)) * num_listed(clients, config)
+
+
 PAPER = Paper(
     title="FedRec++: Lossless Federated Recommendation with Explicit Feedback",
     authors="Feng Liang, Weike Pan, Zhong Ming",
@@ -311,28 +365,31 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         presets={"paper": {}, "general": fedrec.GENERAL},
         published_on=fedrec.SYSTEM.about.published_on,
         small={**fedrec.SYSTEM.about.small, "denoisers": 3, "biases": True, "shrinkage": 2.0},
-        variants=({"biases": False, "shrinkage": 0.0},),
+        variants=({"biases": False, "shrinkage": 0.0}, {"shares": 2}),
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1, "denoisers": 3},
         builds_on=(
             "hushrec.systems.fedrec",
             "hushrec.models.pmf",
             "hushrec.privacy.denoising",
             "hushrec.privacy.filling",
+            "hushrec.privacy.shared_denoising",
         ),
     ),
     config=Config,
     feedback=EXPLICIT,
     holders=USERS,
-    messages=(ItemFactors, ItemGradients, Noise, DenoiserFactors, DenoisingSums, Settle, Settled),
+    messages=(*DENOISING_MESSAGES, *sharing.MESSAGES, Settle, Settled),
     start=start,
     enrol=enrol,
     round=server_round,
     handlers={
         ItemFactors: Handler(client_update),
         DenoiserFactors: Handler(denoiser_update, reads=(Noise,)),
+        sharing.FactorsToShare: Handler(client_share),
+        sharing.SendShareSums: Handler(sharing.denoiser_sums, reads=(sharing.MaskShare,)),
         Settle: Handler(client_settle),
     },
     reply_bytes=upload_bytes,
     result=Result(model, party=own_model),
-    inboxes={Noise: open_inbox},
+    inboxes={Noise: open_inbox, sharing.MaskShare: open_share_inbox},
 )

@@ -18,7 +18,7 @@ from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.rating_clients import RatingClients
-from hushrec.privacy.denoising import Assigning
+from hushrec.privacy.denoising import Assigning, check_denoisers
 from hushrec.protocol import About, Cohort, Handler, Reply, Result, Round, System
 from hushrec.settings import Between, setting
 from hushrec.systems import fedrec, sdcf
@@ -37,6 +37,12 @@ class Config(sdcf.Config):
         search=Between(0, 8, only_if_asked=True),
     )
     assignment: Assigning = setting("dealt", "how clients get their denoisers: dealt evenly, or each at random")
+
+
+def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> ServerState:
+    """The server before the first round."""
+    check_denoisers(config.denoisers, num_clients)
+    return plus_plus.start_denoised(num_clients, num_items, config, draws)
 
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
@@ -77,8 +83,8 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
     config=Config,
     feedback=EXPLICIT,
     holders=USERS,
-    messages=plus_plus.SYSTEM.messages,
-    start=plus_plus.start,
+    messages=(*plus_plus.DENOISING_MESSAGES, fedrec.Settle, fedrec.Settled),
+    start=start,
     enrol=fedrec.enrol,
     round=server_round,
     handlers={

@@ -96,6 +96,7 @@ def test_the_ledger_counts_a_vector_once_and_every_score() -> None:
 def test_nothing_is_released_where_nobody_asks() -> None:
     done = finished(inference_epsilon=5.0, answer_noise=0.1)
     assert set(FEDCORE.result.facts(done.private, done.config)) == {"common users"}
+    assert not FEDCORE.result.promises(done.private, done.config)
 
 
 def test_the_model_serves_visitors_with_noise_of_this_size_and_own_users_without() -> None:
@@ -123,7 +124,7 @@ def test_what_is_returned_has_noise_and_what_is_decrypted_has_none() -> None:
     limits = float(home.ratings.min()), float(home.ratings.max())
     noise = (returned - np.clip(own, *limits)).ravel()
     assert abs(np.abs(noise).mean() - 0.5) < 6 * 0.5 / np.sqrt(len(noise))
-    facts = FEDCORE.result.facts(done.private, done.config)
+    facts = FEDCORE.result.promises(done.private, done.config)
     assert facts["epsilon of a visitor's score"] == (limits[1] - limits[0]) / 0.5
     assert facts["releases of a visitor's score"] == len(asker.item_factors)
     assert "largest error of encrypted scores" not in facts

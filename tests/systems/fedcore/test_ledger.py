@@ -115,8 +115,11 @@ def test_said() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(HushrecError, match="does not know the mechanism 'gaussian'"):
-        Release("gaussian", 1.0, 1, "rating")  # type: ignore[arg-type]
+    with pytest.raises(HushrecError, match="does not know the mechanism 'exponential'"):
+        Release("exponential", 1.0, 1, "rating")  # type: ignore[arg-type]
+    for mechanism, multiplier in (("gaussian", 0.0), ("gaussian", math.inf), ("laplace", 1.0)):
+        with pytest.raises(HushrecError, match="needs a multiplier"):
+            Release(mechanism, 1.0, 1, "rating", multiplier)  # type: ignore[arg-type]
     for epsilon, count in ((0.0, 1), (-1.0, 1), (math.inf, 1), (math.nan, 1), (1.0, -1)):
         with pytest.raises(HushrecError, match="epsilon above 0"):
             Release("laplace", epsilon, count, "rating")

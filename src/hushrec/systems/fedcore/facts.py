@@ -4,12 +4,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hushrec.systems.fedcore.ledger import DELTA, Ledger, Release
+from hushrec.systems.fedcore.budget import Budget
+from hushrec.systems.fedcore.ledger import Ledger
 from hushrec.systems.fedcore.partners import Agreement, Partnership
 from hushrec.systems.fedcore.visitors import largest_difference
 
 
-def facts_of(private: Partnership, terms: Agreement, ledger: Ledger) -> Mapping[str, float]:
+def facts_of(private: Partnership, terms: Agreement) -> Mapping[str, float]:
     """Each fact by its name."""
     partners = private.partners
     facts: dict[str, float] = {
@@ -22,24 +23,24 @@ def facts_of(private: Partnership, terms: Agreement, ledger: Ledger) -> Mapping[
         facts["visitors served"] = int(np.isfinite(private.answers).any(axis=2).sum())
         if not terms.top_k and not terms.answer_noise:
             facts["largest error of encrypted scores"] = _largest_error(private, terms)
-    if ledger.count:
-        facts["epsilon of one release"] = ledger.per_release()
-        facts["releases that one rating is in"] = ledger.count
-        facts[f"epsilon of these together, delta {DELTA:g}"] = round(ledger.total(), 2)
     return facts
 
 
-def ledger_of(private: Partnership, epsilon: float, num_rounds: int, batch_size: int) -> Ledger:
-    """Releases that one rating is in: in each pass through its partner's ratings one of its user, and one of its
-    item if items are aligned.
-    """
-    sizes = [len(partner.ratings) for partner in private.partners]
-    num_steps = max(1, max(sizes) // batch_size)
-    passes = max(-(-num_steps * min(batch_size, size) // size) for size in sizes if size)
-    ledger = Ledger()
-    num_rows = 1 + any(partner.common_items.max(initial=-1) >= 0 for partner in private.partners)
-    ledger.add(Release("laplace", epsilon, num_rounds * passes * num_rows, "rating in its own gradients"))
-    return ledger
+def promises_of(private: Partnership, budget: Budget, is_averaged: bool) -> dict[str, float]:
+    """What noise on gradients promises, of one release and of a run: the largest numbers of the partners here."""
+    # After a round the clock tells how many steps it had.
+    num_steps = max(1, int(private.clock[:, 1].max()))
+    releases = [budget.release(partner, num_steps, is_averaged) for partner in private.partners]
+    ledgers = [Ledger([release]) for release in releases if release.count]
+    if not ledgers:
+        return {}
+    return {
+        "epsilon of one release": max(ledger.per_release() for ledger in ledgers),
+        f"releases that one {budget.unit} is in": max(ledger.count for ledger in ledgers),
+        f"epsilon of these together, delta {budget.delta:g}": round(
+            max(ledger.total(budget.delta) for ledger in ledgers), 2
+        ),
+    }
 
 
 def _largest_error(private: Partnership, terms: Agreement) -> float:

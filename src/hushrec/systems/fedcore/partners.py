@@ -18,6 +18,7 @@ from hushrec.errors import HushrecError
 from hushrec.models import neucf
 from hushrec.protocol import Numbers, kept
 from hushrec.systems.fedcore.co_training import Rows, Sums, move_layers, move_own, pmf_gradients, shared_rows
+from hushrec.systems.fedcore.gaussian import gaussian_rows
 from hushrec.systems.fedcore.laplace import key_for, private_rows
 
 MOST_PARTNERS = 63  # their numbers are bits of a 64-bit word
@@ -27,8 +28,9 @@ class Privatizer(NamedTuple):
     """What is done to gradients before others see them (Eqs. 12 to 14)."""
 
     is_averaged: bool
-    clip: float  # of the l1 norm of a row; 0: neither clipped nor noised
-    scale: float  # of the Laplace noise
+    clip: float  # of the l1 norm of a row, l2 with Gaussian noise; 0: neither clipped nor noised
+    scale: float  # of the Laplace noise, or the standard deviation of Gaussian noise
+    is_gaussian: bool = False
 
 
 class Training(NamedTuple):
@@ -235,9 +237,8 @@ class Partner:
             own = out[:count]
             if privatizer.clip:
                 own_key = key_for(key, own)
-                own = private_rows(
-                    own, privatizer.clip, privatizer.scale, own_key, self.number, round_number, first
-                )
+                noised = gaussian_rows if privatizer.is_gaussian else private_rows
+                own = noised(own, privatizer.clip, privatizer.scale, own_key, self.number, round_number, first)
             return np.ascontiguousarray(numbers[:count, 0]), own
 
         of_users = released(self.users, user_rows, self.common_users, self.slots[0], first)

@@ -69,13 +69,14 @@ from hushrec.protocol import (
 from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.fedcore.alignment import Align, Aligned, Identities, align_partners, partner_align
 from hushrec.systems.fedcore.answer_privacy import UNCLIPPED, VectorNoise, answer_facts, answer_ledgers
+from hushrec.systems.fedcore.budget import Budget, Unit
 from hushrec.systems.fedcore.encrypted_scores import MOST_FACTORS
-from hushrec.systems.fedcore.facts import facts_of, ledger_of
+from hushrec.systems.fedcore.facts import facts_of, promises_of
 from hushrec.systems.fedcore.gradient_mail import gradient_mail, releases_to
 from hushrec.systems.fedcore.holds import holds_of
 from hushrec.systems.fedcore.inference import MAIL, Serve, Served, partner_serve, serve_visitors
 from hushrec.systems.fedcore.laplace import scale_of
-from hushrec.systems.fedcore.ledger import Ledger
+from hushrec.systems.fedcore.ledger import DELTA, Mechanism
 from hushrec.systems.fedcore.mail import Inbox, others, still_here
 from hushrec.systems.fedcore.messages import (
     ItemGradients,
@@ -88,7 +89,7 @@ from hushrec.systems.fedcore.messages import (
 )
 from hushrec.systems.fedcore.model import own_model as own_partner_model
 from hushrec.systems.fedcore.model import partner_model
-from hushrec.systems.fedcore.partners import Agreement, Partnership, Privatizer, Training
+from hushrec.systems.fedcore.partners import Agreement, Partner, Partnership, Privatizer, Training
 from hushrec.systems.fedcore.set_intersection import TOKEN_BYTES
 from hushrec.systems.fedcore.visitors import show_users
 
@@ -120,13 +121,24 @@ class Config:
     activation: neucf.Activation = setting("quadratic", "of neucf; relu, the paper's, cannot be encrypted")
     privatizer: Literal["none", "dp", "average", "dp+average"] = setting("none", "of gradients for others")
     epsilon: float = setting(15.0, "of one released row, with dp", "(0, inf)")
-    clip: float = setting(0.05, "of a row's l1 norm, with dp", "(0, inf)")
+    epsilon_total: float = setting(
+        0.0, "of all released rows of a run that a rating or a user is in; 0: as many times epsilon", "[0, inf)"
+    )
+    delta: float = setting(DELTA, "of epsilon_total, and of epsilon with gaussian noise", "(0, 1)")
+    protects: Unit = setting("rating", "what epsilon_total is of: a rating, or all that a user has at a partner")
+    mechanism: Literal["auto", "laplace", "gaussian"] = setting(
+        "auto", "noise, with dp; auto: laplace, as published, but gaussian with epsilon_total"
+    )
+    # Noise grows with the clip: so much of it as a budget needs would make 0.05 diverge.
+    clip: float = setting(
+        0.0, "of a row's l1 norm (gaussian: l2), with dp; 0: 0.05, but 0.002 with epsilon_total", "[0, inf)"
+    )
     alignment: Literal["psi", "keyed-hash"] = setting(
         "psi", "how common users are found; keyed-hash: its key is public, whoever gets the mail can test ids"
     )
     unaligned: float = setting(1.0, "share of the common items that stay unaligned", "[0, 1]")
     inference: Literal["auto", "ckks", "none"] = setting(
-        "auto", "whether visitors are served in the end; auto: ckks, but none for neucf with relu"
+        "auto", "whether visitors are served in the end; auto: ckks, but none for neucf with relu or epsilon_total"
     )
     num_asked: int = setting(20, "visitors that each partner asks about", "[0, inf)")
     query_budget: int = setting(0, "visitors that a partner answers to another; 0: all", "[0, inf)")
@@ -154,6 +166,11 @@ class Config:
             raise HushrecError(
                 f"noise on vectors is set twice; use {option('inference_epsilon')} or {option('inference_noise')}"
             )
+        if self.epsilon_total and (self.model == "neucf" or self.inference == "ckks"):
+            raise HushrecError(
+                f"{option('epsilon_total', self.epsilon_total)} covers no gradients of layers nor answers about "
+                f"visitors; use {option('model', 'pmf')} and {option('inference', 'none')}"
+            )
         if self.serves_visitors and self.width + (self.model == "neucf") > MOST_FACTORS:
             raise HushrecError(
                 f"{option('num_factors', self.num_factors)} is too much for encrypted scores; use less, or "
@@ -163,7 +180,7 @@ class Config:
     @property
     def serves_visitors(self) -> bool:
         """Whether there is an inference phase."""
-        can = self.model == "pmf" or self.activation == "quadratic"
+        can = (self.model == "pmf" or self.activation == "quadratic") and not self.epsilon_total
         return bool(self.num_asked) and can and self.inference != "none"
 
     @property
@@ -191,9 +208,36 @@ class Config:
             return VectorNoise(self.inference_clip, scale_of(self.inference_clip, self.inference_epsilon))
         return VectorNoise(UNCLIPPED, self.inference_noise)
 
+    @property
+    def budget(self) -> Budget:
+        """How much gradients may tell."""
+        epsilons = self.epsilon, self.epsilon_total, self.delta
+        usual: Mechanism = "gaussian" if self.epsilon_total else "laplace"
+        mechanism = usual if self.mechanism == "auto" else self.mechanism
+        return Budget(mechanism, self.protects, *epsilons, self.num_rounds, self.batch_size)
+
+    @property
+    def row_clip(self) -> float:
+        """The largest norm of a released row."""
+        return self.clip or (0.002 if self.epsilon_total else 0.05)
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether gradients get noise: a total budget needs it, whatever else is done."""
+        return self.privatizer.startswith("dp") or bool(self.epsilon_total)
+
+    @property
+    def is_averaged(self) -> bool:
+        """Whether a user's gradients of a batch are averaged; a budget is for fewer rows so."""
+        return "average" in self.privatizer or (self.privatizer == "none" and bool(self.epsilon_total))
+
+    def training_of(self, partner: Partner, num_steps: int, round_number: int) -> Training:
+        """How a partner trains in a round of so many steps."""
+        training = self.training(round_number)
+        return training._replace(privatizer=self.budget.privatizer(partner, num_steps, training.privatizer))
+
     def training(self, round_number: int) -> Training:
-        """How partners train in a round."""
-        has_noise = self.privatizer.startswith("dp")
+        """How partners train in a round, but for noise that depends on how many rows they release."""
         rate, decay = (0.4, 1.0) if self.model == "pmf" else (0.15, 0.9)
         learning_rate = (self.learning_rate or rate) * (self.decay or decay) ** (round_number - 1)
         # DEVIATION: the paper moves a vector by the mean of its single gradients; its authors' code, and its
@@ -202,7 +246,7 @@ class Config:
         return Training(
             self.model, self.activation, self.batch_size, learning_rate, self.regularization,
             Privatizer(
-                "average" in self.privatizer, self.clip if has_noise else 0.0, scale_of(self.clip, self.epsilon)
+                self.is_averaged, self.row_clip if self.has_noise else 0.0, scale_of(self.row_clip, self.epsilon)
             ),
         )  # fmt: skip
 
@@ -267,10 +311,10 @@ def enrol(numbers: Numbers, rows: PartnerRows, _num_items: int, config: Config, 
 
 def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Config, draws: Draws) -> Reply:
     """Count the step before, then compute the next one and send what others may see of it."""
-    step, num_steps, training = int(request.step), int(request.num_steps), config.training(cohort.round_number)
-    releases = []
+    step, num_steps, releases = int(request.step), int(request.num_steps), []
     for row in cohort.rows:
         partner = cohort.private.partners[row]
+        training = config.training_of(partner, num_steps, cohort.round_number)
         if step == 0:
             partner.begin(cohort.round_number)
         else:
@@ -289,9 +333,10 @@ def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Config,
 
 def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Config, draws: Draws) -> Reply:
     """Count in what others released in the last step, and tell a digest of one's model."""
-    num_steps, training = int(request.num_steps), config.training(cohort.round_number)
+    num_steps = int(request.num_steps)
     for row in cohort.rows:
         partner = cohort.private.partners[row]
+        training = config.training_of(partner, num_steps, cohort.round_number)
         partner.count(num_steps - 1, num_steps, releases_to(cohort, partner), training, draws)
         show_users(partner, config.vector_noise, draws)
     digests = [cohort.private.partners[row].digest() for row in cohort.rows]
@@ -326,11 +371,15 @@ def release_bytes(private: Partnership, config: Config) -> NDArray[np.int64]:
 
 def facts(private: Partnership, config: Config) -> Mapping[str, float]:
     """What is told with a run."""
-    ledger = Ledger()
-    if config.privatizer.startswith("dp") and not config.num_weights:  # the layers' gradients have no noise at all
-        ledger = ledger_of(private, config.epsilon, config.num_rounds, config.batch_size)
+    return facts_of(private, config.agreement)
+
+
+def promises(private: Partnership, config: Config) -> Mapping[str, float]:
+    """What noise promises, of one release and of a run."""
     ledgers = answer_ledgers(private, config.inference_epsilon, config.answer_noise)
-    return {**facts_of(private, config.agreement, ledger), **answer_facts(ledgers)}
+    if not config.has_noise or config.num_weights:  # the layers' gradients have no noise at all
+        return answer_facts(ledgers)
+    return {**promises_of(private, config.budget, config.is_averaged), **answer_facts(ledgers)}
 
 
 def warnings(config: Config) -> tuple[str, ...]:
@@ -338,7 +387,7 @@ def warnings(config: Config) -> tuple[str, ...]:
     found = []
     # DEVIATION: the paper's method puts noise of epsilon 15 on gradients. The default has none, and says so aloud:
     # noise costs 2 to 3% of the RMSE on ML-100K at rate .3, and its epsilon over a run adds up to over 1,000.
-    if not config.privatizer.startswith("dp"):
+    if not config.has_noise:
         found.append(
             f"UNPROTECTED: with {option('privatizer', config.privatizer)}, gradients of common users go to "
             "other partners without noise and tell them most ratings (see hushrec audit fedcore); use "
@@ -346,6 +395,11 @@ def warnings(config: Config) -> tuple[str, ...]:
         )
     elif config.num_weights:
         found.append("UNPROTECTED: gradients of neucf's layers go to other partners without noise")
+    elif config.epsilon_total:
+        found.append(
+            f"PROTECTED IN PART: {option('epsilon_total', config.epsilon_total)} is of the gradients that a "
+            f"{config.protects} is in; what it does to item vectors, and so to other gradients, is not counted"
+        )
     return tuple(found)
 
 
@@ -403,7 +457,7 @@ SYSTEM = System(
         Serve: Handler(partner_serve, reads=tuple(MAIL)),
     },
     reply_bytes=release_bytes,
-    result=Result(model, party=own_model, facts=facts, warnings=warnings, holds=holds),
+    result=Result(model, party=own_model, facts=facts, promises=promises, warnings=warnings, holds=holds),
     inboxes={
         Identities: _inbox(TOKEN_BYTES),
         UserGradients: _inbox_of_rows,
