@@ -26,6 +26,7 @@ from hushrec.runs.arguments import lengths_of, rows_to_measure
 from hushrec.runs.folds import fitted_run, load_fold
 from hushrec.runs.record import Run, read_run
 from hushrec.runs.suiting import by_data
+from hushrec.protocol import Role
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, prepared
 from hushrec.systems.drift.live_folder import is_live
@@ -82,8 +83,9 @@ def audit(
     job = _job_to_audit(model, data, _Reading(columns, duplicates, missing), fold)
     told = options or (model.options if isinstance(model, Recommender) else RuntimeOptions())
     with counting(f"audit {job.system.name}", job.config.num_rounds, progress) as tell:
-        chosen = attacks_named(None if attacks is None else ",".join(attacks), job.system)
         roles = parse_colluders(colluders, job.system)
+        names = None if attacks is None else ",".join(attacks)
+        chosen = attacks_named(names, job.system, Role.ACTIVE_SERVER in roles)
         done = attack(job, told, lambda now, _scores: tell(now.round_number), chosen, roles)
     return Audit(done.findings, done.left_out)
 

@@ -14,7 +14,8 @@ from threadpoolctl import threadpool_limits
 
 from hushrec.audit.attacks import ATTACKS, attacks_on
 from hushrec.audit.colluders import seated, usable_by
-from hushrec.audit.scoreboard import Arrays, Attack, Finding, Own, Score, Truth
+from hushrec.audit.lying import Liar
+from hushrec.audit.scoreboard import Arrays, Attack, Finding, Lie, Own, Score, Truth
 from hushrec.audit.verdicts import strongest_first
 from hushrec.data.user_facts import user_facts
 from hushrec.draws import Draws
@@ -76,8 +77,11 @@ def audit(
     scores of a round, while its messages are still there. An attack that is not ours may fail in any way: that is
     noted, and the others go on. An interrupt keeps what was found, and is raised again as `AuditInterruptedError`.
     """
-    chosen = usable_by(attacks_on(job.system) if attacks is None else attacks, colluders)
-    scores, onlooker = [Score(attack) for attack in chosen], Onlooker(job)
+    if attacks is None:
+        attacks = attacks_on(job.system, Role.ACTIVE_SERVER in colluders)
+    chosen = usable_by(attacks, colluders)
+    liar = Liar(job) if any(attack.lie is not None for attack in chosen) else None
+    scores, onlooker = [Score(attack) for attack in chosen], Onlooker(job, liar)
     without_seats = set(scores) if colluders else set()
 
     def look(score: Score) -> None:
@@ -87,6 +91,7 @@ def audit(
                 without_seats.remove(score)
             score.is_of_stand_in |= onlooker.has_stand_in(score.attack)
             guess = onlooker.guess(score.attack)
+            score.refusal = onlooker.refusal(score.attack)
             score.add(score.attack.judge(guess, onlooker.truth()))
         except HushrecError as error:
             score.fail(str(error))
@@ -116,8 +121,8 @@ def audit(
 class Onlooker:
     """Cuts views from the transcript, and has each way to look at them used once a round."""
 
-    def __init__(self, job: Job) -> None:
-        self._job, self._draws = job, Draws(job.seed)
+    def __init__(self, job: Job, liar: Liar | None = None) -> None:
+        self._job, self._draws, self._liar = job, Draws(job.seed), liar
         self._attributes = user_facts(job.train)
         self._memory: dict[object, Any] = {}
         self._views: dict[tuple[Seat, ...], View] = {}
@@ -128,6 +133,8 @@ class Onlooker:
     def begin(self, progress: Progress) -> None:
         """Start on the messages of a new round."""
         self._progress = progress
+        if self._liar is not None:
+            self._liar.begin(progress)
         for of_last_round in (self._views, self._held, self._now):
             of_last_round.clear()
         self._scorer = None
@@ -146,16 +153,22 @@ class Onlooker:
     def guess(self, attack: Attack[Any]) -> Any:
         """What an attack makes of the round."""
         seats = self._seats(attack)
-        way = (attack.look, seats, attack.own)
+        way = (attack.look, seats, attack.own, attack.lie)
         if way not in self._now:
             try:
-                self._now[way] = attack.look(self._memory.get(way), self._view(seats), self._own(attack, seats))
+                own = self._own(attack, seats)
+                view = self._view(seats) if attack.lie is None else self._lied(attack.lie, seats, own)
+                self._now[way] = attack.look(self._memory.get(way), view, own)
                 self._memory[way] = self._now[way]
             except HushrecError as error:
                 self._now[way] = error
         if isinstance(self._now[way], HushrecError):
             raise self._now[way]
         return self._now[way]
+
+    def refusal(self, attack: Attack[Any]) -> str:
+        """What parties said who refused to answer the lie of an attack; empty: nobody did."""
+        return "" if attack.lie is None or self._liar is None else self._liar.refusals.get(attack.lie, "")
 
     def truth(self) -> Truth:
         """What the guesses of the round are scored by."""
@@ -178,6 +191,12 @@ class Onlooker:
         if seats not in self._views:
             self._views[seats] = self._progress.transcript.seen_by(*seats)
         return self._views[seats]
+
+    def _lied(self, lie: Lie, seats: tuple[Seat, ...], own: Own) -> View:
+        """What is seen of a lie to copies of the parties."""
+        if self._liar is None:
+            raise HushrecError("an active server's attack needs somebody who lies; audit it by hushrec.audit.driver")
+        return self._liar.told(lie, self._view(seats), own).seen_by(*seats)
 
     def _own(self, attack: Attack[Any], seats: tuple[Seat, ...]) -> Own:
         config = self._job.config

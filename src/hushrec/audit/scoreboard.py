@@ -15,7 +15,7 @@ from hushrec.data import Interactions
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation import bootstrap_interval
-from hushrec.protocol import AnySystem, Message, Numbers, Role, Seat, View
+from hushrec.protocol import AnySystem, Message, Numbers, Role, Round, Seat, View
 
 Guess = TypeVar("Guess")
 Arrays = Mapping[str, NDArray[Any]]
@@ -88,12 +88,27 @@ class Outcome(NamedTuple):
         return self.blind / self.counts
 
 
+class Stage(NamedTuple):
+    """What an active server can make its lies of."""
+
+    honest: Round[Any]  # the round as an honest server drives it; asks may be changed on their way
+    view: View  # what it saw of the last honest round
+    messages: tuple[type[Message], ...]  # that parties of the system know
+
+
+class Lie(NamedTuple):
+    """What an active server asks that an honest one would not. Asks go to the parties' own handlers."""
+
+    tell: Callable[[Stage, Own], Round[None]]
+    num_rounds: int = 0  # that it claims to begin after the last one, none of which counts; 0: the last one again
+
+
 @dataclass(frozen=True)
 class Attack(Generic[Guess]):
     """One attack on what somebody saw, or several who share what they saw.
 
     `look` gets the guess of the rounds before, what was seen since, and what the attacker itself has. Attacks with
-    the same `look` share its guess.
+    the same `look` share its guess. With a `lie`, what was seen are the answers to it, after every honest round.
     """
 
     name: str
@@ -111,6 +126,7 @@ class Attack(Generic[Guess]):
     victim: Seat | None = None  # whose secrets it is after, if they are of one party: that one does not collude
     repairs: tuple[str, ...] = ()  # switches that end it, as they are typed: `--shares 2`; some systems have them
     asks_attributes: bool = False  # whether it knows who half of the users are
+    lie: Lie | None = None  # of an active server
 
     def __post_init__(self) -> None:
         if not self.seats:
@@ -119,6 +135,8 @@ class Attack(Generic[Guess]):
             raise HushrecError(f"the attack {self.name} draws who sits there; give it one seat without a number")
         if self.share is not None and not 0 < self.share <= 1:
             raise HushrecError(f"the attack {self.name} has a share of {self.share:g}; choose one in (0, 1]")
+        if (self.lie is not None) != (self.seats[0].role == Role.ACTIVE_SERVER):
+            raise HushrecError(f"the attack {self.name} needs both a lie and Seat(Role.ACTIVE_SERVER), or neither")
         if self.own and self.seats[0].number is None and self.share is None:
             raise HushrecError(f"the attack {self.name} needs data of its own; number its first seat")
         try:
@@ -156,6 +174,7 @@ class Finding:
     rounds: list[float | None]  # mean score after each round, None if it told of nobody
     num_victims: int = 0  # about how many it tells
     is_of_stand_in: bool = False  # whether it read messages that are encrypted in a real run, and were not here
+    refusal: str = ""  # what parties said who refused to answer its lie, if they did
 
     @property
     def advantage(self) -> float:
@@ -170,7 +189,8 @@ class Finding:
 
     def said(self) -> str:
         """One sentence for people."""
-        return self.attack.sentence.format(score=self.score, chance=self.chance)
+        told = self.attack.sentence.format(score=self.score, chance=self.chance)
+        return f"{told} It was refused: {self.refusal}." if self.refusal else told
 
 
 class _Taken(NamedTuple):
@@ -187,6 +207,7 @@ class Score:
     def __init__(self, attack: Attack[Any]) -> None:
         self.attack = attack
         self.is_of_stand_in = False
+        self.refusal = ""
         self._taken = _Taken([], np.zeros((3, 0)), "nobody sent anything that it could tell apart")
 
     @property
@@ -226,4 +247,4 @@ class Score:
             found = bootstrap_interval(scores, draws.generator(f"audit-{self.attack.name}"))
             interval = (found.low, found.high)
         means = float(scores.mean()), float((blind / counts).mean())
-        return Finding(self.attack, *means, interval, self.rounds, len(scores), self.is_of_stand_in)
+        return Finding(self.attack, *means, interval, self.rounds, len(scores), self.is_of_stand_in, self.refusal)

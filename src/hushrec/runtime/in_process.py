@@ -106,10 +106,11 @@ class InProcess:
                 round_number,
                 self.config,
                 self.draws,
-                lambda ask: self._serve(ask, round_number),
+                lambda ask: self.serve(ask, round_number),
             )
 
-    def _serve(self, ask: Ask, round_number: int) -> Answer:
+    def serve(self, ask: Ask, round_number: int) -> Answer:
+        """Bring one ask to its handlers, and their replies to its fold."""
         to, request, answer = ask.to, ask.request, Answer()
         if self.options.losses:
             is_lost = self.options.losses(round_number, type(request), to)

@@ -55,17 +55,25 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "gender inference": f"{__name__}.gender_inference",
         "age inference": f"{__name__}.age_inference",
         "occupation inference": f"{__name__}.occupation_inference",
+        "another V": "hushrec.audit.active.another_v",
+        "large V": "hushrec.audit.active.large_v",
+        "lone letter": "hushrec.audit.active.lone_letter",
+        "rounds that never count": "hushrec.audit.active.rounds_that_never_count",
+        "asked in the clear": "hushrec.audit.active.asked_in_the_clear",
     },
     kind="hushrec.audit.scoreboard:Attack",
 )
 
 
-def attacks_on(system: AnySystem) -> list[Attack[Any]]:
-    """The attacks that can use what is sent in a system; one of others that cannot say so is left out."""
+def attacks_on(system: AnySystem, is_active: bool = False) -> list[Attack[Any]]:
+    """The attacks that can use what is sent in a system: those who keep to the protocol make, or an active server.
+
+    One of others that cannot say what it uses is left out.
+    """
     found = []
     for name, attack in ATTACKS.items():
         try:
-            if attack.applies_to(system):
+            if (attack.lie is not None) == is_active and attack.applies_to(system):
                 found.append(attack)
         except Exception as error:
             if ATTACKS.is_built_in(name):
@@ -74,12 +82,11 @@ def attacks_on(system: AnySystem) -> list[Attack[Any]]:
     return found
 
 
-def attacks_named(text: str | None, system: AnySystem) -> list[Attack[Any]]:
-    """Those attacks on a system that are named in a list with commas, in its order; None: all."""
-    known = attacks_on(system)
+def attacks_named(text: str | None, system: AnySystem, is_active: bool = False) -> list[Attack[Any]]:
+    """Those attacks on a system that are named in a list with commas, in its order; None: all, active or not."""
     if text is None:
-        return known
-    by_name = {_as_typed(attack.name): attack for attack in known}
+        return attacks_on(system, is_active)
+    by_name = {_as_typed(attack.name): attack for attack in (*attacks_on(system), *attacks_on(system, True))}
     wanted = [_as_typed(name) for name in text.split(",")]
     for name in wanted:
         if name not in by_name:

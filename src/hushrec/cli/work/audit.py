@@ -67,7 +67,7 @@ class _Chosen(NamedTuple):
 def _chosen(system: AnySystem, names: str | None, colluders: str | None) -> _Chosen:
     """Of what was typed; it is an error if those who are named can make none of the attacks that are named."""
     roles = parse_colluders(colluders, system)
-    attacks = attacks_named(names, system)
+    attacks = attacks_named(names, system, Role.ACTIVE_SERVER in roles)
     usable = usable_by(attacks, roles)
     if attacks and not usable:
         by = ", ".join(sorted({attack.role for attack in attacks}))
@@ -158,7 +158,7 @@ def _telling(watch: Watch, run: int, num_runs: int, num_rounds: int) -> OnLook:
 
 
 def _described(finding: Finding) -> dict[str, Any]:
-    return {
+    told = {
         "name": finding.attack.name,
         "role": finding.attack.role,
         "measure": finding.attack.measure,
@@ -167,6 +167,7 @@ def _described(finding: Finding) -> dict[str, Any]:
         "interval": finding.interval,
         "rounds": finding.rounds,
     }
+    return {**told, "refused": finding.refusal} if finding.refusal else told
 
 
 def _print_findings(job: Job, findings: list[Finding], num_rounds: int) -> None:

@@ -1,0 +1,45 @@
+"""Rounds that never count: clients are asked for rounds to come, again and again, and told that none counted.
+
+Where virtual items are drawn anew in each round, what is in every list is rated. An honest server has to wait for the
+rounds of a training; this one has as many as it likes, and the training goes on as if they had not been.
+"""
+
+import numpy as np
+
+from hushrec.audit.active.asking import changed, clients_asked
+from hushrec.audit.active.told import Told, judge, told_of
+from hushrec.audit.scoreboard import Attack, Lie, Own, Stage
+from hushrec.audit.uploads import clients_of, listed, lists
+from hushrec.protocol import Role, Round, Seat, View
+
+_NUM_ROUNDS = 10
+
+
+def tell(stage: Stage, _own: Own) -> Round[None]:
+    """The next round as it would be; it is begun from the same state each time."""
+    yield from changed(stage.honest, lambda request: request)
+
+
+def look(_before: Told | None, view: View, _own: Own) -> Told:
+    """What a client listed every time is rated."""
+    pairs, counts = np.unique(listed(view).pairs, return_counts=True)
+    clients = clients_of(pairs)
+    most = np.zeros(int(clients.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(most, clients, counts)
+    return told_of(clients_asked(view), pairs, counts == most[clients])
+
+
+ATTACK = Attack(
+    name="rounds that never count",
+    seats=(Seat(Role.ACTIVE_SERVER),),
+    guesses="every rated item, as one that is in each list of rounds that do not count",
+    measure="F1",
+    sentence=f"In {_NUM_ROUNDS} rounds that never count, clients tell their rated items with an F1 of {{score:.3f}}; all "
+    "that they list gives {chance:.2f}.",
+    reads=lists,
+    look=look,
+    judge=judge,
+    settings=("rho", "resample"),
+    repairs=("--secure-sums", "--resample once"),
+    lie=Lie(tell, _NUM_ROUNDS),
+)

@@ -1,0 +1,72 @@
+"""Lies of an active server, told to copies of the parties after an honest round, so that the training goes on.
+
+A lie is a generator like a round: it yields asks, which the parties' own handlers answer. What they refuse is said,
+and what they answered until then is seen.
+"""
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hushrec.audit.scoreboard import Lie, Own, Stage
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.protocol import Transcript, View
+from hushrec.runtime.checkpoint import Progress
+from hushrec.runtime.in_process import InProcess, RuntimeOptions
+from hushrec.runtime.training import Job
+
+
+class Liar:
+    """An active server beside the honest one of a run."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = replace(job, config=job.system.in_full(job.config))
+        self._state = replace(self._job, party="server").start().state
+        self.refusals: dict[Lie, str] = {}  # of the last round
+
+    def begin(self, progress: Progress) -> None:
+        """Take up where an honest round has ended."""
+        self._state_before, self._state = self._state, deepcopy(progress.state)
+        self._progress = progress
+        self.refusals.clear()
+
+    def told(self, lie: Lie, view: View, own: Own) -> Transcript:
+        """All messages of a lie, told to parties as they are after the round; they are not changed by it."""
+        job, transcript = self._job, Transcript(keep_payloads=True)
+        private = deepcopy(self._progress.private)
+        runtime = InProcess(job.system, job.config, Draws(job.seed), private, transcript, RuntimeOptions(1))
+        last = self._progress.round_number
+        rounds = range(last + 1, last + 1 + lie.num_rounds) if lie.num_rounds else (last,)
+        state = self._state if lie.num_rounds else self._state_before
+        try:
+            # What overflows is what some lies are made for.
+            with np.errstate(all="ignore"):
+                for round_number in rounds:
+                    if refusal := self._tell(lie, runtime, deepcopy(state), round_number, view, own):
+                        self.refusals[lie] = refusal
+                        break
+        finally:
+            runtime.close()
+        return transcript
+
+    def _tell(self, lie: Lie, runtime: InProcess, state: Any, round_number: int, view: View, own: Own) -> str:
+        """Bring the asks of a lie to the parties; what they say if they refuse to answer one."""
+        system = self._job.system
+        honest = system.round(state, round_number, self._job.config, Draws(self._job.seed))
+        steps = lie.tell(Stage(honest, view, system.messages), own)
+        runtime.inboxes.clear()
+        try:
+            ask = next(steps)
+            while True:
+                try:
+                    answer = runtime.serve(ask, round_number)
+                except HushrecError as error:
+                    return str(error)
+                ask = steps.send(answer)
+        except StopIteration:
+            return ""
+        except HushrecError:  # the honest half does not know what to do with the answers: they were seen
+            return ""
