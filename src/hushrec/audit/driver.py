@@ -195,7 +195,9 @@ class Onlooker:
     def _lied(self, lie: Lie, seats: tuple[Seat, ...], own: Own) -> View:
         """What is seen of a lie to copies of the parties."""
         if self._liar is None:
-            raise HushrecError("an active server's attack needs somebody who lies; audit it by hushrec.audit.driver")
+            raise HushrecError(
+                "an active server's attack needs somebody who lies; audit it by hushrec.audit.driver"
+            )
         return self._liar.told(lie, self._view(seats), own).seen_by(*seats)
 
     def _own(self, attack: Attack[Any], seats: tuple[Seat, ...]) -> Own:

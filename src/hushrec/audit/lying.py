@@ -13,7 +13,7 @@ import numpy as np
 from hushrec.audit.scoreboard import Lie, Own, Stage
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.protocol import Transcript, View
+from hushrec.protocol import Numbers, Transcript, View
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.training import Job
@@ -62,6 +62,7 @@ class Liar:
             ask = next(steps)
             while True:
                 try:
+                    _check_once(ask.to)
                     answer = runtime.serve(ask, round_number)
                 except HushrecError as error:
                     return str(error)
@@ -70,3 +71,9 @@ class Liar:
             return ""
         except HushrecError:  # the honest half does not know what to do with the answers: they were seen
             return ""
+
+
+def _check_once(to: Numbers) -> None:
+    """As nodes do, which serve each of their parties once for a request."""
+    if (np.diff(to) <= 0).any():
+        raise HushrecError("a request names a party twice, or not in ascending order; ask each once")

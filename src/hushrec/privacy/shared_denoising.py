@@ -23,8 +23,9 @@ denoisers are enough. What is left to see:
   denoiser in common who does not collude. With exactly k all clients are one group, but a lost denoiser costs all
   of them the round.
 - If a round begins again and a client was lost in between, sums differ by its shares, where nobody's cover them.
-A server that is not only curious can name denoisers of its own. Denoisers check that nobody is alone in their sums
-(3 letters at least), not who the others are. Where nodes share the run's seed with the server, it can draw all
+A server that is not only curious can name denoisers of its own, or give three clients denoisers that nobody else has:
+denoisers check that nobody is alone in their sums (3 letters at least), not who the others are. Clients refuse to
+answer in the clear. Where nodes share the run's seed with the server, it can draw all
 masks itself.
 """
 
@@ -295,6 +296,12 @@ def _request(state: SharingState, assignment: SharedAssignment, num_summands: in
 
 
 # --- Clients and denoisers ---------------------------------------------------------------------------------
+
+
+def check_unmasked(config: SharingConfig) -> None:
+    """Refuse what is asked in the clear, where rows are to be masked: an honest server never does."""
+    if config.shares:
+        raise HushrecError("a client that masks its rows is asked for them in the clear; ask it for shares")
 
 
 def shared_reply(

@@ -26,7 +26,9 @@ class Role(StrEnum):
     OWNER = "owner"
     ORCHESTRATOR = "orchestrator"
     OBSERVER = "observer"
-    ACTIVE_SERVER = "active-server"  # a server that does not keep to the protocol: who attacks, no party of a system
+    ACTIVE_SERVER = (
+        "active-server"  # a server that does not keep to the protocol: who attacks, no party of a system
+    )
 
 
 @dataclass(frozen=True)

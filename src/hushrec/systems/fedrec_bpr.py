@@ -253,6 +253,7 @@ def _upload(trained: PairGradients) -> PairRows:
 
 def client_update(cohort: Cohort[RankingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
     """An ordinary client: solve, upload gradients, send noise."""
+    sharing.check_unmasked(config)
     trained = train(cohort, request.item_factors, config.rho, cohort.round_number, config, draws)
     noise = Noise(Ragged(trained.noise_starts, trained.noise_items), Ragged(trained.noise_starts, trained.noise))
     return plus_plus.reply(_upload(trained), noise, request.denoiser, config)

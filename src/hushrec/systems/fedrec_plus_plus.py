@@ -280,6 +280,7 @@ def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, 
 
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
     """An ordinary client: train, upload gradients, send noise (Algorithm 2, lines 1-12)."""
+    sharing.check_unmasked(config)
     step = config.step(cohort.round_number)
     listing, trained = train(cohort, request.item_factors, request.counted_round, config.rho, step, config, draws)
     return reply(upload(listing, trained), noise_of(trained), request.denoiser, config)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.audit.active.asking import changed, clients_asked, with_vectors
-from hushrec.audit.active.told import Told, judge, nothing_of, told_of
+from hushrec.audit.active.told import Told, judge_of_list, nothing_of, told_of
 from hushrec.audit.scoreboard import Attack, Lie, Own, Stage
 from hushrec.audit.uploads import lists, paired
 from hushrec.protocol import Message, Role, Round, Seat, View
@@ -89,11 +89,11 @@ ATTACK = Attack(
     seats=(Seat(Role.ACTIVE_SERVER),),
     guesses="every rated item that is reported, as one whose error follows from a huge V",
     measure="F1",
-    sentence="With a V beside which noise is nothing, clients tell their rated items with an F1 of {score:.3f}; all that "
-    "they report gives {chance:.2f}.",
+    sentence="With a V beside which noise is nothing, clients tell which items that they report are rated with an F1 of {score:.3f}; "
+    "all of them give {chance:.2f}.",
     reads=lambda kind: lists(kind, "gradients"),
     look=look,
-    judge=judge,
+    judge=judge_of_list,
     settings=("temperature", "report_if_set"),
     repairs=("--secure-sums",),
     lie=Lie(tell),

@@ -21,12 +21,14 @@ def tell(stage: Stage, _own: Own) -> Round[None]:
 
 
 def look(_before: Told | None, view: View, _own: Own) -> Told:
-    """What a client listed every time is rated."""
+    """What a client listed every time is rated; what it listed the first time is what it is chosen from."""
+    first = view[0].round_number if view else 0
     pairs, counts = np.unique(listed(view).pairs, return_counts=True)
     clients = clients_of(pairs)
     most = np.zeros(int(clients.max(initial=-1)) + 1, np.int64)
     np.maximum.at(most, clients, counts)
-    return told_of(clients_asked(view), pairs, counts == most[clients])
+    in_first = np.isin(pairs, listed([one for one in view if one.round_number == first]).pairs)
+    return told_of(clients_asked(view), pairs[in_first], (counts == most[clients])[in_first])
 
 
 ATTACK = Attack(

@@ -33,6 +33,15 @@ def told_of(asked: NDArray[np.int64], pairs: Pairs, is_rated: NDArray[np.bool_])
 
 def judge(told: Told, truth: Truth) -> Outcome:
     """F1 of what is taken for rated, by client. Blind: all that the client listed, or the catalogue if it did not."""
+    return _judged(told, truth, of_list=False)
+
+
+def judge_of_list(told: Told, truth: Truth) -> Outcome:
+    """The same, where a list need not hold all rated items: of those that it holds."""
+    return _judged(told, truth, of_list=True)
+
+
+def _judged(told: Told, truth: Truth, of_list: bool) -> Outcome:
     train, asked = truth.train, told.asked
     owners = np.searchsorted(asked, clients_of(told.pairs))
     own = is_own(told.pairs, train)
@@ -42,10 +51,12 @@ def judge(told: Told, truth: Truth) -> Outcome:
     )
     num_own = np.bincount(train.users, minlength=train.num_users)[asked]
     is_silent = listed == 0
-    for counts, of_catalogue in ((listed, train.num_items), (guessed, train.num_items)):
-        counts[is_silent] = of_catalogue
+    for counts in (listed, guessed):
+        counts[is_silent] = train.num_items
     for counts in (listed_own, hits):
         counts[is_silent] = num_own[is_silent]
+    if of_list:
+        num_own = listed_own.astype(np.int64)
     has_any = num_own > 0
     right, blind = 2 * hits / np.maximum(guessed + num_own, 1), 2 * listed_own / np.maximum(listed + num_own, 1)
     return Outcome.of_victims(asked[has_any], right[has_any], blind[has_any])

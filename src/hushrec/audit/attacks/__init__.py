@@ -58,6 +58,7 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "another V": "hushrec.audit.active.another_v",
         "large V": "hushrec.audit.active.large_v",
         "lone letter": "hushrec.audit.active.lone_letter",
+        "lone shares": "hushrec.audit.active.lone_shares",
         "rounds that never count": "hushrec.audit.active.rounds_that_never_count",
         "asked in the clear": "hushrec.audit.active.asked_in_the_clear",
     },
