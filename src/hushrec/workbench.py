@@ -17,6 +17,7 @@ from hushrec.data.reading import ColumnNames, Missing
 from hushrec.errors import HushrecError, option
 from hushrec.estimators import estimator_named
 from hushrec.progress import counting
+from hushrec.protocol import Role
 from hushrec.recommender import Recommender
 from hushrec.registry import SYSTEMS
 from hushrec.report.comparison import comparison_rows
@@ -26,7 +27,6 @@ from hushrec.runs.arguments import lengths_of, rows_to_measure
 from hushrec.runs.folds import fitted_run, load_fold
 from hushrec.runs.record import Run, read_run
 from hushrec.runs.suiting import by_data
-from hushrec.protocol import Role
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, prepared
 from hushrec.systems.drift.live_folder import is_live

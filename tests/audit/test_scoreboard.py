@@ -23,8 +23,9 @@ LISTS = ["intersection", "listed items", "upload frequency"]
 
 def test_the_registry_holds_every_attack_of_the_folder() -> None:
     modules = [
-        importlib.import_module(f"hushrec.audit.attacks.{path.stem}")
-        for path in (ROOM / "attacks").glob("[!_]*.py")
+        importlib.import_module(f"hushrec.audit.{folder}.{path.stem}")
+        for folder in ("attacks", "active")
+        for path in (ROOM / folder).glob("[!_]*.py")
     ]
     found = {module.ATTACK.name: module.ATTACK for module in modules}
     assert found == {name: ATTACKS[name] for name in ATTACKS if ATTACKS.is_built_in(name)}

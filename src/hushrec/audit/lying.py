@@ -1,7 +1,7 @@
 """Lies of an active server, told to copies of the parties after an honest round, so that the training goes on.
 
-A lie is a generator like a round: it yields asks, which the parties' own handlers answer. What they refuse is said,
-and what they answered until then is seen.
+A lie is a generator like a round: it yields asks, which the parties' own handlers answer. What they refuse is
+said, and what they answered until then is seen.
 """
 
 from copy import deepcopy

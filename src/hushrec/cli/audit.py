@@ -18,7 +18,7 @@ As = Annotated[
     typer.Option(
         "--as",
         metavar="ROLE+ROLE",
-        help="Who attacks, sharing what they saw, as in server+denoiser; default: each attack by its own roles.",
+        help="Who attacks, sharing what they saw, as in server+denoiser; active-server lies; default: each attack by its own.",
     ),
 ]
 Attacks = Annotated[

@@ -23,10 +23,9 @@ denoisers are enough. What is left to see:
   denoiser in common who does not collude. With exactly k all clients are one group, but a lost denoiser costs all
   of them the round.
 - If a round begins again and a client was lost in between, sums differ by its shares, where nobody's cover them.
-A server that is not only curious can name denoisers of its own, or give three clients denoisers that nobody else has:
-denoisers check that nobody is alone in their sums (3 letters at least), not who the others are. Clients refuse to
-answer in the clear. Where nodes share the run's seed with the server, it can draw all
-masks itself.
+A server that is not only curious can name denoisers of its own, or give three clients denoisers that nobody else
+has: denoisers check that nobody is alone in their sums (3 letters at least), not who the others are. Clients
+refuse to answer in the clear. Where nodes share the run's seed with the server, it can draw all masks itself.
 """
 
 from dataclasses import dataclass

@@ -26,9 +26,7 @@ class Role(StrEnum):
     OWNER = "owner"
     ORCHESTRATOR = "orchestrator"
     OBSERVER = "observer"
-    ACTIVE_SERVER = (
-        "active-server"  # a server that does not keep to the protocol: who attacks, no party of a system
-    )
+    ACTIVE_SERVER = "active-server"  # that does not keep to the protocol: in audits alone
 
 
 @dataclass(frozen=True)

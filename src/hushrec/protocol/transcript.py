@@ -96,7 +96,8 @@ class Transcript:
         Mail between others is sealed to them. Mail to them does not tell who wrote it, unless they did so
         themselves, or the driving side, which carries it, is among them. An observer stands where a message with a
         cipher of its own travels in nothing else: it gets that, and no other message. A run with messages that
-        stand for others, whose content would have been hidden, has no view. An active server sees what a server does.
+        stand for others, whose content would have been hidden, has no view. An active server sees what a
+        server does.
         """
         taken = [Seat(seat) if isinstance(seat, Role) else seat for seat in seats]
         taken = [Seat(Role.SERVER) if seat.role == Role.ACTIVE_SERVER else seat for seat in taken]

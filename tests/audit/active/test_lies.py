@@ -8,11 +8,11 @@ import pytest
 
 import hushrec
 from hushrec.audit.active import another_v, large_v, lone_letter, lone_shares
-from hushrec.audit.active.told import Told
 from hushrec.audit.attacks import ATTACKS, attacks_named, attacks_on
 from hushrec.audit.colluders import parse_colluders
 from hushrec.audit.driver import Audited, audit
 from hushrec.audit.scoreboard import Finding, Own
+from hushrec.audit.told import Told
 from hushrec.audit.uploads import items_of
 from hushrec.data import Interactions
 from hushrec.errors import HushrecError
@@ -263,7 +263,7 @@ def test_equal_rows_are_virtual() -> None:
 
 
 def test_errors_that_follow_from_the_item_are_of_rated_ones() -> None:
-    """Of 8 items 1 and 6 are rated: s = 1.125 and 1.75. Item 3 has the error of 6, item 4 that of 1; noise is small."""
+    """Of 8 items 1 and 6 are rated: s = 1.125 and 1.75. Item 3 has the error of 6, item 4 that of 1."""
     scale = large_v.scales(8)
     assert scale[[1, 6]].tolist() == [1.125, 1.75]
     errors = {1: 1.125, 3: 1.75, 4: 1.125, 6: 1.75}
@@ -292,9 +292,9 @@ def test_counts_of_a_lone_letter_tell_both() -> None:
 
 
 def test_three_uploads_less_sums_count() -> None:
-    """Masks 10, 20, ... of clients 0, 1, 2, half of each with denoisers 8 and 9. Item 4: listed by all, had by two.
+    """Masks 10, 20, ... of clients 0, 1, 2, half of each with denoisers 8 and 9.
 
-    Item 5: listed by client 0 alone, who has it; 6: by client 1 alone, who has not.
+    Item 4: listed by all, had by two. Item 5: listed by client 0 alone, who has it; 6: by client 1 alone, who has not.
     """
     lists = {0: {4: 10 + 1, 5: 20 + 1}, 1: {4: 30 + 1, 6: 40}, 2: {4: 50}}
     starts, items = np.array([0, 2, 4, 5]), numbers(4, 5, 4, 6, 4)

@@ -1,16 +1,17 @@
 """Another V: clients are asked again in the same round, with a V of zeros. Virtual items then have equal rows.
 
-With V = 0 a row e_ui U_u + lambda V_i is -r_ui U_u. Virtual items of a client all have the same rating, its mean, or a
-prediction, which is zero (or the client's bias); so their rows are equal, and there are more of them than of any
-rating. Nothing need be known of the scale of ratings. Clients take the second request for one that is repeated.
+With V = 0 a row e_ui U_u + lambda V_i is -r_ui U_u. Virtual items of a client all have the same rating, its mean,
+or a prediction, which is zero (or the client's bias); so their rows are equal, and there are more of them than of
+any rating. Nothing need be known of the scale of ratings. Clients take the second request for one that is
+repeated.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.active.asking import changed, clients_asked, with_vectors
-from hushrec.audit.active.told import Told, judge, nothing_of, told_of
+from hushrec.audit.asking import changed, clients_asked, with_vectors
 from hushrec.audit.scoreboard import Attack, Lie, Own, Stage
+from hushrec.audit.told import Told, judge, nothing_of, told_of
 from hushrec.audit.uploads import lists, paired
 from hushrec.protocol import Recorded, Role, Round, Seat, View
 
@@ -59,8 +60,8 @@ ATTACK = Attack(
     seats=(Seat(Role.ACTIVE_SERVER),),
     guesses="every rated item, as a row that differs from most when V is all zeros",
     measure="F1",
-    sentence="Asked again in the same round with a V of zeros, clients tell their rated items with an F1 of {score:.3f}; "
-    "all that they list gives {chance:.2f}.",
+    sentence="Asked again in the same round with a V of zeros, clients tell their rated items with an F1 of "
+    "{score:.3f}; all that they list gives {chance:.2f}.",
     reads=lambda kind: lists(kind, "gradients"),
     look=look,
     judge=judge,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from hushrec.audit.active.another_v import look
-from hushrec.audit.active.asking import asks_clients
-from hushrec.audit.active.told import judge
+from hushrec.audit.asking import asks_clients
 from hushrec.audit.scoreboard import Attack, Lie, Own, Stage
+from hushrec.audit.told import judge
 from hushrec.audit.uploads import lists
 from hushrec.protocol import Ask, Collect, Message, Recorded, Role, Round, Seat
 

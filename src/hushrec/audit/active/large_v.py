@@ -1,9 +1,9 @@
 """Large V: vectors so long that SDCF's noise is nothing beside the rows, and different for every item.
 
 V_i is c s_i times the first unit vector, with a huge c and s_i between 1 and 2. The error of a rated item is then
-c s_i U_u1, whatever its rating is; that of another item is the error of some rated item j, with s_j in place of s_i.
-In the columns without V a row is gamma e_ui U_u less the noise: divided by s_i it is the same number for all rated items
-of a client. Clients are asked again in the same round.
+c s_i U_u1, whatever its rating is; that of another item is the error of some rated item j, with s_j in place of
+s_i. In the columns without V a row is gamma e_ui U_u less the noise: divided by s_i it is the same number for all
+rated items of a client. Clients are asked again in the same round.
 
 Symbols: U = user_factors, V = item_factors, gamma = learning_rate.
 """
@@ -11,9 +11,9 @@ Symbols: U = user_factors, V = item_factors, gamma = learning_rate.
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.active.asking import changed, clients_asked, with_vectors
-from hushrec.audit.active.told import Told, judge_of_list, nothing_of, told_of
+from hushrec.audit.asking import changed, clients_asked, with_vectors
 from hushrec.audit.scoreboard import Attack, Lie, Own, Stage
+from hushrec.audit.told import Told, judge_of_list, nothing_of, told_of
 from hushrec.audit.uploads import lists, paired
 from hushrec.protocol import Message, Role, Round, Seat, View
 
@@ -89,8 +89,8 @@ ATTACK = Attack(
     seats=(Seat(Role.ACTIVE_SERVER),),
     guesses="every rated item that is reported, as one whose error follows from a huge V",
     measure="F1",
-    sentence="With a V beside which noise is nothing, clients tell which items that they report are rated with an F1 of {score:.3f}; "
-    "all of them give {chance:.2f}.",
+    sentence="With a V beside which noise is nothing, clients tell which items that they report are rated with an "
+    "F1 of {score:.3f}; all of them give {chance:.2f}.",
     reads=lambda kind: lists(kind, "gradients"),
     look=look,
     judge=judge_of_list,

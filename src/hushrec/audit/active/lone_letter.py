@@ -1,9 +1,9 @@
 """Lone letter: a client is made to send its noise to another client alone, who is then asked as a denoiser.
 
-Clients take whom the server names for their denoiser, and a client answers as a denoiser if it got noise. The sums of
-one letter less the gradients of who got it have counts: 1 for a virtual item of the writer, -1 for a rated item of the
-reader, 0 for both. So both are told: the writer's rated items are those it listed of which there is no noise, the
-reader's are those with counts below one. Some pairs of clients are drawn in each round.
+Clients take whom the server names for their denoiser, and a client answers as a denoiser if it got noise. The sums
+of one letter less the gradients of who got it have counts: 1 for a virtual item of the writer, -1 for a rated item
+of the reader, 0 for both. So both are told: the writer's rated items are those it listed of which there is no
+noise, the reader's are those with counts below one. Some pairs of clients are drawn in each round.
 """
 
 from dataclasses import replace
@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.active.asking import asks_clients, has_columns
-from hushrec.audit.active.told import Told, judge, told_of
+from hushrec.audit.asking import asks_clients, has_columns
 from hushrec.audit.scoreboard import Attack, Lie, Own, Stage
+from hushrec.audit.told import Told, judge, told_of
 from hushrec.audit.uploads import Pairs, clients_of, lists, paired, places_of
 from hushrec.protocol import Ask, Collect, Message, Recorded, Role, Round, Seat, View
 

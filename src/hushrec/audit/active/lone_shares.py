@@ -1,8 +1,8 @@
 """Lone shares: three clients have denoisers whom nobody else has, and who are asked for their sums.
 
-A denoiser refuses a sum of fewer than three letters, so it gets three. What three clients upload less the sums of their
-denoisers is the sum of their real rows, with counts. Their lists are known: an item that one of the three lists is
-rated if its count is 1; one that several list is taken for rated if at least half of them have it.
+A denoiser refuses a sum of fewer than three letters, so it gets three. What three clients upload less the sums of
+their denoisers is the sum of their real rows, with counts. Their lists are known: an item that one of the three
+lists is rated if its count is 1; one that several list is taken for rated if at least half of them have it.
 """
 
 from dataclasses import replace
@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.active.asking import asks_clients, clients_asked
-from hushrec.audit.active.told import Told, judge, nothing_of, told_of
+from hushrec.audit.asking import asks_clients, clients_asked
 from hushrec.audit.scoreboard import Attack, Lie, Own, Stage
+from hushrec.audit.told import Told, judge, nothing_of, told_of
 from hushrec.audit.uploads import Pairs, is_upload, paired
 from hushrec.protocol import Ask, Collect, Message, Ragged, Recorded, Role, Round, Seat, View
 

@@ -1,14 +1,14 @@
 """Rounds that never count: clients are asked for rounds to come, again and again, and told that none counted.
 
-Where virtual items are drawn anew in each round, what is in every list is rated. An honest server has to wait for the
-rounds of a training; this one has as many as it likes, and the training goes on as if they had not been.
+Where virtual items are drawn anew in each round, what is in every list is rated. An honest server has to wait for
+the rounds of a training; this one has as many as it likes, and the training goes on as if they had not been.
 """
 
 import numpy as np
 
-from hushrec.audit.active.asking import changed, clients_asked
-from hushrec.audit.active.told import Told, judge, told_of
+from hushrec.audit.asking import changed, clients_asked
 from hushrec.audit.scoreboard import Attack, Lie, Own, Stage
+from hushrec.audit.told import Told, judge, told_of
 from hushrec.audit.uploads import clients_of, listed, lists
 from hushrec.protocol import Role, Round, Seat, View
 
@@ -36,8 +36,8 @@ ATTACK = Attack(
     seats=(Seat(Role.ACTIVE_SERVER),),
     guesses="every rated item, as one that is in each list of rounds that do not count",
     measure="F1",
-    sentence=f"In {_NUM_ROUNDS} rounds that never count, clients tell their rated items with an F1 of {{score:.3f}}; all "
-    "that they list gives {chance:.2f}.",
+    sentence=f"In {_NUM_ROUNDS} rounds that never count, clients tell their rated items with an F1 of "
+    "{score:.3f}; all that they list gives {chance:.2f}.",
     reads=lists,
     look=look,
     judge=judge,

@@ -3,15 +3,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from hushrec.audit.active.told import judge, judge_of_list, nothing_of, told_of
 from hushrec.audit.scoreboard import Truth
+from hushrec.audit.told import judge, judge_of_list, nothing_of, told_of
 from hushrec.audit.uploads import paired
 
 
 def test_f1_of_what_is_taken_for_rated(owning: Callable[..., Truth]) -> None:
     """Client 0 has 1 and 2, listed 1, 3, 4, is guessed 1 and 3: one hit of 2 + 2, of 3 + 2 for the whole list.
 
-    Of what it listed it has 1: one hit of 2 + 1, of 3 + 1. Client 1 has 0 and told nothing: the catalogue of 5, twice.
+    Of what it listed it has 1: one hit of 2 + 1, of 3 + 1. Client 1 has 0, told nothing: the catalogue of 5.
     """
     truth = owning([[1, 2], [0]], 5)
     pairs = paired(np.zeros(3, np.int64), np.array([4, 1, 3]))

@@ -10,7 +10,7 @@ from hushrec.audit.uploads import Pairs, clients_of, is_own
 
 
 class Told(NamedTuple):
-    """The clients asked, ascending; all pairs that they listed, ascending; and which of those are taken for rated."""
+    """The clients asked, ascending; the pairs that they listed, ascending; and which are taken for rated."""
 
     asked: NDArray[np.int64]
     pairs: Pairs
@@ -23,7 +23,7 @@ def nothing_of(asked: NDArray[np.int64]) -> Told:
 
 
 def told_of(asked: NDArray[np.int64], pairs: Pairs, is_rated: NDArray[np.bool_]) -> Told:
-    """The same of pairs in any order, each once; of clients for whom none is rated, all are taken: nothing is told."""
+    """The same of pairs in any order, each once. Of clients for whom none is rated, all are: nothing is told."""
     order = np.argsort(pairs, kind="stable")
     pairs, is_rated = pairs[order], is_rated[order]
     owners = np.searchsorted(asked, clients_of(pairs))
@@ -32,7 +32,10 @@ def told_of(asked: NDArray[np.int64], pairs: Pairs, is_rated: NDArray[np.bool_])
 
 
 def judge(told: Told, truth: Truth) -> Outcome:
-    """F1 of what is taken for rated, by client. Blind: all that the client listed, or the catalogue if it did not."""
+    """F1 of what is taken for rated, by client.
+
+    Blind: all that the client listed, or the catalogue if it listed nothing.
+    """
     return _judged(told, truth, of_list=False)
 
 
