@@ -294,7 +294,7 @@ def test_counts_of_a_lone_letter_tell_both() -> None:
 def test_three_uploads_less_sums_count() -> None:
     """Masks 10, 20, ... of clients 0, 1, 2, half of each with denoisers 8 and 9.
 
-    Item 4: listed by all, had by two. Item 5: listed by client 0 alone, who has it; 6: by client 1 alone, who has not.
+    Item 4: listed by all, had by two. 5: listed by client 0 alone, who has it; 6: by client 1 alone, who has not.
     """
     lists = {0: {4: 10 + 1, 5: 20 + 1}, 1: {4: 30 + 1, 6: 40}, 2: {4: 50}}
     starts, items = np.array([0, 2, 4, 5]), numbers(4, 5, 4, 6, 4)
