@@ -14,6 +14,7 @@ from hushrec.audit.attacks import ATTACKS, attacks_on
 from hushrec.audit.scoreboard import Attack, Finding, Score, Truth
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.protocol import Role
 from hushrec.registry import SYSTEMS
 
 ROOM = Path(hushrec.audit.__file__).parent

@@ -18,8 +18,8 @@ As = Annotated[
     typer.Option(
         "--as",
         metavar="ROLE+ROLE",
-        help="Who attacks, sharing what they saw, as in server+denoiser, or active-server, who lies; default: each "
-        "attack by its own roles.",
+        help="Who attacks, sharing what they saw, as in server+denoiser, or active-server, who lies; default: "
+        "each attack by its own roles.",
     ),
 ]
 Attacks = Annotated[

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from hushrec.audit.asking import changed, clients_asked, with_vectors
 from hushrec.audit.scoreboard import Attack, Lie, Own, Stage
-from hushrec.audit.told import Told, judge, nothing_of, told_of
-from hushrec.audit.uploads import lists, paired
+from hushrec.audit.told import Told, judge, told_of
+from hushrec.audit.uploads import distinct, listed, lists, paired
 from hushrec.protocol import Recorded, Role, Round, Seat, View
 
 
@@ -25,8 +25,9 @@ def look(_before: Told | None, view: View, own: Own) -> Told:
     """What is not in a client's largest group of equal rows is rated."""
     asked = clients_asked(view)
     uploads = [one for one in view if lists(type(one.message), "gradients")]
-    if not uploads:
-        return nothing_of(asked)
+    if not uploads:  # at most lists, with masked rows
+        pairs = distinct(listed(view).pairs)
+        return told_of(asked, pairs, np.ones(len(pairs), np.bool_))
     who = np.concatenate([np.repeat(one.numbers, one.message.lengths) for one in uploads]).astype(np.int64)
     items = np.concatenate([one.message.column("items").values for one in uploads])
     if not own.settings["rho"]:  # there are no virtual items
@@ -61,7 +62,7 @@ ATTACK = Attack(
     guesses="every rated item, as a row that differs from most when V is all zeros",
     measure="F1",
     sentence="Asked again in the same round with a V of zeros, clients tell their rated items with an F1 of "
-    "{score:.3f}; all that they list gives {chance:.2f}.",
+    "{score:.3f}; a blind guess has {chance:.2f}.",
     reads=lambda kind: lists(kind, "gradients"),
     look=look,
     judge=judge,

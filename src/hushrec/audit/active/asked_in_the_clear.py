@@ -50,7 +50,7 @@ ATTACK = Attack(
     guesses="every rated item, from rows that clients should have masked",
     measure="F1",
     sentence="Asked for rows in the clear instead of masked ones, clients tell their rated items with an F1 of "
-    "{score:.3f}; all that they list gives {chance:.2f}.",
+    "{score:.3f}; a blind guess has {chance:.2f}.",
     reads=lambda kind: asks_clients(kind, *_MADE_UP),
     look=look,
     judge=judge,

@@ -90,7 +90,7 @@ ATTACK = Attack(
     guesses="every rated item that is reported, as one whose error follows from a huge V",
     measure="F1",
     sentence="With a V beside which noise is nothing, clients tell which items that they report are rated with an "
-    "F1 of {score:.3f}; all of them give {chance:.2f}.",
+    "F1 of {score:.3f}; a blind guess has {chance:.2f}.",
     reads=lambda kind: lists(kind, "gradients"),
     look=look,
     judge=judge_of_list,

@@ -97,11 +97,10 @@ ATTACK = Attack(
     guesses="every rated item of two clients, one of whom is made the other's denoiser",
     measure="F1",
     sentence="A client whose noise goes to another one alone, and that one, tell their rated items with an F1 of "
-    "{score:.3f}; all that they list gives {chance:.2f}.",
+    "{score:.3f}; a blind guess has {chance:.2f}.",
     reads=names_denoiser,
     look=look,
     judge=judge,
     settings=("denoisers", "rho"),
-    repairs=("--shares 2",),
     lie=Lie(tell),
 )

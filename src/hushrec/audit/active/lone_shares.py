@@ -92,7 +92,7 @@ ATTACK = Attack(
     guesses="every rated item of three clients whose denoisers get no letters but theirs",
     measure="F1",
     sentence="Three clients with denoisers that nobody else has tell their rated items with an F1 of "
-    "{score:.3f}; all that they list gives {chance:.2f}.",
+    "{score:.3f}; a blind guess has {chance:.2f}.",
     reads=names_denoisers,
     look=look,
     judge=judge,
