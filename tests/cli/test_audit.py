@@ -134,7 +134,7 @@ def test_those_who_collude_are_named() -> None:
     plain = json.loads(invoke(*words).stdout)["attacks"]
     assert both[0]["score"] == plain[0]["score"]
     for text, said in {
-        "server+owner": "fedrec++ has no owner; join some of client, denoiser, observer, server by +",
+        "server+owner": "has no owner; join some of active-server, client, denoiser, observer, server by +",
         "server+server": "there is one server; name it once",
         "denoiser": "no attack here is made by these",
     }.items():
@@ -345,3 +345,25 @@ def test_ctrl_c_keeps_what_was_found_as_json() -> None:
     after = said["interrupted_after"]
     assert all(after - 1 <= len(attack["rounds"]) <= after for attack in said["attacks"])
     assert f"interrupted after {after} of 1000000 rounds" in error[-1]
+
+
+def test_an_active_server_is_named() -> None:
+    """Its lies alone; what is refused is said, and in JSON too."""
+    words = [
+        "audit",
+        "sdcf",
+        "--data",
+        "synthetic:users=20,items=40,ratings=200",
+        "--rounds",
+        "1",
+        "--secure-sums",
+    ]
+    told = CliRunner().invoke(app, [*words, "--as", "active-server", "--json"])
+    (attack,) = json.loads(told.stdout)["attacks"]
+    assert (attack["name"], attack["role"], attack["measure"]) == ("large V", "active-server", "F1")
+    assert attack["score"] == attack["chance"]
+    assert attack["refused"].startswith("the update of client")
+    shown = CliRunner().invoke(app, [*words, "--attacks", "large-v"])
+    assert "It was refused: the update of client" in shown.stdout
+    wrong = CliRunner().invoke(app, [*words, "--attacks", "large-v", "--as", "server"])
+    assert "there are some by active-server" in str(wrong.exception)
