@@ -184,6 +184,24 @@ def _add_shares(letters, starts, items, seeds, totals, is_listed):
     return True
 
 
+@numba.njit(nogil=True, cache=True)
+def _expand(starts, seeds, out):
+    """The masks of each letter; `out` is flat, row after row."""
+    num_columns = out.size // max(starts[-1], 1)
+    masks = _room(starts, num_columns)
+    for letter in range(starts.size - 1):
+        first, last = starts[letter] * num_columns, starts[letter + 1] * num_columns
+        _draw_masks(seeds[letter], masks, last - first)
+        out[first:last] = masks[: last - first]
+
+
+def expanded(letters: Letters, num_columns: int) -> Words:
+    """The masks that are in some letters (listed items, columns), letter after letter."""
+    out = np.empty((len(letters.items.values), num_columns), np.int64)
+    _expand(letters.items.starts, letters.seeds, out.reshape(-1))
+    return out
+
+
 @dataclass
 class _Collected:
     """What came for one collector."""

@@ -2,11 +2,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 
 from hushrec.audit.attacks.noise_match import ATTACK, is_noise, judge, match
+from hushrec.audit.driver import audit
 from hushrec.audit.scoreboard import Truth
 from hushrec.audit.uploads import clients_of, items_of
+from hushrec.data import synthetic
 from hushrec.protocol import Message, Numbers, Ragged, Recorded, Role, Seat, Transcript, each, ragged
+from hushrec.registry import SYSTEMS
+from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.training import Job, prepared
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,23 @@ def test_all_shares_tell_and_fewer_do_not() -> None:
     assert left(sent, SERVER, FIRST, SECOND) == {0: [1]}
     assert left(sent, SERVER, FIRST) == {0: [1, 2]}
     assert left(sent, SERVER, SECOND) == {0: [1, 2]}
+
+
+@pytest.mark.parametrize(("colluding", "is_read"), [(1, False), (2, True)])
+def test_shares_that_come_as_seeds_tell_if_all_are_there(colluding: int, is_read: bool) -> None:
+    """FedRec++ with two shares at two denoisers, trained: one of them sees lists, both see what is virtual."""
+    data = synthetic(24, 30, 288)
+    system = SYSTEMS["fedrec++"]
+    values = {"rho": 1, "denoisers": 2, "shares": 2, "num_rounds": 2, "num_factors": 3}
+    job = Job(system, system.configure(values), 0, prepared(system, data))
+    roles = (Role.SERVER, *(Role.DENOISER,) * colluding)
+    found = audit(job, RuntimeOptions(threads=1), lambda _progress, _scores: None, [ATTACK], roles)
+    [finding] = found.findings
+    assert finding.num_victims == 24
+    if is_read:
+        assert finding.score == 1.0
+    else:
+        assert finding.score == pytest.approx(finding.chance)
 
 
 def test_all_that_is_listed_is_at_chance(owning: Callable[..., Truth]) -> None:

@@ -3,7 +3,8 @@
 A client sends its denoisers the rows of its virtual items, which are in its upload as well, byte for byte. Whose
 mail it is the server knows, for it carries it. Where the noise is shared among several denoisers, all shares of an
 item together are its row, or a mask that goes away with that of the upload: with all of them the difference is
-zero for virtual items, with fewer it is a random number for all, and all listed items are left.
+zero for virtual items, with fewer it is a random number for all, and all listed items are left. A share may come
+as the seed of its numbers: who has it draws them as the denoiser does.
 
 Told of are the clients whose mail came to one of those who collude.
 """
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 
 from hushrec.audit.scoreboard import Attack, Outcome, Truth
 from hushrec.audit.uploads import Pairs, clients_of, is_own, is_upload, paired, places_of
+from hushrec.privacy.shared_denoising import MaskShare
+from hushrec.privacy.shares import expanded
 from hushrec.protocol import Message, Numbers, Recorded, Role, Seat, View
 
 
@@ -26,11 +29,10 @@ class Matched(NamedTuple):
 
 
 def is_noise(message_type: type[Message]) -> bool:
-    """Whether a client sends it to a denoiser, with a row for each item, whatever else there is."""
+    """Whether a client sends it to a denoiser, with a row for each item or its seed, whatever else there is."""
     to_denoiser = message_type.sender == Role.CLIENT and message_type.receiver == Role.DENOISER
-    return (
-        to_denoiser and "items" in {kind.name for kind in message_type.kinds()} and _rows_name(message_type) != ""
-    )
+    has_items = "items" in {kind.name for kind in message_type.kinds()}
+    return to_denoiser and has_items and (message_type is MaskShare or _rows_name(message_type) != "")
 
 
 def _rows_name(message_type: type[Message]) -> str:
@@ -45,10 +47,10 @@ def match(view: View) -> Matched:
     uploads = [one for one in view if is_upload(type(one.message), "items") and _rows_name(type(one.message))]
     if not noise or not uploads:
         return Matched(np.empty(0, np.int64), np.empty(0, np.bool_))
-    pairs, rows = _rows(uploads)
+    pairs, rows = _rows(uploads, 0)
     order = np.argsort(pairs, kind="stable")
     pairs, rows = pairs[order], rows[order]
-    noise_pairs, noise_rows = _rows(noise)
+    noise_pairs, noise_rows = _rows(noise, rows.shape[1])
     places, is_listed = places_of(noise_pairs, pairs)
     total, has_noise = np.zeros_like(rows), np.zeros(len(pairs), np.bool_)
     if noise_rows.dtype == rows.dtype and noise_rows.shape[1:] == rows.shape[1:]:
@@ -59,9 +61,17 @@ def match(view: View) -> Matched:
     return Matched(pairs[is_told], ~is_nothing[is_told])
 
 
-def _rows(batches: list[Recorded]) -> tuple[Pairs, NDArray[np.generic]]:
-    """Who sent which item, and its row, of messages of one form; of the first form, if there are several."""
-    forms = [one.message.column(_rows_name(type(one.message))).values for one in batches]
+def _rows(batches: list[Recorded], num_drawn: int) -> tuple[Pairs, NDArray[np.generic]]:
+    """Who sent which item, and its row, of messages of one form; of the first form, if there are several.
+
+    `num_drawn`: how long the rows are that come as seeds.
+    """
+    forms = [
+        expanded(one.message, num_drawn)
+        if isinstance(one.message, MaskShare)
+        else one.message.column(_rows_name(type(one.message))).values
+        for one in batches
+    ]
     alike = [
         (one, form)
         for one, form in zip(batches, forms, strict=True)
