@@ -50,7 +50,7 @@ class AuditOptions:
 class EpochOptions(AuditOptions):
     """The same, of a system that counts in epochs: who asks for rounds is told so."""
 
-    rounds: Annotated[int | None, typer.Option(hidden=True)] = None
+    rounds: Annotated[int | None, typer.Option(hidden=True, help="Counted in epochs here: use --epochs.")] = None
 
 
 def command_of(system: Declared) -> typer.Typer:

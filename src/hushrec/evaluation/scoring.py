@@ -47,7 +47,10 @@ def item_vectors_of(scorer: Scorer) -> NDArray[np.float32] | None:
 
 @runtime_checkable
 class Narrowable(Protocol):
-    """What a scorer may offer besides: to score some items only, in less time and with the same bits."""
+    """What a scorer may offer besides: to score some items only, in less time.
+
+    Scores are the same, but for the last bit on processors where BLAS rounds by the shape of a product.
+    """
 
     def narrowed(self, items: Numbers) -> Predictor:
         """The same model with these items alone, by their places."""

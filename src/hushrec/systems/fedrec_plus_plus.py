@@ -373,7 +373,6 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
             "hushrec.models.pmf",
             "hushrec.privacy.denoising",
             "hushrec.privacy.filling",
-            "hushrec.privacy.shared_denoising",
         ),
     ),
     config=Config,
