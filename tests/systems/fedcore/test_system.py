@@ -340,9 +340,9 @@ def test_a_round_that_begins_again_ends_in_the_same_bits(model: str, round_numbe
 
                 def serve(ask: Ask, stop_at: int = stop_at, asks: Any = asks, now: int = now) -> Answer:
                     if next(asks) == stop_at:
-                        runtime._serve(Ask(np.array(who, np.int32), ask.request, ask.replies), now)
+                        runtime.serve(Ask(np.array(who, np.int32), ask.request, ask.replies), now)
                         raise BreakOff
-                    return runtime._serve(ask, now)
+                    return runtime.serve(ask, now)
 
                 runtime.inboxes.clear()
                 with pytest.raises(BreakOff):
@@ -364,7 +364,7 @@ def test_a_first_round_that_begins_again_with_fewer_partners_forgets_the_others(
         steps = FEDCORE.round(start, 1, config, draws)
         answer: Answer | None = None
         for _ in range(num_asks):
-            answer = together._serve(steps.send(answer), 1)  # type: ignore[arg-type]
+            answer = together.serve(steps.send(answer), 1)  # type: ignore[arg-type]
         options = RuntimeOptions(threads=1, losses=lambda _number, _request, to: to == 1)
         InProcess(FEDCORE, config, draws, private, Transcript(), options).run_round(start, 1)
         assert_in_step(private, [0, 2])
