@@ -851,6 +851,7 @@ class DRIFT(Recommender):
         encryption: of interactions on their way to owners (default 'aes-gcm')
         flag: where it says whether an interaction is positive (default 'outside')
         batch: interactions that are encrypted together (default 1)
+        user_vectors: who holds the vectors of users; the users' side hands them to owners alone, sealed (default 'orchestrator')
         recommended: items recommended to each user of a window while learning (default 0)
         parts: rounds that an epoch is cut into, to go on from after a stop (default 8)
         positive_from: rating from which on an event is good; 0: the middle of the range (default 0.0)
@@ -878,6 +879,7 @@ class DRIFT(Recommender):
         encryption: Literal["aes-gcm", "none"] = "aes-gcm",
         flag: Literal["outside", "inside"] = "outside",
         batch: int = 1,
+        user_vectors: Literal["orchestrator", "users"] = "orchestrator",
         recommended: int = 0,
         parts: int = 8,
         positive_from: float = 0.0,

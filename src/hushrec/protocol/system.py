@@ -115,7 +115,7 @@ class Result(Generic[ConfigIn, RowsIn, ServerIn, PrivateIn]):
     # What people must know before they trust a run with such settings; printed where nobody overlooks it.
     warnings: Callable[[ConfigIn], tuple[str, ...]] = _no_warnings
     # Measured with every point of a learning curve, on training and on test rows.
-    losses: Mapping[str, Callable[[ServerIn, RowsIn], float]] = field(default_factory=dict)
+    losses: Mapping[str, Callable[[ServerIn, PrivateIn, RowsIn], float]] = field(default_factory=dict)
     # After how many rounds the next point of a learning curve is measured.
     measured_every: Callable[[ConfigIn], int] = _every_round
     # How many users the driving side knows; None: the parties are the users.

@@ -26,7 +26,8 @@ def round_metrics(job: Job, test: Interactions, at: tuple[int, ...], min_raters:
     def measure(progress: Progress) -> dict[str, float]:
         metrics = system.feedback.curve(job.scorer(progress), job.train, test, at, min_raters)
         for part, rows in zip(_PARTS, parts, strict=bool(losses)):
-            metrics |= {f"{part} {name}": loss(progress.state, rows) for name, loss in losses.items()}
+            of_part = {name: loss(progress.state, progress.private, rows) for name, loss in losses.items()}
+            metrics |= {f"{part} {name}": value for name, value in of_part.items()}
         return metrics
 
     return measure

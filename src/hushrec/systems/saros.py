@@ -23,6 +23,7 @@ from hushrec.systems.drift import SYSTEM as DRIFT
 from hushrec.systems.drift.blocks import Reading
 from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import BlockLoss
+from hushrec.systems.drift.kept_by_users import MESSAGES as KEPT_BY_USERS
 from hushrec.systems.drift.messages import NextWindow, OwnerKey, SentInteractions
 from hushrec.systems.drift.plan import Plan
 from hushrec.systems.drift.system import GENERAL
@@ -122,7 +123,11 @@ SYSTEM = replace(
     ),
     config=Config,
     holders=SOLE_OWNER,
-    messages=tuple(kind for kind in DRIFT.messages if kind is not OwnerKey),  # nothing is encrypted
-    handlers={**DRIFT.handlers, NextWindow: Handler(users_send)},
+    messages=tuple(kind for kind in DRIFT.messages if kind not in (OwnerKey, *KEPT_BY_USERS)),  # in the clear
+    handlers={
+        kind: Handler(users_send) if kind is NextWindow else handler
+        for kind, handler in DRIFT.handlers.items()
+        if kind not in KEPT_BY_USERS
+    },
     inboxes={SentInteractions: DRIFT.inboxes[SentInteractions]},
 )

@@ -40,6 +40,7 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "gradient direction": f"{__name__}.gradient_direction",
         "gradient sign": f"{__name__}.gradient_sign",
         "interactions read": f"{__name__}.interactions_read",
+        "linked items": f"{__name__}.linked_items",
         "flag reading": f"{__name__}.flag_reading",
         "wire reading": f"{__name__}.wire_reading",
         "gradient inversion": f"{__name__}.gradient_inversion",

@@ -80,4 +80,5 @@ ATTACK = Attack(
     look=lambda _before, view, own: read_flags(view, own),
     judge=judge,
     settings=("window", "parts"),
+    repairs=("--flag inside",),
 )

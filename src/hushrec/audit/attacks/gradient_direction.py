@@ -150,4 +150,5 @@ ATTACK = Attack(
     look=read_gradients,
     judge=lambda read, truth: interacted(truth).judged(read.now),
     settings=("learning_rate", "regularization"),
+    repairs=("--user-vectors users",),
 )

@@ -33,4 +33,5 @@ ATTACK = Attack(
     reads=is_request,
     look=lambda _before, view, _own: guess_all_pairs(asked_for(view)),
     judge=lambda guesses, truth: interacted(truth).judged(guesses),
+    repairs=("--user-vectors users",),
 )

@@ -55,4 +55,5 @@ ATTACK = Attack(
     look=lambda _before, view, own: guess_by_scores(moved_by(view, own)),
     judge=lambda guesses, truth: interacted(truth).judged(guesses),
     settings=("learning_rate", "regularization"),
+    repairs=("--user-vectors users",),
 )

@@ -60,4 +60,5 @@ ATTACK = Attack(
     reads=is_interaction,
     look=lambda _before, view, _own: read_messages(view),
     judge=judge,
+    repairs=("--encryption aes-gcm",),
 )

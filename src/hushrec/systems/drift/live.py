@@ -137,6 +137,8 @@ class Live:
                 "live learning cannot know how many blocks a user will have; leave --min-blocks and --max-blocks "
                 "out"
             )
+        if config.plan.users_keep_vectors:
+            raise HushrecError("live learning has the vectors of users in one place; leave --user-vectors out")
         if config.plan.unseen:
             raise HushrecError("live learning takes events as they come and draws none; leave --unseen out")
         self.system, self.config, self.draws = system, config, Draws(seed)

@@ -136,3 +136,104 @@ class Recommended(Message):
     """Reveals: nothing."""
 
     sender, receiver = Role.USER, Role.ORCHESTRATOR
+
+
+# --- Where users' vectors stay with the users' side: in place of `TakeIn` and what follows it -------------------
+
+
+@dataclass(frozen=True)
+class NameUsers(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.ORCHESTRATOR, Role.OWNER
+    users_side: NDArray[np.int32] = shared(np.int32, 0, low=0)  # its number
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+
+
+@dataclass(frozen=True)
+class NamedUsers(Message):
+    """Reveals: nothing; the owner has written to the users' side."""
+
+    sender, receiver = Role.OWNER, Role.ORCHESTRATOR
+
+
+@dataclass(frozen=True)
+class WantedUsers(Message):
+    """Reveals: to the users' side, which users have completed blocks with the owner."""
+
+    sender, receiver = Role.OWNER, Role.USER
+    owner: Numbers = each(np.int32, low=0)
+    window: NDArray[np.int64] = each(np.int64, low=0)
+    users: Ragged = ragged(np.int32, low=0)
+
+
+@dataclass(frozen=True)
+class HandUsers(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.ORCHESTRATOR, Role.USER
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+
+
+@dataclass(frozen=True)
+class HandedUsers(Message):
+    """Reveals: nothing; the users' side has written to owners."""
+
+    sender, receiver = Role.USER, Role.ORCHESTRATOR
+
+
+@dataclass(frozen=True)
+class UserVectors(Message):
+    """Reveals: to the owner, the vectors of the users that it named."""
+
+    sender, receiver = Role.USER, Role.OWNER
+    window: NDArray[np.int64] = each(np.int64, low=0)
+    vectors: Ragged = ragged(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class HeldVectors(Message):
+    """Reveals: the vectors of all items that the owner holds."""
+
+    sender, receiver = Role.ORCHESTRATOR, Role.OWNER
+    users_side: NDArray[np.int32] = shared(np.int32, 0, low=0)
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+    vectors: Ragged = ragged(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class ItemSums(Message):
+    """Reveals: which items of the owner are in blocks that were completed in the window, and the sums of their
+    gradients: combinations of vectors of users that the receiver does not know.
+    """
+
+    sender, receiver = Role.OWNER, Role.ORCHESTRATOR
+    items: Ragged = ragged(np.int32, low=0)
+    sums: Ragged = ragged(np.int64, 2)  # fixed point
+
+
+@dataclass(frozen=True)
+class UserSums(Message):
+    """Reveals: to the users' side, the sums of users' gradients."""
+
+    sender, receiver = Role.OWNER, Role.USER
+    owner: Numbers = each(np.int32, low=0)
+    window: NDArray[np.int64] = each(np.int64, low=0)
+    users: Ragged = ragged(np.int32, low=0)
+    sums: Ragged = ragged(np.int64, 2)  # fixed point
+
+
+@dataclass(frozen=True)
+class MoveUsers(Message):
+    """Reveals: the vectors of all items, if something is to be recommended."""
+
+    sender, receiver = Role.ORCHESTRATOR, Role.USER
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+    item_factors: NDArray[np.float32] = shared(np.float32, 2)
+
+
+@dataclass(frozen=True)
+class MovedUsers(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.USER, Role.ORCHESTRATOR

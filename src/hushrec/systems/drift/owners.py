@@ -31,13 +31,14 @@ def slices(parts: list[NDArray[Any]], dtype: Any) -> Ragged:
     return Ragged(starts, np.concatenate([np.empty((0, *parts[0].shape[1:]), dtype), *parts]))
 
 
-def _owners(cohort: Cohort[Members]) -> list[Owner]:
+def owners_in(cohort: Cohort[Members]) -> list[Owner]:
+    """The owners of a cohort."""
     return [cohort.private.owners[row] for row in cohort.rows]
 
 
 def owner_register(cohort: Cohort[Members], request: Register, config: Planned, _draws: Draws) -> Reply:
     """Tell what is held; give the users' side the key."""
-    owners = _owners(cohort)
+    owners = owners_in(cohort)
     for owner, counted_round in zip(owners, request.counted_round.tolist(), strict=True):
         owner.begin(cohort.round_number, counted_round)
     held = Holdings(slices([owner.held for owner in owners], np.int32))
@@ -55,9 +56,9 @@ def owner_take_in(
 ) -> Reply:
     """Put the window's interactions into blocks; ask for what completed ones need."""
     plan = config.plan
-    mail = _letters_by_owner(cohort, int(request.window))
+    mail = letters_by_owner(cohort, int(request.window))
     groups = []
-    for owner in _owners(cohort):
+    for owner in owners_in(cohort):
         letters = mail.get(owner.number, ())
         with stopwatch("block keeping", owner.number):
             groups.append(
@@ -72,7 +73,8 @@ def owner_take_in(
     )
 
 
-def _letters_by_owner(cohort: Cohort[Members], window: int) -> dict[int, list[Letters]]:
+def letters_by_owner(cohort: Cohort[Members], window: int) -> dict[int, list[Letters]]:
+    """The window's mail of each owner."""
     inbox = cohort.inboxes.get(SentInteractions)
     found: dict[int, list[Letters]] = {}
     for addressees, sent in inbox.batches if isinstance(inbox, Collect) else ():
@@ -91,7 +93,7 @@ def owner_learn(
     """The gradients of the window's groups (Algorithm 3)."""
     plan = config.plan
     gradients = []
-    for place, owner in enumerate(_owners(cohort)):
+    for place, owner in enumerate(owners_in(cohort)):
         rows = slice(*request.vectors.starts[place : place + 2].tolist())
         vectors, groups = request.vectors.values[rows], owner.wanted(plan.theta)
         if len(groups.numbers) != len(vectors):

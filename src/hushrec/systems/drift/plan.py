@@ -27,6 +27,7 @@ class Plan(NamedTuple):
     min_blocks: int = 0  # of a user that is learned from: SAROS alone has these two
     max_blocks: int = 0
     unseen: int = 0  # drawn before each good event
+    users_keep_vectors: bool = False  # the users' side holds users' vectors, not the orchestrator
     bias_pace: float = 0.0  # how much faster biases go than vectors; 0: there are none
 
     @property

@@ -31,7 +31,7 @@ Symbols: v = user_factors, psi = item_factors, alpha = learning_rate, Theta = th
 B = a block, DO = owner, COS = orchestrator.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -40,11 +40,9 @@ from numpy.typing import NDArray
 
 from hushrec.data import OwnerRows
 from hushrec.data.holdings import OWNERS
-from hushrec.draws import Draws, uniform_rows
-from hushrec.errors import HushrecError
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError, option
 from hushrec.evaluation.feedback import SIGNED
-from hushrec.evaluation.top_k import top_k
-from hushrec.privacy.exact_sum import ExactSum
 from hushrec.protocol import (
     About,
     Answer,
@@ -62,11 +60,14 @@ from hushrec.protocol import (
     System,
     kept,
 )
-from hushrec.settings import Between, OneOf, check_bounds, setting
+from hushrec.settings import Between, OneOf, check, check_bounds, setting
+from hushrec.systems.drift import kept_by_users
 from hushrec.systems.drift.blocks import Reading, Threshold
 from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import BlockLoss, block_loss
-from hushrec.systems.drift.members import COUNTS, MOST, Members, with_unseen, within_limits
+from hushrec.systems.drift.keepers import Keepers, vectors_of_users
+from hushrec.systems.drift.kept_by_users import learn_without_users, open_inbox
+from hushrec.systems.drift.members import Members, with_unseen, within_limits
 from hushrec.systems.drift.messages import (
     Began,
     Begin,
@@ -88,11 +89,9 @@ from hushrec.systems.drift.plan import Plan, Planned
 from hushrec.systems.drift.ranking_factors import RankingFactors
 from hushrec.systems.drift.replies import Moves, Requests, ReturnedGradients, in_order, owners_of_items
 from hushrec.systems.drift.stopwatch import Stopwatch, untimed
+from hushrec.systems.drift.told import facts, holds
 from hushrec.systems.drift.users import users_begin, users_send, users_show
-
-# Uniform numbers within this have a standard deviation of 0.1.
-_START_RANGE = 0.1 * 3**0.5
-_KNOWN = 200  # how many of the best items a user may know already
+from hushrec.systems.drift.vectors import best_held, grown_items, grown_users, move_items, move_users, summed_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +124,9 @@ class Config:
     encryption: Literal["aes-gcm", "none"] = setting("aes-gcm", "of interactions on their way to owners")
     flag: Literal["outside", "inside"] = setting("outside", "where it says whether an interaction is positive")
     batch: int = setting(1, "interactions that are encrypted together", "[1, 1000]")
+    user_vectors: Literal["orchestrator", "users"] = setting(
+        "orchestrator", "who holds the vectors of users; the users' side hands them to owners alone, sealed"
+    )
     recommended: int = setting(0, "items recommended to each user of a window while learning", "[0, inf)")
     parts: int = setting(8, "rounds that an epoch is cut into, to go on from after a stop", "[1, inf)")
     positive_from: float = setting(
@@ -142,6 +144,10 @@ class Config:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check(
+            self.user_vectors == "orchestrator" or not self.max_delay,
+            f"{option('user_vectors', 'users')} moves users' vectors at once; leave {option('max_delay')} out",
+        )
 
     @property
     def num_rounds(self) -> int:
@@ -155,7 +161,7 @@ class Config:
             self.num_factors, self.learning_rate, self.regularization, self.window, self.parts, self.recommended,
             self.open_blocks == "end", self.theta, self.threshold, self.max_delay,
             Form(self.batch, self.flag == "inside", self.encryption == "aes-gcm"), self.blocks, self.block_loss,
-            unseen=self.unseen, bias_pace=self.bias_pace,
+            unseen=self.unseen, bias_pace=self.bias_pace, users_keep_vectors=self.user_vectors == "users",
         )  # fmt: skip
 
 
@@ -186,24 +192,12 @@ def start(num_parties: int, num_items: int, config: Planned, draws: Draws) -> Or
 def _grown(
     state: OrchestratorState, num_users: int, num_items: int, plan: Plan, draws: Draws
 ) -> OrchestratorState:
-    """The state with vectors for newcomers; a vector depends on the number only, not on when it came."""
-    num_known = len(state.user_factors), len(state.item_factors)
-    grown = replace(
+    """The state with vectors for newcomers."""
+    return replace(
         state,
-        user_factors=_longer(state.user_factors, num_users, "user-vectors", draws),
-        item_factors=_longer(state.item_factors, num_items, "item-vectors", draws),
+        user_factors=grown_users(state.user_factors, num_users, plan, draws),
+        item_factors=grown_items(state.item_factors, num_items, plan, draws),
     )
-    if plan.bias_pace:
-        grown.user_factors[num_known[0] :, -1], grown.item_factors[num_known[1] :, -1] = 1, 0
-    return grown
-
-
-def _longer(factors: NDArray[np.float32], size: int, purpose: str, draws: Draws) -> NDArray[np.float32]:
-    if size > MOST:
-        raise HushrecError(f"{size:,} vectors are too many; number users and items from 0, without gaps")
-    numbers = np.arange(len(factors), max(size, len(factors)), dtype=np.int32)
-    more = uniform_rows(draws.key(purpose), numbers, factors.shape[1], -_START_RANGE, _START_RANGE)
-    return np.concatenate([factors, more])
 
 
 def orchestrator_round(
@@ -231,6 +225,9 @@ def orchestrator_round(
     for window in range(int(began.batches[0][1].num_windows[0])):
         sent = Collect()
         yield Ask(users_side, NextWindow(np.array(window)), sent)
+        if plan.users_keep_vectors:
+            yield from learn_without_users(state.item_factors, owners, users_side, window, (starts, held_by), plan)
+            continue
         moves = yield from _learn(state, owners, window)
         late += [(window + int(delays.integers(plan.max_delay + 1)), part) for part in _by_owner(moves, config)]
         with stopwatch("update"):
@@ -272,48 +269,27 @@ def _by_owner(moves: Moves | None, config: Planned) -> list[Moves]:
     return [moves.of(moves.owners == owner) for owner in np.unique(moves.owners)]
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows to sum, as `ExactSum` takes them."""
-
-    items: Ragged
-    gradients: Ragged
-
-
 def _moved(
     state: OrchestratorState, parts: list[Moves], num_holders: NDArray[np.int64], plan: Plan
 ) -> OrchestratorState:
-    """Move vectors by the sums of their gradients (Algorithm 4); sums are exact, so no order matters.
-
-    Biases go by the mean over an item's owners, who all learn from the same events: else an item of two owners
-    would seem twice as popular.
-    """
+    """Move vectors by the sums of their gradients (Algorithm 4); sums are exact, so no order matters."""
     if not parts:
         return state
     is_item, numbers, gradients, owners = (
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("is_item", "numbers", "gradients", "owners")
     )
-    for factors, is_of_it in ((state.item_factors, is_item), (state.user_factors, ~is_item)):
-        touched, places = np.unique(numbers[is_of_it], return_inverse=True)
-        total = ExactSum.zeros((len(touched), factors.shape[1]), len(places))
-        rows = np.arange(len(places) + 1)
-        total.add(
-            owners[is_of_it], _Rows(Ragged(rows, places.astype(np.int32)), Ragged(rows, gradients[is_of_it]))
-        )
-        moves = plan.learning_rate * total.to_float()
-        if plan.bias_pace and factors is state.item_factors:
-            moves[:, -1] /= np.maximum(num_holders[touched], 1)
-        factors[touched] -= moves
+    items = summed_rows(numbers[is_item], gradients[is_item], owners[is_item])
+    move_items(state.item_factors, *items, num_holders, plan)
+    move_users(state.user_factors, *summed_rows(numbers[~is_item], gradients[~is_item], owners[~is_item]), plan)
     return state
 
 
 def _recommendation(state: OrchestratorState, users: Ragged, config: Planned) -> Recommend:
     """The best items of all that are held; the users' side leaves out what a user knows already."""
-    scores = state.user_factors[users.values] @ state.item_factors.T
-    scores[:, ~state.is_held] = -np.inf
-    items, _ = top_k(scores, min(config.plan.recommended + _KNOWN, int(state.is_held.sum())))
-    return Recommend(users, Ragged(users.starts, items.astype(np.int32)))
+    of_users = state.user_factors[users.values]
+    items = best_held(of_users, state.item_factors, state.is_held, config.plan.recommended)
+    return Recommend(users, Ragged(users.starts, items))
 
 
 # --- The other parties, and results ------------------------------------------------------------------------
@@ -323,40 +299,33 @@ def enrol(numbers: Numbers, rows: OwnerRows, num_items: int, config: Planned, dr
     """Owners with their items, the users' side with its events."""
     plan = config.plan
     rows = within_limits(with_unseen(rows, plan.unseen, num_items, draws), plan.min_blocks, plan.max_blocks)
-    return Members.enrol(numbers, rows, plan.parts if plan.ends_blocks else 0, draws, plan.blocks)
+    members = Members.enrol(numbers, rows, plan.parts if plan.ends_blocks else 0, draws, plan.blocks)
+    return Keepers.of(members, plan, draws) if plan.users_keep_vectors else members
 
 
 def model(state: OrchestratorState, config: Planned, _rating_range: RatingRange) -> Scorer:
     """A scorer made of the orchestrator's vectors."""
     plan = config.plan
+    if plan.users_keep_vectors:
+        raise HushrecError("the users' side holds the users' vectors; recommend there, by --recommended")
     return RankingFactors(state.user_factors, state.item_factors, plan.regularization, plan.bias_pace > 0)
 
 
-def mean_loss(state: OrchestratorState, rows: OwnerRows) -> float:
+def whole_model(state: OrchestratorState, private: Members, config: Planned, _range: RatingRange) -> Scorer:
+    """A scorer made of all vectors, whoever holds them."""
+    users, plan = vectors_of_users(private, state.user_factors), config.plan
+    return RankingFactors(users, state.item_factors, plan.regularization, plan.bias_pace > 0)
+
+
+def mean_loss(state: OrchestratorState, private: Members, rows: OwnerRows) -> float:
     """The mean loss of the blocks of a stream, all owners' items together."""
-    return block_loss(state.user_factors, state.item_factors, rows.users, rows.items, rows.is_positive)
-
-
-def num_users(state: OrchestratorState) -> int:
-    """How many users have a vector."""
-    return len(state.user_factors)
+    users = vectors_of_users(private, state.user_factors)
+    return block_loss(users, state.item_factors, rows.users, rows.items, rows.is_positive)
 
 
 def window_bytes(private: Members, config: Planned) -> NDArray[np.int64]:
     """What a party sends in a window, roughly."""
     return np.full(len(private.numbers), 64 * config.plan.window)
-
-
-def _open_inbox(_private: Members, _config: Planned) -> Collect:
-    return Collect()
-
-
-def facts(private: Members, _config: Planned) -> Mapping[str, float]:
-    """What owners did with the messages that came."""
-    totals = sum((owner.counts for owner in private.owners), np.zeros(len(COUNTS), np.int64))
-    waiting = sum(owner.num_waiting for owner in private.owners)
-    counts = {f"messages {name}": float(totals[place]) for name, place in COUNTS._asdict().items()}
-    return {"interactions accepted": counts.pop("messages accepted"), **counts, "interactions waiting": waiting}
 
 
 def has_drift_rounds(system: AnySystem) -> bool:
@@ -376,12 +345,13 @@ PAPER = Paper(
 GENERAL = {"unseen": 3, "bias_pace": 1.0, "learning_rate": 0.03, "epochs": 15}
 
 _RESULT: Result[Any, OwnerRows, OrchestratorState, Members] = Result(
-    lambda state, _private, config, rating_range: model(state, config, rating_range),
+    whole_model,
     server=model,
     facts=facts,
     losses={"loss": mean_loss},
     measured_every=lambda config: config.plan.parts,
-    num_users=num_users,
+    num_users=lambda state: len(state.user_factors),
+    holds=holds,
 )
 
 # Any config with these settings: SAROS has one of its own. The store on disk comes to it in `__init__.py`: nothing
@@ -400,7 +370,7 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
             "window": 100, "theta": 2, "batch": 3, "flag": "inside", "recommended": 2, "learning_rate": 0.5,
             "epochs": 4, "parts": 1,
         },
-        variants=({"batch": 1, "flag": "outside"}, {"encryption": "none"}),
+        variants=({"batch": 1, "flag": "outside"}, {"encryption": "none"}, {"user_vectors": "users"}),
         learns_with={"window": 50, "learning_rate": 0.3, "epochs": 60, "parts": 1},
     ),
     config=Config,
@@ -408,7 +378,7 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
     holders=OWNERS,
     messages=(
         Register, OwnerKey, Holdings, Begin, Began, NextWindow, SentInteractions, WindowSent, TakeIn, Wanted,
-        Vectors, BlockGradients, Recommend, Recommended,
+        Vectors, BlockGradients, Recommend, Recommended, *kept_by_users.MESSAGES,
     ),
     start=start,
     enrol=enrol,
@@ -420,8 +390,9 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
         TakeIn: Handler(owner_take_in, reads=(SentInteractions,)),
         Vectors: Handler(owner_learn),
         Recommend: Handler(users_show),
+        **kept_by_users.HANDLERS,
     },
     reply_bytes=window_bytes,
     result=_RESULT,
-    inboxes={OwnerKey: _open_inbox, SentInteractions: _open_inbox},
+    inboxes={OwnerKey: open_inbox, SentInteractions: open_inbox, **kept_by_users.INBOXES},
 )  # fmt: skip

@@ -6,6 +6,7 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.protocol import Cohort, Collect, Ragged, Reply, Sealed
 from hushrec.systems.drift.cipher import KEY_BYTES
+from hushrec.systems.drift.keepers import kept_vectors
 from hushrec.systems.drift.members import Gateway, Members
 from hushrec.systems.drift.messages import (
     Began,
@@ -33,7 +34,10 @@ def users_begin(cohort: Cohort[Members], request: Begin, config: Planned, _draws
         raise HushrecError("the table of who holds what is not whole")
     gateway.begin(cohort.round_number, request.starts, request.owners)
     first, last = _windows(gateway, cohort.round_number, config)
-    return Reply(Began(np.array([last - first]), np.array([gateway.num_users])))
+    if config.plan.users_keep_vectors:
+        kept_vectors(cohort.private).begin(cohort.round_number)
+    num_users = 0 if config.plan.users_keep_vectors else gateway.num_users
+    return Reply(Began(np.array([last - first]), np.array([num_users])))
 
 
 def _windows(gateway: Gateway, round_number: int, config: Planned) -> tuple[int, int]:
@@ -43,7 +47,7 @@ def _windows(gateway: Gateway, round_number: int, config: Planned) -> tuple[int,
     return num_windows * part // plan.parts, num_windows * (part + 1) // plan.parts
 
 
-def _events(gateway: Gateway, round_number: int, window: int, config: Planned) -> tuple[int, int]:
+def events_of_window(gateway: Gateway, round_number: int, window: int, config: Planned) -> tuple[int, int]:
     """The first event of a window of a round, and the one behind its last."""
     first = (_windows(gateway, round_number, config)[0] + window) * config.plan.window
     return first, first + config.plan.window
@@ -51,7 +55,7 @@ def _events(gateway: Gateway, round_number: int, window: int, config: Planned) -
 
 def _note_seen(gateway: Gateway, round_number: int, config: Planned) -> None:
     """Note what users know by the end of the window that runs."""
-    first, last = _events(gateway, round_number, int(gateway.clock[1]), config)
+    first, last = events_of_window(gateway, round_number, int(gateway.clock[1]), config)
     if not gateway.seen:  # a new process: the stream tells what was before
         gateway.note_seen(0, first if round_number <= config.plan.parts else len(gateway.users))
     gateway.note_seen(first, last)
@@ -63,11 +67,12 @@ def users_send(
     """Send the interactions of a window to the owners of their items."""
     plan = config.plan
     gateway = cohort.private.only_gateway()
-    first, last = _events(gateway, cohort.round_number, int(request.window), config)
+    first, last = events_of_window(gateway, cohort.round_number, int(request.window), config)
     letters = gateway.window(int(request.window), first, last, _keys(cohort), plan.form, stopwatch)
     active = np.empty(0, np.int32)
     if plan.recommended:
-        active = np.unique(gateway.users[first:last])
+        if not plan.users_keep_vectors:  # else they recommend by themselves
+            active = np.unique(gateway.users[first:last])
         _note_seen(gateway, cohort.round_number, config)
     reply = WindowSent(Ragged.one(active))
     if not letters:
