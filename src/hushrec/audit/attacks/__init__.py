@@ -41,6 +41,8 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "gradient sign": f"{__name__}.gradient_sign",
         "interactions read": f"{__name__}.interactions_read",
         "linked items": f"{__name__}.linked_items",
+        "foreign items": f"{__name__}.foreign_items",
+        "foreign items read": f"{__name__}.foreign_items_read",
         "flag reading": f"{__name__}.flag_reading",
         "wire reading": f"{__name__}.wire_reading",
         "gradient inversion": f"{__name__}.gradient_inversion",

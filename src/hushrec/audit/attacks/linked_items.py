@@ -8,20 +8,14 @@ Blind: as many items that are drawn from all of the window.
 Symbols: v = user_factors, psi = item_factors.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.audit.interactions import interacted
-from hushrec.audit.scoreboard import Attack, Outcome, Own, Truth, is_sent
-from hushrec.kernels.rows import FRACTION_BITS
-from hushrec.protocol import Message, Numbers, Role, Seat, View
-
-_PARALLEL = 0.999  # an owner that learns from several groups of a window moves v a little in between
-
-Floats = NDArray[np.float64]
+from hushrec.audit.item_sums import PARALLEL, Floats, directions, has_sums, windows_of
+from hushrec.audit.scoreboard import Attack, Outcome, Own, Truth
+from hushrec.protocol import Numbers, Role, Seat, View
 
 
 class Linked(NamedTuple):
@@ -32,65 +26,22 @@ class Linked(NamedTuple):
     drawn: list[Numbers]
 
 
-def has_sums(message_type: type[Message]) -> bool:
-    """Whether owners send sums of items' gradients with it."""
-    return is_sent(message_type, Role.OWNER, Role.ORCHESTRATOR, "items", "sums")
-
-
 def link(view: View, own: Own) -> Linked:
     """The sets of a round's windows."""
     linked = Linked([], [], [])
-    for window, items, rows in _windows(view, float(own.settings["regularization"])):
-        distinct = np.unique(items)
-        for found in _parallel(items, rows):
-            linked.windows.append(window)
+    for learned in windows_of(view, float(own.settings["regularization"])):
+        distinct = np.unique(learned.items)
+        for found in _parallel(learned.items, learned.rows):
+            linked.windows.append(learned.window)
             linked.sets.append(found)
             linked.drawn.append(own.generator.choice(distinct, len(found), replace=False))
     return linked
 
 
-def _windows(view: View, ridge: float) -> Iterator[tuple[int, Numbers, Floats]]:
-    """The windows with their items, and what is left of their sums without one ridge."""
-    held: dict[int, Numbers] = {}
-    vectors: dict[int, NDArray[np.float32]] = {}
-    parts: list[tuple[Numbers, Floats]] = []
-    window = -1
-    for one in view:
-        kind = type(one.message)
-        if is_sent(kind, Role.OWNER, Role.ORCHESTRATOR, "items") and not has_sums(kind):
-            for owner, items in zip(one.numbers.tolist(), _slices(one.message, "items"), strict=True):
-                held[owner] = np.sort(items)
-        elif is_sent(kind, Role.ORCHESTRATOR, Role.OWNER, "vectors") and hasattr(one.message, "window"):
-            if parts and int(one.message.window) != window:
-                yield window, *_joined(parts)
-                parts = []
-            window = int(one.message.window)
-            vectors.update(zip(one.numbers.tolist(), _slices(one.message, "vectors"), strict=True))
-        elif has_sums(kind):
-            both = zip(
-                one.numbers.tolist(), _slices(one.message, "items"), _slices(one.message, "sums"), strict=True
-            )
-            for owner, items, sums in both:
-                of_items = vectors[owner][np.searchsorted(held[owner], items)].astype(np.float64)
-                parts.append((items, sums * 2.0**-FRACTION_BITS - ridge * of_items))
-    if parts:
-        yield window, *_joined(parts)
-
-
-def _slices(message: Message, name: str) -> list[NDArray[np.int64]]:
-    column = message.column(name)
-    return np.split(column.values, column.starts[1:-1])
-
-
-def _joined(parts: list[tuple[Numbers, Floats]]) -> tuple[Numbers, Floats]:
-    return np.concatenate([items for items, _ in parts]), np.concatenate([rows for _, rows in parts])
-
-
 def _parallel(items: Numbers, rows: Floats) -> list[Numbers]:
     """Sets of at least two items whose rows point one way or the other; each row is in one set at most."""
-    norms = np.linalg.norm(rows, axis=1)
-    items, rows = items[norms > 0], rows[norms > 0] / norms[norms > 0, None]
-    is_near = np.abs(rows @ rows.T) >= _PARALLEL
+    ways = directions(rows)
+    is_near = np.abs(ways @ ways.T) >= PARALLEL
     is_left, found = np.ones(len(items), np.bool_), []
     for place in range(len(items)):
         if is_left[place]:
