@@ -24,7 +24,7 @@ def parse_colluders(text: str | None, system: AnySystem) -> tuple[Role, ...]:
     if not text:
         return ()
     has = {role for kind in system.messages for role in (kind.sender, kind.receiver)} | {Role.OBSERVER}
-    if Role.SERVER in has:
+    if has & set(DRIVING):
         has.add(Role.ACTIVE_SERVER)
     words = text.split("+")
     if unknown := [word for word in words if word not in has]:

@@ -97,10 +97,11 @@ class Transcript:
         themselves, or the driving side, which carries it, is among them. An observer stands where a message with a
         cipher of its own travels in nothing else: it gets that, and no other message. A run with messages that
         stand for others, whose content would have been hidden, has no view. An active server sees what a
-        server does.
+        server or an orchestrator does.
         """
         taken = [Seat(seat) if isinstance(seat, Role) else seat for seat in seats]
-        taken = [Seat(Role.SERVER) if seat.role == Role.ACTIVE_SERVER else seat for seat in taken]
+        if any(seat.role == Role.ACTIVE_SERVER for seat in taken):
+            taken += [Seat(Role.SERVER), Seat(Role.ORCHESTRATOR)]
         return [part for sent in self.recorded if (part := _seen(sent, taken)) is not None]
 
 

@@ -162,8 +162,8 @@ def test_lies_are_told_only_if_asked_for() -> None:
     assert lies == ["another V", "lone letter", "lone shares", "rounds that never count", "asked in the clear"]
     assert [attack.name for attack in attacks_named("another-v", system)] == ["another V"]
     assert parse_colluders("active-server", system) == ACTIVE
-    with pytest.raises(HushrecError, match="drift has no active-server"):
-        parse_colluders("active-server", SYSTEMS["drift"])
+    assert not any(attack.lie for attack in attacks_on(SYSTEMS["drift"]))
+    assert [attack.name for attack in attacks_on(SYSTEMS["drift"], is_active=True)] == ["believed table"]
 
 
 def test_a_lie_belongs_to_an_active_server() -> None:

@@ -64,6 +64,7 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "lone shares": "hushrec.audit.active.lone_shares",
         "rounds that never count": "hushrec.audit.active.rounds_that_never_count",
         "asked in the clear": "hushrec.audit.active.asked_in_the_clear",
+        "believed table": "hushrec.audit.active.believed_table",
     },
     kind="hushrec.audit.scoreboard:Attack",
 )

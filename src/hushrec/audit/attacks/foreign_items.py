@@ -20,7 +20,7 @@ from hushrec.audit.uploads import Pairs, paired
 from hushrec.protocol import Message, Recorded, Role, Seat, View
 
 _NO_NUMBERS = np.empty(0, np.int64)
-_NOTHING = Guesses(_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS, np.empty(0, np.bool_))
+NOTHING = Guesses(_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS, np.empty(0, np.bool_))
 
 
 class Foreign(NamedTuple):
@@ -39,7 +39,7 @@ def read_foreign(before: Foreign | None, view: View, own: Own) -> Foreign:
     colluders = {owner for of_window in handed.values() for owner in of_window}
     held = held_by_owners(view)
     own_items = np.concatenate([np.empty(0, np.int32), *(held[owner] for owner in sorted(colluders))])
-    found = [_NOTHING]
+    found = [NOTHING]
     for learned in windows_of(view, float(own.settings["regularization"])):
         for of_users in handed.get(learned.window, {}).values():
             vectors |= of_users
@@ -54,7 +54,7 @@ def _named(learned: Sums, is_foreign: NDArray[np.bool_], vectors: dict[int, NDAr
     """The user to whose vector the sum of each foreign item is parallel, if there is one; against it: good."""
     users = np.array(list(vectors), np.int64)
     if not len(users) or not is_foreign.any():
-        return _NOTHING
+        return NOTHING
     along: Floats = directions(learned.rows[is_foreign]) @ directions(np.array(list(vectors.values()), float)).T
     best = np.abs(along).argmax(axis=1)
     cosines = along[np.arange(len(best)), best]
