@@ -19,6 +19,7 @@ class PMF(Recommender):
         regularization: weight of the vectors' squared norms (default 0.001)
         biases: learn a bias of each user and of each item (default False)
         shrinkage: so many ratings' worth of what all have in common is mixed with what a user or an item has (default 0.0)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -34,6 +35,7 @@ class PMF(Recommender):
         regularization: float = 0.001,
         biases: bool = False,
         shrinkage: float = 0.0,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -61,6 +63,7 @@ class FedRec(Recommender):
         user_update: the items that the user's vector learns from (default 'rated-and-virtual')
         biases: learn a bias of each user, which stays private, and of each item (default False)
         shrinkage: so many ratings' worth of what all have in common is mixed with what a user or an item has (default 0.0)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -91,6 +94,7 @@ class FedRec(Recommender):
         user_update: Literal["rated-and-virtual", "rated"] = "rated-and-virtual",
         biases: bool = False,
         shrinkage: float = 0.0,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,
@@ -124,6 +128,7 @@ class FedRecPlusPlus(Recommender):
         user_update: the items that the user's vector learns from; without loss it learns from rated ones only (default 'rated')
         biases: learn a bias of each user, which stays private, and of each item (default False)
         shrinkage: so many ratings' worth of what all have in common is mixed with what a user or an item has (default 0.0)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
         shares: denoisers of each client, whose shares of masks tell nothing but all together (k); 0: one, with noise (default 0)
@@ -151,6 +156,7 @@ class FedRecPlusPlus(Recommender):
         user_update: Literal["rated-and-virtual", "rated"] = "rated",
         biases: bool = False,
         shrinkage: float = 0.0,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
         shares: int = 0,
@@ -181,6 +187,7 @@ class FedRecBPR(Recommender):
         regularization: weight of the vectors' squared norms; biases are free (default 1.0)
         crowding: how much more a client's vector is held back, the more of all items it has (default 0.0)
         initial_scale: items' vectors start uniformly within plus and minus this (default 0.1)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -205,6 +212,7 @@ class FedRecBPR(Recommender):
         regularization: float = 1.0,
         crowding: float = 0.0,
         initial_scale: float = 0.1,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -228,6 +236,7 @@ class SDCF(Recommender):
         learning_rate: of the first round (default 0.0015)
         decay: what the learning rate is multiplied with after a round (default 0.99)
         regularization: for newcomers whose vector is folded in (default 0.001)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -254,6 +263,7 @@ class SDCF(Recommender):
         learning_rate: float = 0.0015,
         decay: float = 0.99,
         regularization: float = 0.001,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,
@@ -283,6 +293,7 @@ class SDCFDenoised(Recommender):
         learning_rate: of the first round (default 0.0015)
         decay: what the learning rate is multiplied with after a round (default 0.99)
         regularization: for newcomers whose vector is folded in (default 0.001)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
         seed: of everything random (default 0)
@@ -305,6 +316,7 @@ class SDCFDenoised(Recommender):
         learning_rate: float = 0.0015,
         decay: float = 0.99,
         regularization: float = 0.001,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
         seed: int = 0,
@@ -356,6 +368,7 @@ class PTFFedRec(Recommender):
         server_batch: batch size of the server (default 1024)
         server_epochs: epochs of the server in a round (default 2)
         from_popularity: the server's model starts at how much was shown of each item, and learns who differs (default False)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -402,6 +415,7 @@ class PTFFedRec(Recommender):
         server_batch: int = 1024,
         server_epochs: int = 2,
         from_popularity: bool = False,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -430,6 +444,7 @@ class FCF(Recommender):
         regularization: weight of the vectors' squared norms (lambda) (default 1.0)
         initial_scale: items' vectors start uniformly within plus and minus this (default 0.1)
         from_popularity: count in round 1 how many clients have each item, and start the first column of vectors there (default False)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -455,6 +470,7 @@ class FCF(Recommender):
         regularization: float = 1.0,
         initial_scale: float = 0.1,
         from_popularity: bool = False,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -483,6 +499,7 @@ class FedMF(Recommender):
         regularization: weight of the vectors' squared norms (default 0.0001)
         initial_scale: vectors start uniformly within plus and minus this (default 0.1)
         from_popularity: count in round 1, encrypted, how many clients have each item, and learn who differs (default False)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -508,6 +525,7 @@ class FedMF(Recommender):
         regularization: float = 0.0001,
         initial_scale: float = 0.1,
         from_popularity: bool = False,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -539,6 +557,7 @@ class FedNCF(Recommender):
         from_popularity: count in round 1 how many clients have each item, and start the biases there (default False)
         rho: virtual samples per sample of a client, among which denoisers hide it (default 0)
         denoisers: clients of a round that collect the noise of others; 0 hides nothing (default 0)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -567,6 +586,7 @@ class FedNCF(Recommender):
         from_popularity: bool = False,
         rho: int = 0,
         denoisers: int = 0,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -589,6 +609,7 @@ class MetaMF(Recommender):
         learning_rate: of the server's Adam (default 0.0001)
         regularization: weight of the parameters' squared norm, halved (default 0.001)
         from_popularity: count in round 1 how many clients have each item, and learn who differs (default False)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -608,6 +629,7 @@ class MetaMF(Recommender):
         learning_rate: float = 0.0001,
         regularization: float = 0.001,
         from_popularity: bool = False,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -627,6 +649,7 @@ class NeuMF(Recommender):
         batch_size: samples per step of Adam (default 1024)
         num_negatives: items drawn in each round for each item of a client (default 4)
         from_popularity: start at how many people have each item, and learn who differs (default False)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -643,6 +666,7 @@ class NeuMF(Recommender):
         batch_size: int = 1024,
         num_negatives: int = 4,
         from_popularity: bool = False,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -662,6 +686,7 @@ class NGCF(Recommender):
         batch_size: samples per step of Adam (default 1024)
         num_negatives: items drawn in each round for each item of a client (default 4)
         from_popularity: start at how many people have each item, and learn who differs (default False)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -678,6 +703,7 @@ class NGCF(Recommender):
         batch_size: int = 1024,
         num_negatives: int = 4,
         from_popularity: bool = False,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -698,6 +724,7 @@ class LightGCN(Recommender):
         batch_size: samples per step of Adam (default 1024)
         num_negatives: items drawn in each round for each item of a client (default 4)
         from_popularity: start at how many people have each item, and learn who differs (default False)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -715,6 +742,7 @@ class LightGCN(Recommender):
         batch_size: int = 1024,
         num_negatives: int = 4,
         from_popularity: bool = False,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -751,6 +779,7 @@ class FedCORE(Recommender):
         inference_clip: of a vector's l1 norm, with inference_epsilon (default 10.0)
         answer_noise: scale of Laplace noise on scores that are returned (default 0.0)
         prior_seed: public: of what all partners start alike (default 0)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -784,6 +813,7 @@ class FedCORE(Recommender):
         inference_clip: float = 10.0,
         answer_noise: float = 0.0,
         prior_seed: int = 0,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -800,6 +830,7 @@ class NeuCF(Recommender):
         decay: what the learning rate is multiplied with after a round (default 0.9)
         batch_size: ratings per step (default 128)
         activation: of the hidden layer; quadratic can be computed under encryption (default 'relu')
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -813,6 +844,7 @@ class NeuCF(Recommender):
         decay: float = 0.9,
         batch_size: int = 128,
         activation: Literal["relu", "quadratic"] = "relu",
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -824,11 +856,19 @@ class Average(Recommender):
 
     Settings:
         num_rounds: rounds; after the first nothing changes (default 1)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
 
-    def __init__(self, *, num_rounds: int = 1, seed: int = 0, options: RuntimeOptions | None = None) -> None: ...
+    def __init__(
+        self,
+        *,
+        num_rounds: int = 1,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
+        seed: int = 0,
+        options: RuntimeOptions | None = None,
+    ) -> None: ...
 
 class DRIFT(Recommender):
     """DRIFT: data owners learn from encrypted interactions, online.
@@ -857,6 +897,7 @@ class DRIFT(Recommender):
         positive_from: rating from which on an event is good; 0: the middle of the range (default 0.0)
         unseen: items that a user never met, drawn before each good event and taken for bad ones (default 0)
         bias_pace: learn a bias of each item, so much faster than its vector; 0: none (default 0.0)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -885,6 +926,7 @@ class DRIFT(Recommender):
         positive_from: float = 0.0,
         unseen: int = 0,
         bias_pace: float = 0.0,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -911,6 +953,7 @@ class SAROS(Recommender):
         bias_pace: learn a bias of each item, so much faster than its vector; 0: none (default 0.0)
         min_blocks: completed blocks that a user must have to be learned from (default 0)
         max_blocks: completed blocks that a user may have to be learned from; 0: any number (default 0)
+        padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -934,6 +977,7 @@ class SAROS(Recommender):
         bias_pace: float = 0.0,
         min_blocks: int = 0,
         max_blocks: int = 0,
+        padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...

@@ -108,7 +108,7 @@ def audit(
                 look(score)
         now = {f"{score.attack.name} {score.attack.measure}": score.rounds[-1] for score in scores}
         on_look(progress, {name: mean for name, mean in now.items() if mean is not None})
-        progress.transcript.recorded.clear()
+        progress.transcript.forget()
 
     try:
         progress = run_job(job, replace(options, keep_payloads=True), on_round=after_round)

@@ -30,6 +30,7 @@ from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError, LostForGoodError, NotAsOrderedError, PublicError
 from hushrec.files import write_private_file
 from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Store
+from hushrec.protocol.padding import padding_of
 from hushrec.registry import system_named
 from hushrec.runtime.checkpoint import load_train, read_arrays, save_train, write_arrays
 from hushrec.runtime.node import Node
@@ -287,7 +288,17 @@ class _NodeRun:
         ]
         run_id, own = bytes.fromhex(self._folder.name), read_kit(self._kit).name
         key, choose = mail_key(self._kit), secrets.randbelow
-        post = Post(run_id, known, own, key, choose, hosts.pad_bytes, hosts.away, hosts.num_clients)
+        post = Post(
+            run_id,
+            known,
+            own,
+            key,
+            choose,
+            hosts.pad_bytes,
+            hosts.away,
+            hosts.num_clients,
+            padding_of(self.config),
+        )
         return Node(self.system, self.config, self._draws(), numbers, private, post)
 
     def _restore(self, is_new: bool = False) -> None:

@@ -46,7 +46,7 @@ from hushrec.protocol.system import (
     System,
     of_server,
 )
-from hushrec.protocol.transcript import DRIVING, UNNAMED, Recorded, Seat, Tally, Transcript, View
+from hushrec.protocol.transcript import DRIVING, UNNAMED, Lengths, Recorded, Seat, Tally, Transcript, View
 
 __all__ = [
     "DRIVING",
@@ -63,6 +63,7 @@ __all__ = [
     "FieldKind",
     "Fold",
     "Handler",
+    "Lengths",
     "Message",
     "Numbers",
     "Paper",

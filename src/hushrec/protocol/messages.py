@@ -179,10 +179,15 @@ class Message:
 
     def missing_bytes(self, num_parties: int) -> int:
         """Bytes that the real message would have beyond this stand-in, for all parties."""
-        columns = [(kind.layout, getattr(self, kind.name)) for kind in self.kinds() if kind.counts_bytes]
-        return sum(
-            int(column.sum()) if layout == "each" else num_parties * int(column) for layout, column in columns
-        )
+        return int(self.missing_sizes(num_parties).sum())
+
+    def missing_sizes(self, num_parties: int) -> NDArray[np.int64]:
+        """The same, of each party."""
+        sizes = np.zeros(num_parties, np.int64)
+        for kind in self.kinds():
+            if kind.counts_bytes:
+                sizes += getattr(self, kind.name)
+        return sizes
 
     @property
     def num_rows(self) -> int:

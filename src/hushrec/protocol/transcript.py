@@ -5,9 +5,10 @@ from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError
-from hushrec.protocol.messages import Message, Numbers, Role
+from hushrec.protocol.messages import Message, Numbers, Role, each, shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,16 @@ class Recorded(NamedTuple):
         return np.repeat(self.numbers, num_slices // max(len(self.numbers), 1))
 
 
+@dataclass(frozen=True)
+class Lengths(Message):
+    """Reveals: how long the packets of an ask are. Nobody sends it: it is what an observer sees of all others."""
+
+    sender, receiver = Role.OBSERVER, Role.OBSERVER
+    ask: np.int32 = shared(np.int32, 0)  # of the round, from 1 on
+    asked: NDArray[np.int64] = each(np.int64)  # bytes to each party; mail that comes with it is left out
+    answered: NDArray[np.int64] = each(np.int64)  # bytes from each party, with the letters that it wrote
+
+
 DRIVING = (Role.SERVER, Role.ORCHESTRATOR, Role.ACTIVE_SERVER)  # roles that carry the others' mail
 UNNAMED = -1  # who wrote a slice of mail, to whom it does not say so
 
@@ -58,6 +69,7 @@ class Transcript:
     def __init__(self, keep_payloads: bool = False) -> None:
         self.tallies: dict[tuple[int, type[Message]], Tally] = {}
         self.recorded: list[Recorded] = []
+        self.watched: list[Recorded] = []  # lengths, in the order of sending
         self._keep_payloads = keep_payloads
         self._lock = Lock()
 
@@ -69,6 +81,18 @@ class Transcript:
         if self._keep_payloads:
             with self._lock:
                 self.recorded.append(sent)
+
+    def watch(self, round_number: int, numbers: Numbers, lengths: Lengths) -> None:
+        """Take note of how long the packets of some parties were."""
+        if self._keep_payloads:
+            with self._lock:
+                self.watched.append(Recorded(round_number, numbers, lengths))
+
+    def forget(self) -> None:
+        """Keep no message any longer; what was counted stays."""
+        with self._lock:
+            self.recorded.clear()
+            self.watched.clear()
 
     def count(self, round_number: int, message_type: type[Message], tally: Tally) -> None:
         """Count what was sent without having seen inside: sealed mail."""
@@ -95,14 +119,15 @@ class Transcript:
 
         Mail between others is sealed to them. Mail to them does not tell who wrote it, unless they did so
         themselves, or the driving side, which carries it, is among them. An observer stands where a message with a
-        cipher of its own travels in nothing else: it gets that, and no other message. A run with messages that
-        stand for others, whose content would have been hidden, has no view. An active server sees what a
-        server or an orchestrator does.
+        cipher of its own travels in nothing else: it gets that, and of all others their lengths. A run with
+        messages that stand for others, whose content would have been hidden, has no view. An active server sees
+        what a server or an orchestrator does.
         """
         taken = [Seat(seat) if isinstance(seat, Role) else seat for seat in seats]
         if any(seat.role == Role.ACTIVE_SERVER for seat in taken):
             taken += [Seat(Role.SERVER), Seat(Role.ORCHESTRATOR)]
-        return [part for sent in self.recorded if (part := _seen(sent, taken)) is not None]
+        seen = [part for sent in self.recorded if (part := _seen(sent, taken)) is not None]
+        return [*seen, *self.watched] if any(seat.role == Role.OBSERVER for seat in taken) else seen
 
 
 def _seen(sent: Recorded, seats: list[Seat]) -> Recorded | None:

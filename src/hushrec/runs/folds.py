@@ -163,7 +163,7 @@ def _run_fold(
         if probe is not None:
             for name, value in probe(judged, progress).items():
                 probed.setdefault(name, []).append(value)
-            progress.transcript.recorded.clear()
+            progress.transcript.forget()
         if progress.round_number % measured_every == 0:
             try:
                 metrics.update(measure(progress))

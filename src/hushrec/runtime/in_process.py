@@ -16,9 +16,10 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError, option
 from hushrec.kernels.sharing import lending
 from hushrec.privacy.sealing import SEAL_BYTES
-from hushrec.protocol import Answer, AnySystem, Ask, Cohort, Fold, Message, Numbers, Recorded, Transcript
+from hushrec.protocol import Answer, AnySystem, Ask, Cohort, Fold, Lengths, Message, Numbers, Recorded, Transcript
+from hushrec.protocol.padding import padding_of
 from hushrec.runtime.rounds import drive_round
-from hushrec.runtime.wire import frame_bytes
+from hushrec.runtime.wire import frame_sizes
 
 MOST_THREADS = 1024
 # Replies of a cohort should stay in a core's cache until they are folded.
@@ -87,6 +88,7 @@ class InProcess:
         self.system, self.config, self.draws = system, config, draws
         self.private, self.transcript, self.options = private, transcript, options
         self._reply_bytes = system.reply_bytes(private, config)
+        self.padding, self.num_asks = padding_of(config), 0
         self.inboxes: dict[type[Message], Fold] = {}
         _keep_freed_memory()
         self._pool = ThreadPoolExecutor(options.threads - 1) if options.threads > 1 else None
@@ -99,6 +101,7 @@ class InProcess:
     def run_round(self, state: Any, round_number: int) -> Any:
         """Drive one round of the driving side to its end."""
         self.inboxes.clear()
+        self.num_asks = 0
         with lending(self._pool, self.options.threads - 1):  # which serve nobody while the driving side computes
             return drive_round(
                 self.system,
@@ -112,6 +115,7 @@ class InProcess:
     def serve(self, ask: Ask, round_number: int) -> Answer:
         """Bring one ask to its handlers, and their replies to its fold."""
         to, request, answer = ask.to, ask.request, Answer()
+        self.num_asks += 1
         if self.options.losses:
             is_lost = self.options.losses(round_number, type(request), to)
             if is_lost.any():
@@ -200,16 +204,19 @@ class _Service:
         handler = runtime.system.handlers[type(request)]
         mail = {kind: runtime.inboxes[kind] for kind in handler.reads if kind in runtime.inboxes}
         cohort = Cohort(numbers, rows, runtime.private, round_number, mail)
-        transcript.record(Recorded(round_number, numbers, request), frame_bytes(request, len(numbers)))
+        asked = frame_sizes(request, len(numbers), runtime.padding)
+        transcript.record(Recorded(round_number, numbers, request), int(asked.sum()))
         reply = handler.answer(cohort, request, runtime.config, runtime.draws)
         replies.add(numbers, reply.message)
-        size = frame_bytes(reply.message, len(numbers))
-        transcript.record(Recorded(round_number, numbers, reply.message), size)
+        answered = frame_sizes(reply.message, len(numbers), runtime.padding)
+        transcript.record(Recorded(round_number, numbers, reply.message), int(answered.sum()))
         for sealed in reply.mail:
-            num_letters = len(sealed.addressees)
-            size = frame_bytes(sealed.message, num_letters) + SEAL_BYTES * num_letters
-            transcript.record(Recorded(round_number, numbers, sealed.message, sealed.addressees), size)
+            sizes = frame_sizes(sealed.message, len(sealed.addressees), runtime.padding) + SEAL_BYTES
+            mailed = Recorded(round_number, numbers, sealed.message, sealed.addressees)
+            transcript.record(mailed, int(sizes.sum()))
+            np.add.at(answered, np.searchsorted(numbers, mailed.writers()), sizes)
             self._inbox_for(type(sealed.message), post, shared_post).add(sealed.addressees, sealed.message)
+        transcript.watch(round_number, numbers, Lengths(np.int32(runtime.num_asks), asked, answered))
 
     def _inbox_for(self, mail_type: type[Message], post: Post, shared_post: Post | None) -> Fold:
         if mail_type not in post:

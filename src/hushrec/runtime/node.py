@@ -11,6 +11,7 @@ import numpy as np
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, PublicError
 from hushrec.protocol import AnySystem, Cohort, Fold, Message, Numbers
+from hushrec.protocol.padding import padding_of
 from hushrec.runtime.in_process import cohort_bounds
 from hushrec.runtime.packets import Buffer, Contents, Kind, Mail, Packet, contents_of
 from hushrec.runtime.post import BadLetter, Post, numbers_within
@@ -46,7 +47,7 @@ class Node:
         post: Post,
     ) -> None:
         self.system, self.config, self.draws = system, system.in_full(config), draws
-        self.private, self.post = private, post
+        self.private, self.post, self._padding = private, post, padding_of(config)
         self._order = np.argsort(numbers)
         self.numbers = numbers[self._order]
         self._reply_bytes = system.reply_bytes(private, config)
@@ -65,7 +66,7 @@ class Node:
         if len(requests) != 1:
             raise WireError("an ask has one frame")
         with watch.at("decode"):
-            request = decode(requests[0], tuple(self.system.handlers))
+            request = decode(requests[0], tuple(self.system.handlers), padding=self._padding)
             if request.round_number != round_number:
                 raise WireError("a frame of another round than its packet")
             rows = self._order[numbers_within(request.numbers, self.numbers)]
@@ -79,7 +80,7 @@ class Node:
             with watch.at("compute"), np.errstate(all="ignore"):
                 reply = handler.answer(cohort, request.message.part(first, last), self.config, self.draws)
             with watch.at("encode"):
-                frames.append(encode(reply.message, round_number, numbers))
+                frames.append(encode(reply.message, round_number, numbers, self._padding))
             with watch.at("seal"):
                 for sealed in reply.mail:
                     sent += self.post.write(sealed, round_number, packet.sequence)

@@ -12,6 +12,7 @@ import numpy as np
 from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError
 from hushrec.protocol import NO_ONE, Answer, AnySystem, Ask, Message, Numbers, Recorded, Tally, Transcript
+from hushrec.protocol.padding import padding_of
 from hushrec.runtime.packets import (
     Buffer,
     Contents,
@@ -134,7 +135,7 @@ class OverNetwork:
         away: Collection[str] = (),  # nodes to go on without
     ) -> None:
         self.system, self.config = system, system.in_full(config)
-        self.draws, self.transcript = draws, transcript
+        self.draws, self.transcript, self._padding = draws, transcript, padding_of(config)
         self._caller = caller
         self._names = sorted(members)
         self._is_away = np.array([name in away for name in self._names])
@@ -195,7 +196,7 @@ class OverNetwork:
 
     def _request(self, message: Message, numbers: Numbers, round_number: int, sequence: int) -> Packet:
         """An ask, with the mail that came for those who are asked, of the types that they read now."""
-        frame = encode(message, round_number, numbers)
+        frame = encode(message, round_number, numbers, self._padding)
         self.transcript.record(Recorded(round_number, numbers, message), len(frame))
         wanted = set(numbers.tolist())
         held = [self._letters.get(code_of(kind), []) for kind in self.system.handlers[type(message)].reads]
@@ -234,7 +235,7 @@ class OverNetwork:
     def _open(self, reply: Packet, asked: Numbers, round_number: int) -> tuple[list[Frame], Letters]:
         """Frames and letters of a reply, checked: it must answer for exactly those who were asked."""
         data, letters = contents_of(reply)
-        frames = [decode(part, self._replies_to) for part in data]
+        frames = [decode(part, self._replies_to, padding=self._padding) for part in data]
         if any(frame.round_number != round_number for frame in frames):
             raise WireError("answered for another round")
         if not np.array_equal(np.concatenate([frame.numbers for frame in frames] or [NO_ONE]), asked):

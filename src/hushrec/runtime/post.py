@@ -1,8 +1,8 @@
 """Mail between nodes: who hosts whom, and how letters are sealed, relayed and opened.
 
 The server relays every letter and reads none. All letters of a node to one client in one ask go under one seal, so
-the server does not see the size of any single client's mail. With padding all letters have the same size; with an
-onion a letter goes through a third node, so that the server does not see which node wrote to whom.
+the server does not see the size of any single client's mail. With an onion all letters have the same size, and go
+through a third node, so that the server does not see which node wrote to whom. Else they are padded as frames are.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hushrec.errors import PublicError
 from hushrec.privacy.sealing import Binding, SealError, open_sealed, pad, peel, seal, unpad, wrap
 from hushrec.protocol import Message, Numbers, Sealed
+from hushrec.protocol.padding import Padding
 from hushrec.runtime.packets import Buffer, Mail
 from hushrec.runtime.wire import Frame, WireError, code_of, decode, encode
 
@@ -48,10 +49,12 @@ class Post:
         pad_bytes: int = 0,  # 0: no padding, no onion
         away: Collection[str] = (),  # hosts that cannot relay
         num_clients: int = 0,  # of the run, if there are more than the hosts have
+        padding: Padding = "none",  # of frames
     ) -> None:
         self._run_id, self._hosts, self._private_key = run_id, hosts, private_key
         self._present = [place for place, host in enumerate(hosts) if host.name not in away]
         self._choose, self._pad_bytes = choose, pad_bytes
+        self._padding: Padding = "none" if pad_bytes else padding
         self._own = [host.name for host in hosts].index(own_name)
         hosted = 1 + max(int(host.numbers[-1]) for host in hosts)
         self._host_of = np.full(max(hosted, num_clients), -1, np.int64)
@@ -68,7 +71,7 @@ class Post:
             host = self._host(addressee)
             if host < 0:
                 continue  # its node never took part; the server will do without it
-            frame = encode(message, round_number, sealed.addressees[places])
+            frame = encode(message, round_number, sealed.addressees[places], self._padding)
             content = pad(frame, self._pad_bytes) if self._pad_bytes else frame
             letter = seal(
                 content, self._hosts[host].public_key, self._bound(round_number, sequence, code, addressee)
@@ -113,7 +116,7 @@ class Post:
         bound = self._bound(round_number, mail.sequence, mail.code, mail.addressee)
         content = open_sealed(letter, self._private_key, bound)
         # As in `decode_packet`: views that can be written to.
-        frame = decode(bytearray(unpad(content) if self._pad_bytes else content), (kind,))
+        frame = decode(bytearray(unpad(content) if self._pad_bytes else content), (kind,), padding=self._padding)
         if frame.round_number != round_number or (frame.numbers != mail.addressee).any():
             raise WireError("the inside does not fit the outside")
         return frame

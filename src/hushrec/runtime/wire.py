@@ -4,7 +4,8 @@ Layout, little-endian, every section padded to 4 bytes:
 - header: magic `HR`, version, zero byte, code of the message type, round number, number of parties;
 - numbers of the parties (int32): senders of a reply, receivers of a request, addressees of mail;
 - if the message has ragged fields: how many rows each party has in them (uint32);
-- per field: `shared`: shape (uint32 each), data; `each`: data; `ragged`: shape of a row (uint32 each), data.
+- per field: `shared`: shape (uint32 each), data; `each`: data; `ragged`: shape of a row (uint32 each), data;
+- with padding, if the message has ragged fields: zeros up to the length of the class.
 """
 
 import math
@@ -13,16 +14,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import PublicError
 from hushrec.protocol import FieldKind, Message, Numbers, Ragged
+from hushrec.protocol.padding import Padding, is_padded, padded_size, padded_sizes
 
 VERSION = 1
 MAX_FRAME_BYTES = 1 << 31
+
+Size = TypeVar("Size", int, NDArray[np.int64])
 
 _HEADER = struct.Struct("<2sBBIII")
 _MAGIC = b"HR"
@@ -65,14 +69,19 @@ def _is_ragged(message_type: type[Message]) -> bool:
     return any(kind.layout == "ragged" for kind in message_type.kinds())
 
 
-def _padded(num_bytes: int) -> int:
+def _padded(num_bytes: Size) -> Size:
     return (num_bytes + 3) // 4 * 4
 
 
-def frame_bytes(message: Message, num_parties: int) -> int:
+def frame_bytes(message: Message, num_parties: int, padding: Padding = "none") -> int:
     """Bytes of a batch when each party's message travels in its own frame, with what a stand-in leaves out."""
+    return int(frame_sizes(message, num_parties, padding).sum())
+
+
+def frame_sizes(message: Message, num_parties: int, padding: Padding = "none") -> NDArray[np.int64]:
+    """The same, of each party."""
     fixed = _HEADER.size + 4 + (4 if _is_ragged(type(message)) else 0)
-    total = 0
+    sizes = np.zeros(num_parties, np.int64)
     for kind in message.kinds():
         value = getattr(message, kind.name)
         if kind.layout == "shared":
@@ -81,18 +90,16 @@ def frame_bytes(message: Message, num_parties: int) -> int:
             fixed += _padded(kind.dtype.itemsize)
         else:
             fixed += 4 * (kind.num_dims - 1)
-            if kind.dtype.itemsize % 4 == 0:
-                total += value.values.nbytes
-            else:
-                row_bytes = kind.dtype.itemsize * math.prod(value.values.shape[1:])
-                total += sum(_padded(size) for size in (value.lengths * row_bytes).tolist())
-    return total + fixed * num_parties + message.missing_bytes(num_parties)
+            row_bytes = kind.dtype.itemsize * math.prod(value.values.shape[1:])
+            sizes += _padded(value.lengths * row_bytes)
+    sizes += fixed + message.missing_sizes(num_parties)
+    return padded_sizes(sizes, padding) if is_padded(type(message), padding) else sizes
 
 
 # --- Encoding --------------------------------------------------------------------------------------------
 
 
-def encode(message: Message, round_number: int, numbers: Numbers) -> bytes:
+def encode(message: Message, round_number: int, numbers: Numbers, padding: Padding = "none") -> bytes:
     """One frame with the whole batch. Every column is copied once, to its place."""
     parts: list[bytes | memoryview] = [
         _HEADER.pack(_MAGIC, VERSION, 0, code_of(type(message)), round_number, len(numbers))
@@ -108,6 +115,9 @@ def encode(message: Message, round_number: int, numbers: Numbers) -> bytes:
             sizes = values.shape[1:] if kind.layout == "ragged" else values.shape
             parts.append(struct.pack(f"<{len(sizes)}I", *sizes))
         _append(parts, values, kind.dtype)
+    if is_padded(type(message), padding):
+        size = sum(memoryview(part).nbytes for part in parts)
+        parts.append(bytes(padded_size(size, padding) - size))
     frame = b"".join(parts)
     if len(frame) > MAX_FRAME_BYTES:
         raise WireError(f"a frame of {len(frame)} bytes is larger than {MAX_FRAME_BYTES}; send smaller batches")
@@ -159,6 +169,7 @@ def decode(
     data: bytes | bytearray | memoryview,
     message_types: Iterable[type[Message]],
     max_bytes: int = MAX_FRAME_BYTES,
+    padding: Padding = "none",
 ) -> Frame:
     """The frame in `data`, checked: type, sizes, ranges, finite numbers, nothing left over.
 
@@ -181,9 +192,19 @@ def decode(
         raise WireError("the number of a party is below zero")
     starts = _starts(reader.take(num_parties, _LENGTH)) if _is_ragged(message_type) else None
     columns = {kind.name: _read_field(reader, kind, num_parties, starts) for kind in message_type.kinds()}
-    if reader.place != len(view):
-        raise WireError(f"{len(view) - reader.place} bytes are left over at the end of a frame")
+    _check_end(view, reader.place, padding if is_padded(message_type, padding) else "none")
     return Frame(message_type(**columns), round_number, numbers)
+
+
+def _check_end(view: memoryview, end: int, padding: Padding) -> None:
+    """Behind the columns there is as much padding as was agreed on, and nothing else."""
+    size = padded_size(end, padding)
+    if padding != "none" and len(view) < size:
+        raise WireError(f"a frame of {len(view)} bytes that is not padded to {size}, as the settings say")
+    if len(view) > size:
+        raise WireError(f"{len(view) - size} bytes are left over at the end of a frame")
+    if np.frombuffer(view[end:], np.uint8).any():
+        raise WireError("padding that is not zero")
 
 
 def _starts(lengths: NDArray[np.uint32]) -> NDArray[np.int64]:

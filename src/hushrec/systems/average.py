@@ -41,6 +41,7 @@ from hushrec.protocol import (
     kept,
     of_server,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import check_bounds, setting
 from hushrec.systems.fedcore.system import PAPER
 from hushrec.systems.pmf import enrol
@@ -51,6 +52,7 @@ class Config:
     """Settings of AvgFilling: none that matters."""
 
     num_rounds: int = setting(1, "rounds; after the first nothing changes", "[1, inf)")
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

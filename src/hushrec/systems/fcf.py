@@ -69,6 +69,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check_bounds, setting
 
 _TINY = 1e-8  # Adam's epsilon
@@ -111,6 +112,7 @@ class Config(SecureSums):
         "count in round 1 how many clients have each item, and start the first column of vectors there",
         search=OneOf((False, True)),
     )
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -62,6 +62,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 
 MOST_RHO = 10_000
@@ -111,6 +112,7 @@ class Config:
         "[0, inf)",
         search=Between(0.0, 20.0),
     )
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -80,6 +80,7 @@ from hushrec.protocol import (
     kept,
     ragged,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems import fedrec
 from hushrec.systems import fedrec_plus_plus as plus_plus
@@ -148,6 +149,7 @@ class Config:
         "(0, inf)",
         search=Between(0.01, 0.5, log=True),
     )
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

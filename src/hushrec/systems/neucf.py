@@ -26,6 +26,7 @@ from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.neucf import Activation, Layers, Vectors, initial_layers, initial_vectors, train_epoch
 from hushrec.models.neucf_scoring import NeuCFModel
 from hushrec.protocol import About, Handler, RatingRange, Round, System, kept, of_server
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.fedcore.system import PAPER
 from hushrec.systems.pmf import HandOver, Ratings, client_hand_over, enrol, take_over, upload_bytes
@@ -49,6 +50,7 @@ class Config:
     )
     batch_size: int = setting(128, "ratings per step", "[1, inf)", search=OneOf((32, 64, 128, 256)))
     activation: Activation = setting("relu", "of the hidden layer; quadratic can be computed under encryption")
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -46,6 +46,7 @@ from hushrec.protocol import (
     of_server,
     ragged,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 
 
@@ -84,6 +85,7 @@ class Config:
     from_popularity: bool = setting(
         False, "start at how many people have each item, and learn who differs", search=OneOf((False, True))
     )
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -20,6 +20,7 @@ from hushrec.data.holdings import USERS
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.server_model import ModelSettings
 from hushrec.protocol import About, Handler, Paper, System, of_server
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems import neumf
 from hushrec.systems.neumf import HandOver, Interactions
@@ -47,6 +48,7 @@ class Config:
     from_popularity: bool = setting(
         False, "start at how many people have each item, and learn who differs", search=OneOf((False, True))
     )
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -48,6 +48,7 @@ from hushrec.protocol import (
     of_server,
     ragged,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.fedrec import GENERAL, ItemGradients
 
@@ -74,6 +75,7 @@ class Config:
         "[0, inf)",
         search=Between(0.0, 20.0),
     )
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

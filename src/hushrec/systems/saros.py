@@ -18,6 +18,7 @@ from typing import Literal
 from hushrec.data.holdings import SOLE_OWNER
 from hushrec.errors import option
 from hushrec.protocol import About, Handler, Paper
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.drift import SYSTEM as DRIFT
 from hushrec.systems.drift.blocks import Reading
@@ -66,6 +67,7 @@ class Config:
     max_blocks: int = setting(
         0, "completed blocks that a user may have to be learned from; 0: any number", "[0, inf)"
     )
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

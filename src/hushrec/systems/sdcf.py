@@ -47,6 +47,7 @@ from hushrec.protocol import (
     System,
     draw_participants,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec import (
@@ -108,6 +109,7 @@ class Config:
         0.99, "what the learning rate is multiplied with after a round", "(0, 1]", search=Between(0.9, 1.0)
     )
     regularization: float = setting(0.001, "for newcomers whose vector is folded in", "[0, inf)")
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

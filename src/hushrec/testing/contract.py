@@ -265,6 +265,24 @@ class SystemContract:
             key: (tally.messages, tally.payload_bytes) for key, tally in tallies
         }
 
+    def test_padding_changes_lengths_and_nothing_else(self, tmp_path: Path) -> None:
+        """In one process lengths are counted, on nodes they are made; who has no such setting sends as before."""
+        if "padding" not in {entry.name for entry in fields(self._chosen().config)}:
+            pytest.skip("messages of this system are not padded")
+        plain, padded = self._run(), self._run(values={"padding": "powers"})
+        assert_arrays(padded.results, plain.results)
+        sizes = dict.fromkeys(plain.transcript.tallies, 0)
+        for (round_number, _, _), sent, frame in letters(plain):
+            kind, size = type(sent.message), len(frame) + sent.message.missing_bytes(1)
+            has_rows = any(column.layout == "ragged" for column in kind.kinds())
+            seal_bytes = SEAL_BYTES if sent.addressees is not None else 0
+            sizes[round_number, kind] += (1 << (size - 1).bit_length() if has_rows else size) + seal_bytes
+        assert {key: tally.payload_bytes for key, tally in padded.transcript.tallies.items()} == sizes
+        job = self._job(padding="powers")
+        expected = _finished(replace(job, config=job.system.in_full(job.config)))
+        state, _, _ = finish_on_nodes(job, tmp_path)
+        assert_arrays(result_arrays(state), result_arrays(expected.states[-1]))
+
     def test_garbage_is_refused(self) -> None:
         """A frame that is cut, that goes on, or whose version or type is another."""
         kinds = self._chosen().messages

@@ -12,6 +12,7 @@ from hushrec.data import Split
 from hushrec.draws import Draws
 from hushrec.privacy.sealing import new_private_key, public_key_of
 from hushrec.protocol import AnySystem, Arrays, Message, Numbers, Recorded, Scorer, Transcript, result_arrays
+from hushrec.protocol.padding import padding_of
 from hushrec.runtime.in_process import InProcess, Losses, RuntimeOptions
 from hushrec.runtime.node import Node
 from hushrec.runtime.over_network import Caller, OverNetwork
@@ -159,7 +160,7 @@ def finish_on_nodes(job: Job, folder: Path) -> tuple[Any, dict[str, Node], Trans
     for name, own in held.items():
         data = prepared(system, own.train)
         private = system.enrol(members[name], holders.rows(data), data.num_items, job.config, draws)
-        post = Post(_RUN, hosts, name, keys[name], lambda below: below - 1)
+        post = Post(_RUN, hosts, name, keys[name], lambda below: below - 1, padding=padding_of(job.config))
         nodes[name] = Node(system, job.config, draws, members[name], private, post)
     transcript, state = Transcript(), job.start().state
     places = {name: np.sort(numbers) for name, numbers in members.items()}

@@ -45,6 +45,7 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "foreign items read": f"{__name__}.foreign_items_read",
         "flag reading": f"{__name__}.flag_reading",
         "wire reading": f"{__name__}.wire_reading",
+        "packet lengths": f"{__name__}.packet_lengths",
         "gradient inversion": f"{__name__}.gradient_inversion",
         "item vectors": f"{__name__}.item_vectors",
         "ratings from gradients": f"{__name__}.ratings_from_gradients",

@@ -60,6 +60,7 @@ from hushrec.protocol import (
     System,
     kept,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.drift import kept_by_users
 from hushrec.systems.drift.blocks import Reading, Threshold
@@ -141,6 +142,7 @@ class Config:
         "[0, inf)",
         search=OneOf((0.0, 1.0, 3.0, 10.0)),
     )
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

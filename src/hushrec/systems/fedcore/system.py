@@ -66,6 +66,7 @@ from hushrec.protocol import (
     System,
     kept,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.fedcore.alignment import Align, Aligned, Identities, align_partners, partner_align
 from hushrec.systems.fedcore.answer_privacy import UNCLIPPED, VectorNoise, answer_facts, answer_ledgers
@@ -154,6 +155,7 @@ class Config:
     inference_clip: float = setting(10.0, "of a vector's l1 norm, with inference_epsilon", "(0, inf)")
     answer_noise: float = setting(0.0, "scale of Laplace noise on scores that are returned", "[0, inf)")
     prior_seed: int = setting(0, "public: of what all partners start alike", "[0, inf)")
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -83,6 +83,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.fedmf.clients import (
     FACTOR_LIMIT,
@@ -133,6 +134,7 @@ class Config(SecureSums):
         "count in round 1, encrypted, how many clients have each item, and learn who differs",
         search=OneOf((False, True)),
     )
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

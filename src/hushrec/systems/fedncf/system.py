@@ -90,6 +90,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.fedncf import denoised
 from hushrec.systems.fedncf.clients import Sent, learn, weighted_layers
@@ -149,6 +150,7 @@ class Config(SecureSums):
     )
     rho: int = setting(0, "virtual samples per sample of a client, among which denoisers hide it", "[0, 100]")
     denoisers: int = setting(0, "clients of a round that collect the noise of others; 0 hides nothing", "[0, inf)")
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -48,6 +48,7 @@ from hushrec.protocol import (
     of_server,
     ragged,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.metamf.network import (
     Floats,
@@ -107,6 +108,7 @@ class Config:
         "count in round 1 how many clients have each item, and learn who differs",
         search=OneOf((False, True)),
     )
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)

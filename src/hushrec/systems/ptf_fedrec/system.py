@@ -52,6 +52,7 @@ from hushrec.protocol import (
     System,
     draw_participants,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.ptf_fedrec import clients as local
 from hushrec.systems.ptf_fedrec.client_slots import by_item, own_slots, table_bytes, trained_slots
@@ -185,6 +186,7 @@ class Config:
         is_secret=True,
         search=OneOf((False, True)),
     )
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)
