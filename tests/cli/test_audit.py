@@ -252,6 +252,8 @@ def test_no_attack_that_applies_is_no_proof() -> None:
     average = ["average", "--data", DATA]
     assert attacks(*average) == {}
     assert "that is no proof that they reveal nothing" in invoke(*average).stdout
+    with pytest.raises(HushrecError, match=r"^--threads 9999999 is too many"):
+        invoke(*average, "--threads", "9999999")
 
 
 @pytest.mark.parametrize(("system", "name"), [("fcf", "dense gradients"), ("metamf", "error signs")])

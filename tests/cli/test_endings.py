@@ -311,6 +311,50 @@ def test_hardly_anything_is_loaded_before_signals_are_heeded() -> None:
     assert set(done.stdout.split()) == {"hushrec", "hushrec.cli", "hushrec.cli.app", "hushrec.cli.signals"}
 
 
+STARTED = """
+import _signal, os, sys
+_signal.signal(_signal.SIGINT, {handler})
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if {module!r} in (name, "any"):
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), _signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.argv = ["hushrec", "--version"]
+{start}
+"""
+STARTS = {
+    "installed": f"exec(open({str(ROOT / 'bin' / 'hushrec')!r}).read())",
+    "module": "import runpy; runpy.run_module('hushrec', run_name='__main__')",
+}
+
+
+def started(start: str, module: str, handler: str) -> subprocess.CompletedProcess[str]:
+    """The command from its first line, with Ctrl-C when it begins to load this module."""
+    code = STARTED.format(module=module, handler=handler, start=STARTS[start])
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("start", "module"),
+    [
+        ("installed", "any"),  # the first that the command loads, whichever it is
+        *[("installed", name) for name in ("hushrec", "hushrec.cli", "hushrec.cli.app", "hushrec.cli.signals")],
+        *[("module", name) for name in ("hushrec.cli", "hushrec.cli.app", "hushrec.cli.signals")],
+    ],
+)
+def test_ctrl_c_before_it_is_heeded_is_silent(start: str, module: str) -> None:
+    done = started(start, module, "_signal.default_int_handler")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_ctrl_c_is_ignored_where_the_shell_says_so(start: str) -> None:
+    """As in the background of a script."""
+    done = started(start, "hushrec.cli.app", "_signal.SIG_IGN")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"hushrec {hushrec.__version__}\n", "")
+
+
 SWALLOWED = """
 import os, signal, sys, time
 sys.path.insert(0, {folder!r})
@@ -355,7 +399,8 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(tmp_path: Path) -> None:
     process.terminate()
     told = process.communicate(timeout=60)
     assert (process.returncode, told[0]) == (143, "")
-    assert told[1].strip() == "hushrec: interrupted; the same command goes on with --resume"
+    last = told[1].splitlines()[-1]  # the first time, a line before it tells that kernels are compiled
+    assert last == "hushrec: interrupted; the same command goes on with --resume"
 
 
 # --- Outputs -------------------------------------------------------------------------------------------------

@@ -126,6 +126,8 @@ def test_what_takes_too_long_is_left_out_and_said(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(hushrec.runs.beside, "BASELINES", slow)
     pytest.importorskip("implicit.als")
     assert chosen_in(30.1, monkeypatch)[0] == ["popularity", "biases"]
+    assert chosen_in(60.1, monkeypatch)[1].startswith("no ALS beside it")
+    assert chosen_in(60.1, monkeypatch)[1].endswith("--baselines adds it")
     names, told = chosen_in(9.9, monkeypatch)
     assert names == []
     expected = (

@@ -148,7 +148,8 @@ def _chosen(job: Job, test: Interactions, plan: Run, seconds: float, wished: Bes
     late = [one.name for one in fitting[num_chosen:]]
     if late:
         share = f"{_SHARE_OF_TIME:.0%} of the run's time"
-        wished.notify(f"no {', '.join(late)} beside it: more than {share}; --baselines adds them")
+        them = "it" if len(late) == 1 else "them"
+        wished.notify(f"no {', '.join(late)} beside it: more than {share}; --baselines adds {them}")
     return fitting[:num_chosen]
 
 

@@ -35,6 +35,7 @@ from hushrec.report.tables import name_of_data
 from hushrec.runs.folds import FoldProgress, Watch, load_fold
 from hushrec.runs.run_settings import settings_for, splits_for
 from hushrec.runtime.checkpoint import Progress, model_digest
+from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
 from hushrec.systems.drift import system as drift
 from hushrec.workbench import check_repeatable
@@ -43,6 +44,7 @@ from hushrec.workbench import check_repeatable
 def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOptions) -> None:
     """Run a system in this process, and attack it."""
     system.configure(values)  # for what it refuses, before data is read
+    runtime = runtime_options(options.threads)
     thetas = parse_thetas(options.thetas, system)
     chosen = _chosen(system, options.attacks, options.colluders)
     data = options.source.load()
@@ -52,9 +54,9 @@ def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOption
     )
     job = Job(system, config, options.seed, next(splits_for(system, data, settings, config)).train)
     if thetas:
-        _compare(job, thetas, options.threads, options.as_json)
+        _compare(job, thetas, runtime, options.as_json)
     else:
-        _audit(job, chosen, options.threads, options.as_json)
+        _audit(job, chosen, runtime, options.as_json)
 
 
 class _Chosen(NamedTuple):
@@ -91,6 +93,7 @@ def audit_folder(run: Path, options: FolderOptions) -> None:
     """Make a run again from its settings and its training data, and attack it."""
     if not run.exists():
         raise HushrecError(f"{run} is neither a system ({', '.join(SYSTEMS)}) nor the folder of a run")
+    runtime = runtime_options(options.threads)
     check_repeatable(run)
     job, before = load_fold(run, options.fold)
     chosen = _chosen(job.system, options.attacks, options.colluders)
@@ -100,13 +103,13 @@ def audit_folder(run: Path, options: FolderOptions) -> None:
         if len(digests) > 1:
             note("made again, the run ended in other numbers than those kept: versions or machine differ")
 
-    _audit(job, chosen, options.threads, options.as_json, check)
+    _audit(job, chosen, runtime, options.as_json, check)
 
 
 def _audit(
     job: Job,
     chosen: _Chosen,
-    threads: int | None,
+    runtime: RuntimeOptions,
     as_json: bool,
     check: Callable[[Progress], None] | None = None,
 ) -> None:
@@ -116,7 +119,7 @@ def _audit(
     num_rounds = job.config.num_rounds
     try:
         with watching(f"audit {job.system.name}", num_rounds, 1) as watch:
-            done = audit(job, runtime_options(threads), _telling(watch, 1, 1, num_rounds), *chosen)
+            done = audit(job, runtime, _telling(watch, 1, 1, num_rounds), *chosen)
     except AuditInterruptedError as interrupted:
         findings, after = interrupted.found.findings, interrupted.num_rounds
         if findings or as_json:
@@ -202,7 +205,7 @@ def _print_findings(job: Job, findings: list[Finding], num_rounds: int) -> None:
         out.print(line, soft_wrap=True)
 
 
-def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bool) -> None:
+def _compare(job: Job, thetas: tuple[int, ...], runtime: RuntimeOptions, as_json: bool) -> None:
     """Audit each threshold, counted in blocks and in users, for both readings of a block, for one epoch."""
     ways = [
         (theta, threshold, blocks)
@@ -217,7 +220,7 @@ def _compare(job: Job, thetas: tuple[int, ...], threads: int | None, as_json: bo
     ):
         for number, (theta, threshold, blocks) in enumerate(ways, start=1):
             on_look = _telling(watch, number, len(ways), num_rounds)
-            rows.append(audit_threshold(job, theta, threshold, runtime_options(threads), on_look, blocks))
+            rows.append(audit_threshold(job, theta, threshold, runtime, on_look, blocks))
     if as_json:
         print_json({"thresholds": [asdict(row) for row in rows]})
     elif rows:
