@@ -205,7 +205,8 @@ def test_with_two_partners_it_says_what_is_missing() -> None:
     train = next(copies(data, Deal(2, common_users=0.6, common_items=0.6), 0)).train
     done = audited(train, IDENTIFICATION, RATINGS, ANSWERS, num_rounds=1)
     assert not done.findings
-    assert set(done.left_out.values()) == {"there is no partner number 3 here; train with more partners"}
+    line = "there is no partner number 3 here; train with more, as with --partners 3"
+    assert set(done.left_out.values()) == {line}
 
 
 @pytest.mark.parametrize("model", ["pmf", "neucf"])
