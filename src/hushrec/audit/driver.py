@@ -209,6 +209,8 @@ class Onlooker:
             each = {seat.number: self._declared(attack, seat) for seat in seats if seat.number is not None}
         elif attack.own:
             holds = self._declared(attack, seats[0])
+            alike = [seat for seat in seats if seat.role == seats[0].role and seat.number is not None]
+            each = {seat.number: self._declared(attack, seat) for seat in alike if seat.number is not None}
         generator = self._draws.generator(f"attack-{attack.name}", self._progress.round_number)
         own = Own(to_dict(config) if is_driving else shown_to_parties(config), holds, generator, each)
         return own._replace(attributes=self._known_half()) if attack.asks_attributes else own

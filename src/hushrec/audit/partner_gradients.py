@@ -18,7 +18,7 @@ from hushrec.audit.inversion import invert_blind, priors_from_own_items
 from hushrec.audit.matching import match_gradients, solve_single
 from hushrec.audit.scoreboard import Arrays, Own, Truth, is_sent
 from hushrec.models import neucf
-from hushrec.protocol import Message, Numbers, Role, Seat, View
+from hushrec.protocol import UNNAMED, Message, Numbers, Role, Seat, View
 
 Floats = NDArray[np.float64]
 
@@ -42,6 +42,7 @@ class Letter(NamedTuple):
     layer_gradient: NDArray[np.float32]  # of the whole batch; empty, if the model has no layers
     copies: NDArray[np.float32]  # of each row: the attacker's own vector of the user
     layers: NDArray[np.float32]
+    writer: int = UNNAMED  # of those who collude; else it is not known
 
 
 class Recovered(NamedTuple):
@@ -66,38 +67,41 @@ class _Slices(NamedTuple):
 
     sent: list[list[NDArray[Any]]]
     received: list[list[NDArray[Any]]]
+    writers: list[int]  # of what was received
     num_others: int  # to whom each step's mail goes, and from whom it comes
 
 
-def _slices(view: View, message_types: set[type[Message]]) -> _Slices:
-    mail, addressees = _Slices([], [], 0), set[int]()
+def _slices(view: View, message_types: set[type[Message]], attacker: int) -> _Slices:
+    mail, addressees = _Slices([], [], [], 0), set[int]()
     for one in view:
         if type(one.message) not in message_types or one.addressees is None:
             continue
         for place, (writer, to) in enumerate(zip(one.writers().tolist(), one.addressees.tolist(), strict=True)):
             message = one.message.part(place, place + 1)
             columns = [message.column(kind.name).values for kind in message.kinds()]
-            if writer == ATTACKER:
+            if writer == attacker:
                 mail.sent.append(columns)
                 addressees.add(to)
-            elif to == ATTACKER:
+            elif to == attacker:
                 mail.received.append(columns)
+                mail.writers.append(writer)
     return mail._replace(num_others=len(addressees))
 
 
-def received_letters(view: View, holds: Arrays) -> list[Letter]:
+def received_letters(view: View, holds: Arrays, attacker: int = ATTACKER) -> list[Letter]:
     """The letters of the first steps of a round, with the attacker's copies followed from step to step."""
     kinds = {type(one.message) for one in view}
-    of_users = _slices(view, {kind for kind in kinds if of_common_users(kind)})
-    of_layers = _slices(view, {kind for kind in kinds if _of_layers(kind)})
+    of_users = _slices(view, {kind for kind in kinds if of_common_users(kind)}, attacker)
+    of_layers = _slices(view, {kind for kind in kinds if _of_layers(kind)}, attacker)
     vectors, layers = (holds[name].astype(np.float32) for name in ("user_factors_before", "layers_before"))
     place_of, rate, num_others = _places(holds["common_users"]), float(holds["learning_rate"]), of_users.num_others
     letters: list[Letter] = []
     for step in range(min(_NUM_STEPS, len(of_users.received) // max(num_others, 1))):
         now = slice(step * num_others, (step + 1) * num_others)
         gradients = [column for (column,) in of_layers.received[now]] or [layers[:0]] * num_others
-        for (users, rows), gradient in zip(of_users.received[now], gradients, strict=True):
-            letters.append(Letter(step, users, rows, gradient, vectors[place_of[users]], layers))
+        came = zip(of_users.received[now], gradients, of_users.writers[now], strict=True)
+        for (users, rows), gradient, writer in came:
+            letters.append(Letter(step, users, rows, gradient, vectors[place_of[users]], layers, writer))
         own = _joined(of_users.sent[now])
         vectors = _moved(vectors, [own, *of_users.received[now]], place_of, rate)
         if len(layers):
@@ -137,7 +141,11 @@ def _moved(
 
 def recover(_before: Recovered | None, view: View, own: Own) -> Recovered:
     """Item vectors and ratings behind the rows of a round's first steps."""
-    letters = received_letters(view, own.holds)
+    return recovered_from(received_letters(view, own.holds), own)
+
+
+def recovered_from(letters: list[Letter], own: Own) -> Recovered:
+    """Item vectors and ratings behind the rows of some letters."""
     num_rows, width = sum(len(letter.rows) for letter in letters), own.holds["item_factors_before"].shape[1]
     if not num_rows:
         return Recovered(letters, np.empty((0, width)), np.empty(0))
@@ -180,11 +188,11 @@ class Behind(NamedTuple):
     ratings: NDArray[np.float32]
 
 
-def behind(found: Recovered, truth: Truth) -> Behind:
+def behind(found: Recovered, truth: Truth, attacker: int = ATTACKER) -> Behind:
     """What the victim's letters were made of, in the order of its batches."""
     victim = truth.holds(VICTIM)
     size = min(truth.settings["batch_size"], len(victim["ratings"]))
-    is_told = (victim["common_users"] >= 0) & ((victim["holders_of_users"] >> ATTACKER) & 1 > 0)
+    is_told = (victim["common_users"] >= 0) & ((victim["holders_of_users"] >> attacker) & 1 > 0)
     is_averaged = "average" in truth.settings["privatizer"]
     chosen, rows, first = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
     for letter in found.letters:

@@ -55,12 +55,12 @@ def asked_for(view: View) -> Asked:
 
 def answered(view: View, asked: Asked) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The vectors that were sent and the gradients that came back, for the rows of the requests."""
+    if not len(asked.owners):
+        return np.empty((0, 1), np.float32), np.empty((0, 1), np.float32)
     to, _, (vectors,) = _rows(view, Role.ORCHESTRATOR, Role.OWNER, "vectors")
     by, _, (gradients,) = _rows(view, Role.OWNER, Role.ORCHESTRATOR, "gradients")
     if not (np.array_equal(to, asked.owners) and np.array_equal(by, asked.owners)):
         raise HushrecError("some requests of owners were not answered; audit a run in which no owner is lost")
-    if not len(asked.owners):
-        return np.empty((0, 1), np.float32), np.empty((0, 1), np.float32)
     return vectors, gradients
 
 

@@ -8,7 +8,7 @@ import typer
 from hushrec.cli.commands import alone, joined, length_of, of_system
 from hushrec.cli.declared import Declared
 from hushrec.cli.groups import work
-from hushrec.cli.options import AsJson, Fold, Owners, RunFolder, Seed, Source, Split, TestShare, Threads
+from hushrec.cli.options import AsJson, Fold, Owners, Partners, RunFolder, Seed, Source, Split, TestShare, Threads
 from hushrec.cli.said import Said
 from hushrec.errors import HushrecError
 from hushrec.registry import system_named
@@ -37,6 +37,7 @@ class AuditOptions:
     split: Split = None
     test_share: TestShare = 0.2
     owners: Owners = ""
+    partners: Partners = 2
     colluders: As = None
     attacks: Attacks = None
     thetas: Annotated[

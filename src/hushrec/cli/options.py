@@ -204,6 +204,9 @@ class Source:
         return self.reading.load(self.data)
 
 
+Partners = Annotated[int, typer.Option(help="For the splits partners and pooled: how many.")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """Options of `hushrec run`, whatever the system."""
@@ -215,7 +218,7 @@ class RunOptions:
     split: Split = None
     test_share: TestShare = 0.2
     split_at: SplitAt = None
-    partners: Annotated[int, typer.Option(help="For the splits partners and pooled: how many.")] = 2
+    partners: Partners = 2
     common_users: Annotated[float, typer.Option(help="The share of users whom all partners have.")] = 0.5
     common_items: Annotated[float, typer.Option(help="The share of items that all partners have.")] = 0.5
     deals: Annotated[

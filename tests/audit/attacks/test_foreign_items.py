@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from audit.attacks.test_linked_items import OWNER, Held, own, window
 from audit.test_owners import audited, job_of
 from hushrec.audit.attacks import ATTACKS
-from hushrec.audit.attacks.foreign_items import ATTACK, read_foreign
+from hushrec.audit.attacks.foreign_items import ATTACK, Foreign, read_foreign
 from hushrec.audit.attacks.foreign_items_read import judge as judge_read
 from hushrec.audit.driver import audit
+from hushrec.audit.interactions import Guesses
 from hushrec.audit.scoreboard import Truth
 from hushrec.audit.uploads import paired
 from hushrec.data import Interactions, owned, synthetic
@@ -77,7 +78,8 @@ def test_hand_worked_windows() -> None:
 
 def test_recall_is_of_items_that_the_owner_does_not_hold(train: Interactions) -> None:
     """All pairs are read but those of items 0 to 79, which the colluders hold: everybody is read whole."""
-    found = read_foreign(None, [], own(0.0))
+    none = np.empty(0, np.int64)
+    found = Foreign(Guesses(none, none, none, None), none, {}, none)
     is_foreign = train.items >= 80
     pairs = np.unique(paired(train.users[is_foreign], train.items[is_foreign]))
     outcome = judge_read(found._replace(pairs=pairs, held=np.arange(80)), Truth(train))
@@ -103,4 +105,5 @@ def test_without_an_owners_vectors_nothing_is_read(train: Interactions) -> None:
     alone = replace(ATTACK, seats=ATTACK.seats[:1])
     job = job_of(train, user_vectors="users", window=32)
     assert not audit(job, RuntimeOptions(1), lambda _progress, _scores: None, [alone]).findings
-    assert ATTACK.name in audited(train).left_out
+    assert "needs no owner" in audited(train).left_out[ATTACK.name]
+    assert "needs no owner" in audited(train).left_out["foreign items read"]

@@ -17,6 +17,7 @@ from hushrec.audit.interactions import Guesses, interacted
 from hushrec.audit.item_sums import PARALLEL, Floats, Sums, directions, has_sums, held_by_owners, windows_of
 from hushrec.audit.scoreboard import Attack, Own, is_sent
 from hushrec.audit.uploads import Pairs, paired
+from hushrec.errors import HushrecError
 from hushrec.protocol import Message, Recorded, Role, Seat, View
 
 _NO_NUMBERS = np.empty(0, np.int64)
@@ -34,6 +35,8 @@ class Foreign(NamedTuple):
 
 def read_foreign(before: Foreign | None, view: View, own: Own) -> Foreign:
     """The guesses of a round, added to those of the rounds before."""
+    if not any(has_sums(type(one.message)) for one in view):
+        raise HushrecError("the orchestrator gets no sums without users here; it needs no owner to read gradients")
     vectors = dict(before.vectors) if before else {}
     handed = _handed(view)
     colluders = {owner for of_window in handed.values() for owner in of_window}

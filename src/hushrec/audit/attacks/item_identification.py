@@ -12,7 +12,7 @@ from hushrec.audit.scoreboard import Outcome, Truth
 from hushrec.errors import HushrecError
 
 _BLOCK = 256  # rows of the product at a time
-_TOP_SHARE = 0.01  # of the number of common items: how many own items are looked at for each
+TOP_SHARE = 0.01  # of the number of common items: how many own items are looked at for each
 
 
 def twin_ranks(
@@ -43,7 +43,7 @@ def judge(found: Recovered, truth: Truth) -> Outcome:
     _, at_victim, at_attacker = np.intersect1d(theirs["item_ids"], own["item_ids"], return_indices=True)
     twin[at_victim] = at_attacker
     has_twin = twin[made_of.items] >= 0
-    top = max(1, round(_TOP_SHARE * len(at_victim)))
+    top = max(1, round(TOP_SHARE * len(at_victim)))
     vectors, twins = found.vectors[made_of.rows[has_twin]], twin[made_of.items[has_twin]]
     is_found = twin_ranks(vectors, own["item_factors_before"], twins) < top
     chances = np.full(len(twins), top / len(own["item_ids"]))

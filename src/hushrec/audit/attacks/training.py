@@ -1,9 +1,10 @@
-"""Training (FedCORE, Eq. 15): fit visitors' vectors to a tenth of their scores, as one would to ratings.
+"""Training (FedCORE, Eq. 15): fit visitors' vectors to a share of their scores, as one would to ratings.
 
 Who asks about visitors has its own item vectors, for NeuCF also the shared layers. How good the vectors are, the
-other scores tell.
+other scores tell. The share is a tenth here; `training_1.py` and `training_50.py` have others.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from hushrec.audit.scoreboard import Attack, Outcome, Own, Truth
 from hushrec.models.neucf_scoring import score
 from hushrec.protocol import Role, Seat, View
 
-_SHARE = 0.1
+_USUAL = 0.1
 
 
 class Trained(NamedTuple):
@@ -27,10 +28,10 @@ class Trained(NamedTuple):
     is_used: NDArray[np.bool_]
 
 
-def train(view: View, own: Own) -> Trained:
+def train(_before: Trained | None, view: View, own: Own, share: float) -> Trained:
     """Fit the vectors of all visitors that were answered about."""
     (places, answers), items, layers = answers_to(view, own), own.holds["item_factors"], own.holds["layers"]
-    is_used = own.generator.random((len(places), len(items))) < _SHARE
+    is_used = own.generator.random((len(places), len(items))) < share
     predicted: NDArray[np.floating]
     if len(layers):
         vectors = train_neucf(items, layers, answers, own.generator, is_used=is_used, quadratic=QUADRATIC)
@@ -41,27 +42,37 @@ def train(view: View, own: Own) -> Trained:
     return Trained(answers, predicted, is_used)
 
 
+def _correlation(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
+    """0, if either is the same for all: nothing is told apart, as where no answer was used."""
+    return float(np.corrcoef(one, other)[0, 1]) if np.ptp(one) > 0 and np.ptp(other) > 0 else 0.0
+
+
 def judge(trained: Trained, _truth: Truth) -> Outcome:
     """By visitor, the correlation with the scores that were not trained on. Chance: none."""
     scores = [
-        np.corrcoef(answers[~used], predicted[~used])[0, 1]
-        for answers, predicted, used in zip(*trained, strict=True)
+        _correlation(answers[~used], predicted[~used]) for answers, predicted, used in zip(*trained, strict=True)
     ]
     return Outcome.of_victims(np.arange(len(scores)), np.array(scores), np.zeros(len(scores)))
 
 
-ATTACK = Attack(
-    name="training",
-    seats=(Seat(Role.PARTNER, ASKER),),
-    guesses="visitors' scores from a tenth of the answers",
-    measure="correlation",
-    sentence="Vectors trained on a tenth of the answers predict the other scores with a correlation of "
-    "{score:.2f}.",
-    reads=is_answer,
-    look=lambda _before, view, own: train(view, own),
-    judge=judge,
-    only_last=True,
-    settings=("top_k",),
-    own=("item_factors", "layers", "helpers"),
-    victim=Seat(Role.PARTNER, HOME),
-)
+def training_on(share: float) -> Attack[Trained]:
+    """The attack with this share of the answers."""
+    return Attack(
+        name="training" if share == _USUAL else f"training on {share:.0%}",
+        seats=(Seat(Role.PARTNER, ASKER),),
+        guesses=f"visitors' scores from {share:.0%} of the answers",
+        measure="correlation",
+        sentence=f"Vectors trained on {share:.0%} of the answers predict the other scores with a correlation of "
+        "{score:.2f}.",
+        reads=is_answer,
+        look=partial(train, share=share),
+        judge=judge,
+        only_last=True,
+        settings=("top_k",),
+        own=("item_factors", "layers", "helpers"),
+        victim=Seat(Role.PARTNER, HOME),
+        repairs=("--top-k 10",),
+    )
+
+
+ATTACK = training_on(_USUAL)

@@ -21,6 +21,7 @@ from hushrec.cli.audit import AuditOptions, FolderOptions
 from hushrec.cli.console import note, print_json, results, show, watching
 from hushrec.cli.endings import Interrupted
 from hushrec.cli.options import configured, parse_numbers, runtime_options
+from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_thresholds import (
     ThresholdRow,
@@ -50,8 +51,9 @@ def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOption
     data = options.source.load()
     config = configured(system, values, data.name)
     settings = settings_for(
-        system, options.seed, 1, options.split, options.test_share, owners=options.owners, data=data
-    )
+        system, options.seed, 1, options.split, options.test_share, deal=Deal(options.partners),
+        owners=options.owners, data=data,
+    )  # fmt: skip
     job = Job(system, config, options.seed, next(splits_for(system, data, settings, config)).train)
     if thetas:
         _compare(job, thetas, runtime, options.as_json)

@@ -14,7 +14,7 @@ from hushrec.systems.fedcore.visitors import names_of
 def holds_of(private: Partnership, number: int) -> Mapping[str, NDArray[Any]]:
     """Arrays by name: its ratings, its vectors now and as the round began, and what it knows of visitors."""
     if number not in private.numbers:
-        raise HushrecError(f"there is no partner number {number + 1} here; train with more partners")
+        raise HushrecError(f"there is no partner number {number + 1} here; train with more, as with --partners 3")
     place = int(np.flatnonzero(private.numbers == number)[0])
     partner, (user_ids, item_ids) = private.partners[place], private.ids_of(place)
     no_batches, no_scores = np.empty(0, np.int64), np.empty((0, 0), np.float32)

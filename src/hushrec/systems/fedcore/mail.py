@@ -1,8 +1,8 @@
 """Mail between the partners of FedCORE: who gets it, who is left, and how it is read. Used by `system.py`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,3 +65,22 @@ def still_here(partners: Numbers, answer: Answer, num_partners: int) -> Numbers:
     if len(left) < min(2, num_partners):
         raise HushrecError("fewer than two partners are left; bring the others back and use --resume")
     return left
+
+
+class _HasWidth(Protocol):
+    """Settings that say how long a vector is."""
+
+    @property
+    def width(self) -> int:
+        """How many numbers a user's or an item's vector has."""
+        ...
+
+
+def inbox_of(width: int) -> Callable[[object, object], Inbox]:
+    """How an inbox is opened for rows of one width."""
+    return lambda _private, _config: Inbox(width=width)
+
+
+def inbox_of_rows(_private: object, config: _HasWidth) -> Inbox:
+    """An inbox for gradients of vectors."""
+    return Inbox(width=config.width)

@@ -34,7 +34,7 @@ Symbols: U = user_factors, V = item_factors, W = layers, gamma = learning_rate, 
 T = num_rounds, epsilon = epsilon, Delta h = 2 clip.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -51,18 +51,14 @@ from hushrec.privacy.homomorphic import imported
 from hushrec.protocol import (
     About,
     Ask,
-    Cohort,
     Collect,
     Handler,
     Numbers,
     Paper,
-    Ragged,
     RatingRange,
-    Reply,
     Result,
     Round,
     Scorer,
-    Sealed,
     System,
     kept,
 )
@@ -72,13 +68,12 @@ from hushrec.systems.fedcore.alignment import Align, Aligned, Identities, align_
 from hushrec.systems.fedcore.answer_privacy import UNCLIPPED, VectorNoise, answer_facts, answer_ledgers
 from hushrec.systems.fedcore.budget import Budget, Unit
 from hushrec.systems.fedcore.encrypted_scores import MOST_FACTORS
-from hushrec.systems.fedcore.facts import facts_of, promises_of
-from hushrec.systems.fedcore.gradient_mail import gradient_mail, releases_to
+from hushrec.systems.fedcore.facts import facts_of, promises_of, warnings_of
 from hushrec.systems.fedcore.holds import holds_of
 from hushrec.systems.fedcore.inference import MAIL, Serve, Served, partner_serve, serve_visitors
 from hushrec.systems.fedcore.laplace import scale_of
 from hushrec.systems.fedcore.ledger import DELTA, Mechanism
-from hushrec.systems.fedcore.mail import Inbox, others, still_here
+from hushrec.systems.fedcore.mail import inbox_of, inbox_of_rows, still_here
 from hushrec.systems.fedcore.messages import (
     ItemGradients,
     LayerGradients,
@@ -88,11 +83,10 @@ from hushrec.systems.fedcore.messages import (
     TakeStep,
     UserGradients,
 )
-from hushrec.systems.fedcore.model import own_model as own_partner_model
-from hushrec.systems.fedcore.model import partner_model
+from hushrec.systems.fedcore.model import own_model, partner_model
 from hushrec.systems.fedcore.partners import Agreement, Partner, Partnership, Privatizer, Training
 from hushrec.systems.fedcore.set_intersection import TOKEN_BYTES
-from hushrec.systems.fedcore.visitors import show_users
+from hushrec.systems.fedcore.steps import partner_settle, partner_step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,40 +305,6 @@ def enrol(numbers: Numbers, rows: PartnerRows, _num_items: int, config: Config, 
     return Partnership.enrol(numbers, rows, config.width, config.num_weights, config.num_asked)
 
 
-def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Config, draws: Draws) -> Reply:
-    """Count the step before, then compute the next one and send what others may see of it."""
-    step, num_steps, releases = int(request.step), int(request.num_steps), []
-    for row in cohort.rows:
-        partner = cohort.private.partners[row]
-        training = config.training_of(partner, num_steps, cohort.round_number)
-        if step == 0:
-            partner.begin(cohort.round_number)
-        else:
-            partner.count(step - 1, num_steps, releases_to(cohort, partner), training, draws)
-        releases.append(partner.step(step, num_steps, training, draws).release)
-    mail: list[Sealed] = []
-    for shift in range(1, len(request.partners)):
-        to = others(request.partners, cohort.numbers, shift)
-        held = [
-            cohort.private.partners[row].told_to(int(other), release)
-            for release, row, other in zip(releases, cohort.rows, to, strict=True)
-        ]
-        mail += [Sealed(message, to) for message in gradient_mail(held, config.unaligned < 1, config.num_weights)]
-    return Reply(Stepped(), tuple(mail))
-
-
-def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Config, draws: Draws) -> Reply:
-    """Count in what others released in the last step, and tell a digest of one's model."""
-    num_steps = int(request.num_steps)
-    for row in cohort.rows:
-        partner = cohort.private.partners[row]
-        training = config.training_of(partner, num_steps, cohort.round_number)
-        partner.count(num_steps - 1, num_steps, releases_to(cohort, partner), training, draws)
-        show_users(partner, config.vector_noise, draws)
-    digests = [cohort.private.partners[row].digest() for row in cohort.rows]
-    return Reply(Settled(Ragged(np.arange(len(digests) + 1) * 32, np.concatenate(digests))))
-
-
 def model(_state: ServerState, private: Partnership, config: Config, rating_range: RatingRange) -> Scorer:
     """All partners' vectors; every visitor is served with the plain vector of a partner that knows it.
 
@@ -353,27 +313,9 @@ def model(_state: ServerState, private: Partnership, config: Config, rating_rang
     return partner_model(private, config.agreement, rating_range)
 
 
-def own_model(private: Partnership, config: Config, rating_range: RatingRange) -> Scorer:
-    """What a partner can use alone: visitors are served with the answers that came back."""
-    return own_partner_model(private, config.agreement, rating_range)
-
-
-def _inbox(width: int) -> Callable[[Partnership, Config], Inbox]:
-    return lambda _private, _config: Inbox(width=width)
-
-
-def _inbox_of_rows(_private: Partnership, config: Config) -> Inbox:
-    return Inbox(width=config.width)
-
-
 def release_bytes(private: Partnership, config: Config) -> NDArray[np.int64]:
     """What a partner sends in a step, at most."""
     return np.full(len(private.numbers), 4 * (config.batch_size * (config.width + 1) + config.num_weights))
-
-
-def facts(private: Partnership, config: Config) -> Mapping[str, float]:
-    """What is told with a run."""
-    return facts_of(private, config.agreement)
 
 
 def promises(private: Partnership, config: Config) -> Mapping[str, float]:
@@ -386,23 +328,8 @@ def promises(private: Partnership, config: Config) -> Mapping[str, float]:
 
 def warnings(config: Config) -> tuple[str, ...]:
     """What of the gradients goes out without noise."""
-    found = []
-    # DEVIATION: the paper's method puts noise of epsilon 15 on gradients. The default has none, and says so aloud:
-    # noise costs 2 to 3% of the RMSE on ML-100K at rate .3, and its epsilon over a run adds up to over 1,000.
-    if not config.has_noise:
-        found.append(
-            f"UNPROTECTED: with {option('privatizer', config.privatizer)}, gradients of common users go to "
-            "other partners without noise and tell them most ratings (see hushrec audit fedcore); use "
-            f"{option('privatizer', 'dp+average')}"
-        )
-    elif config.num_weights:
-        found.append("UNPROTECTED: gradients of neucf's layers go to other partners without noise")
-    elif config.epsilon_total:
-        found.append(
-            f"PROTECTED IN PART: {option('epsilon_total', config.epsilon_total)} is of the gradients that a "
-            f"{config.protects} is in; what it does to item vectors, and so to other gradients, is not counted"
-        )
-    return tuple(found)
+    noise = config.has_noise, bool(config.num_weights), config.epsilon_total
+    return warnings_of(config.privatizer, config.protects, *noise)
 
 
 def holds(private: Partnership, config: Config, number: int) -> Mapping[str, NDArray[Any]]:
@@ -459,12 +386,16 @@ SYSTEM = System(
         Serve: Handler(partner_serve, reads=tuple(MAIL)),
     },
     reply_bytes=release_bytes,
-    result=Result(model, party=own_model, facts=facts, promises=promises, warnings=warnings, holds=holds),
+    result=Result(
+        model, party=lambda private, config, limits: own_model(private, config.agreement, limits),
+        facts=lambda private, config: facts_of(private, config.agreement), promises=promises, warnings=warnings,
+        holds=holds,
+    ),
     inboxes={
-        Identities: _inbox(TOKEN_BYTES),
-        UserGradients: _inbox_of_rows,
-        ItemGradients: _inbox_of_rows,
-        LayerGradients: _inbox(0),
-        **{kind: _inbox(width) for kind, width in MAIL.items()},
+        Identities: inbox_of(TOKEN_BYTES),
+        UserGradients: inbox_of_rows,
+        ItemGradients: inbox_of_rows,
+        LayerGradients: inbox_of(0),
+        **{kind: inbox_of(width) for kind, width in MAIL.items()},
     },
 )  # fmt: skip
