@@ -97,6 +97,14 @@ def test_page_says_what_matters(reader: Reader, runs: dict[str, Run]) -> None:
     assert "No published table that comes with hushrec has a row with these settings and data." in said
 
 
+def test_what_is_not_sent_reveals_nothing_and_is_named(text: str) -> None:
+    """The runs of the page have neither shares nor secure sums."""
+    assert ">ItemGradients<" in text
+    for name in ("MaskedGradients", "MaskedNumbers"):
+        assert f">{name}<" not in text
+        assert name in text[text.index("Not sent with these settings: ") :]
+
+
 def test_same_runs_same_page(text: str, runs: dict[str, Run]) -> None:
     assert page(list(runs.values())) == text
 

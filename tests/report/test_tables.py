@@ -95,6 +95,8 @@ def test_traffic_adds_up_to_the_bytes_of_the_run(runs: dict[str, Run]) -> None:
     assert up_and_down(run)[1] == pytest.approx(sum(of_folds) / 2 / users / rounds)
     assert [row.type for row in rows][:3] == ["ItemFactors", "ItemGradients", "Noise"]
     assert rows[2].way == "client → denoiser"
+    assert all(row.messages for row in rows)
+    assert "MaskedGradients" not in [row.type for row in rows]  # only with shares
     assert {row.role for row in role_rows(run)} == {"server", "client", "denoiser"}
     assert sum(row.sent for row in role_rows(run)) == sum(row.received for row in role_rows(run)) == total
 

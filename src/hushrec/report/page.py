@@ -307,23 +307,27 @@ def _traffic(runs: Sequence[Run]) -> str:
 
 def _systems(runs: Sequence[Run]) -> str:
     systems = [system_named(name) for name in dict.fromkeys(run.system for run in runs)]
-    return "\n".join(_system(system) for system in systems)
+    return "\n".join(_system(system, [run for run in runs if run.system == system.name]) for system in systems)
 
 
-def _system(system: AnySystem) -> str:
+def _system(system: AnySystem, runs: Sequence[Run]) -> str:
     paper = system.about.paper
     citation = f"{paper.authors}: {paper.title}. {paper.venue} {paper.year}."
     head = ["message", "from", "to", "reveals to its receiver"]
+    sent = {row.type for run in runs for row in traffic_rows(run)}
     rows = [
         table_row([name_cell(message.__name__), message.sender, message.receiver, Cell(reveals(message), "prose")])
         for message in system.messages
+        if message.__name__ in sent
     ]
+    others = [message.__name__ for message in system.messages if message.__name__ not in sent]
     threat = threat_model(system)
     return (
         f"<h3>{escape(system.about.title)}</h3>\n"
         + paragraph(citation, "soft")
         + (f"<p><strong>Threat model:</strong> {prose(threat)}</p>" if threat else "")
         + html_table(head, rows)
+        + (paragraph(f"Not sent with these settings: {', '.join(others)}.", "soft") if others else "")
     )
 
 

@@ -214,12 +214,14 @@ class TrafficRow:
 
 
 def traffic_rows(run: Run) -> list[TrafficRow]:
-    """What was sent, by type of message, in order of sending."""
+    """What was sent, by type of message, in order of sending; what was not has no row."""
     if not run.folds:
         return []
     rows = []
     for place, count in enumerate(run.folds[0].messages):
         same = [fold.messages[place] for fold in run.folds]
+        if not any(entry.messages for entry in same):
+            continue
         rows.append(
             TrafficRow(
                 count.type,
