@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hushrec.draws import Draws
-from hushrec.privacy.filling import Listing, list_items, num_virtual_items
+from hushrec.privacy.filling import Listing, draw_ratings, list_items, num_virtual_items
 
 KEY = Draws(0).key("virtual-items")
 
@@ -112,3 +112,57 @@ def test_pairs_of_virtual_items_are_uniform() -> None:
         _, counts = np.unique([hash(items) for items in virtual], return_counts=True)
         assert len(counts) == 15
         assert stats.chisquare(counts).pvalue > 1e-6
+
+
+# --- Virtual ratings -------------------------------------------------------------------------------------
+
+
+@dataclass
+class HeldRatings(Held):
+    ratings: np.ndarray
+
+
+def drawn(held: HeldRatings, clients: list[int], listing: Listing) -> np.ndarray:
+    rows = np.array(clients, np.int64)
+    return draw_ratings(held, rows, (rows + 100).astype(np.int32), listing, Draws(0).key("virtual-ratings"))
+
+
+def some_held() -> HeldRatings:
+    held = held_by([[1, 3, 5, 40], [2, 60], [0, 7, 9]], 70)
+    return HeldRatings(**vars(held), ratings=np.array([1, 2, 2, 5, 3, 3, 4, 1, 2], np.float32))
+
+
+def test_virtual_ratings_are_the_clients_own() -> None:
+    held = some_held()
+    listing = listed(held, [0, 1, 2], 5)
+    ratings = drawn(held, [0, 1, 2], listing)
+    assert (ratings[listing.rated_place >= 0] == 0).all()
+    for client, own in enumerate(([1, 2, 5], [3], [1, 2, 4])):
+        part = slice(listing.starts[client], listing.starts[client + 1])
+        assert set(ratings[part][listing.rated_place[part] < 0]) == set(own)
+
+
+def test_an_item_has_the_same_virtual_rating_in_every_list_and_cohort() -> None:
+    held = some_held()
+    first, second = listed(held, [0, 1, 2], 9, 1), listed(held, [0, 1, 2], 9, 2)
+    one, other = drawn(held, [0, 1, 2], first), drawn(held, [0, 1, 2], second)
+    for client in range(3):
+        seen = []
+        for listing, ratings in ((first, one), (second, other)):
+            part = slice(listing.starts[client], listing.starts[client + 1])
+            seen.append(dict(zip(listing.items[part].tolist(), ratings[part].tolist(), strict=True)))
+        both = seen[0].keys() & seen[1].keys()
+        assert len(both) > 4
+        assert all(seen[0][item] == seen[1][item] for item in both)
+    alone = listed(held, [2], 9, 1)
+    np.testing.assert_array_equal(drawn(held, [2], alone), one[first.starts[2] :])
+
+
+def test_virtual_ratings_are_as_frequent_as_the_clients_own() -> None:
+    """A chi-square test of 2,000 draws from ratings 1, 2, 2, 5; false alarms: 1 in 1,000 seeds."""
+    held = HeldRatings(**vars(held_by([[1, 3, 5, 40]], 2004)), ratings=np.array([1, 2, 2, 5], np.float32))
+    listing = listed(held, [0], 500)
+    virtual = drawn(held, [0], listing)[listing.rated_place < 0]
+    counts = [np.count_nonzero(virtual == rating) for rating in (1, 2, 5)]
+    assert sum(counts) == 2000
+    assert stats.chisquare(counts, [500, 1000, 500]).pvalue > 1e-3

@@ -184,6 +184,13 @@ def test_lossless_with_virtual_items_drawn_once_and_with_threads() -> None:
     assert_same(run("fedrec++", ratings, rho=3, denoisers=3, threads=2, cohort_size=1, **SHORT), clean)
 
 
+@pytest.mark.parametrize("values", [{}, {"biases": True}, {"update": "sequential"}, {"shares": 2}])
+def test_lossless_with_virtual_ratings_drawn_from_the_clients_own(values: dict[str, Any]) -> None:
+    hidden = {"rho": 3, "denoisers": 3, "filling": "drawn", **SHORT, **values}
+    plain = {"rho": 0, **SHORT, **{name: value for name, value in values.items() if name != "shares"}}
+    assert_same(run("fedrec++", some_ratings(), **hidden), run("fedrec", some_ratings(), **plain))
+
+
 def test_lossless_with_one_shared_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with so many items and denoisers that threads cannot each have a table of noise."""
     monkeypatch.setattr(denoising, "_OWN_TABLE_BYTES", 1)

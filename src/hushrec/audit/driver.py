@@ -212,7 +212,8 @@ class Onlooker:
             alike = [seat for seat in seats if seat.role == seats[0].role and seat.number is not None]
             each = {seat.number: self._declared(attack, seat) for seat in alike if seat.number is not None}
         generator = self._draws.generator(f"attack-{attack.name}", self._progress.round_number)
-        own = Own(to_dict(config) if is_driving else shown_to_parties(config), holds, generator, each)
+        settings = to_dict(config) if is_driving else shown_to_parties(config)
+        own = Own(settings, holds, generator, each, num_items=self._job.train.num_items)
         return own._replace(attributes=self._known_half()) if attack.asks_attributes else own
 
     def _known_half(self) -> Arrays:

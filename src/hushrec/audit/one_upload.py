@@ -156,7 +156,8 @@ def _with_biases(
 def _read(batch: _Batch, before: Read, own: Own, round_number: int) -> Read:
     """What each upload tells by itself; of the rounds before only b_u is used, where there is one."""
     lengths = np.diff(batch.starts)
-    rho = int(own.settings.get("rho", 0))
+    # Ratings that are drawn from the client's own are on steps as well: all that is listed is searched then.
+    rho = int(own.settings.get("rho", 0)) if own.settings.get("filling") != "drawn" else 0
     num_rated = lengths / (1 + rho)  # or more, where the whole catalogue is listed
     most = np.where(lengths < batch.num_items, num_rated, _MOST_ALIKE * lengths) if rho else 1.0 * lengths
     expected = _known_offsets(batch.clients, before) if batch.has_biases else None

@@ -30,6 +30,7 @@ class Own(NamedTuple):
     generator: np.random.Generator  # for what it draws itself
     each: Mapping[int, Arrays] = {}  # the same, of each of those that collude, by its number
     attributes: Arrays = _NO_ARRAYS  # of half of the users, by name, "" of the others; if the attack asks for it
+    num_items: int = 0  # of the catalogue, which all know
 
 
 def _nothing(_number: int) -> Arrays:
@@ -101,6 +102,9 @@ class Lie(NamedTuple):
 
     tell: Callable[[Stage, Own], Round[None]]
     num_rounds: int = 0  # that it claims to begin after the last one, none of which counts; 0: the last one again
+    num_invented: int = (
+        0  # items behind the real ones: if any, it is told once, in round 1 of a run with all of them
+    )
 
 
 @dataclass(frozen=True)

@@ -149,13 +149,15 @@ def _room(width, starts, rows):
 
 
 @numba.njit(nogil=True, cache=True)
-def _train(width, biased, rated, rows, user_factors, previous, num_updates, item_factors, listing, step, out):
+def _train(
+    width, biased, rated, rows, user_factors, previous, num_updates, item_factors, listing, drawn, step, out
+):
     starts, items, ratings = rated
     regularization, local_steps = step.regularization, step.local_steps
     gradients, _, noise_items, noise = out
     listed_starts, listed_items, rated_place = listing
     errors, mine, gram, scratch = _room(width, starts, rows)
-    num_noise, last = np.uint64(0), np.uint64(len(width) - 1)
+    num_noise, last, is_drawn = np.uint64(0), np.uint64(len(width) - 1), drawn.size > 0
     for client in range(rows.size):
         row = rows[client]
         first, num_rated = starts[row], starts[row + 1] - starts[row]
@@ -190,7 +192,7 @@ def _train(width, biased, rated, rows, user_factors, previous, num_updates, item
             for place in range(listed_starts[client], listed_starts[client + 1]):
                 if rated_place[place] < 0:
                     item = load(item_factors, np.int64(listed_items[place]), width)
-                    error = dot(probe, item) - (offset - bias)
+                    error = dot(probe, item) - ((drawn[place] if is_drawn else offset) - bias)
                     error_sum += error
                     total = total + error * item
             num_listed = listed_starts[client + 1] - listed_starts[client]
@@ -209,7 +211,7 @@ def _train(width, biased, rated, rows, user_factors, previous, num_updates, item
             item = load(item_factors, np.int64(listed_items[place]), width)
             # Without a branch on what cannot be guessed: a rated item's row of noise is overwritten by the next.
             rank = rated_place[place]
-            error = dot(probe, item) - offset
+            error = dot(probe, item) - (drawn[place] - bias if is_drawn else offset)
             error = error if rank < 0 else errors[max(rank, 0)]
             gradient = error * vector + regularization * item
             store(gradients, place, gradient)
@@ -220,10 +222,21 @@ def _train(width, biased, rated, rows, user_factors, previous, num_updates, item
             num_noise += np.uint64(rank < 0)
 
 
+_NOT_DRAWN = np.empty(0, np.float32)
+
+
 def train_clients(
-    clients: RatingClients, rows: NDArray[np.int64], item_factors: Factors, listing: Listing, step: Step
+    clients: RatingClients,
+    rows: NDArray[np.int64],
+    item_factors: Factors,
+    listing: Listing,
+    step: Step,
+    drawn: NDArray[np.float32] = _NOT_DRAWN,
 ) -> ClientGradients:
-    """Update U_u of the clients in `rows` in place (Eq. 7) and return the gradients of V (Eq. 3)."""
+    """Update U_u of the clients in `rows` in place (Eq. 7) and return the gradients of V (Eq. 3).
+
+    `drawn`: virtual ratings, parallel to the listing; if none are drawn they are means or predictions, by `step`.
+    """
     clients.check_fit(item_factors)
     num_factors = item_factors.shape[1]
     num_listed = listing.starts[1:] - listing.starts[:-1]
@@ -238,7 +251,7 @@ def train_clients(
     rated = (clients.starts, clients.items, clients.ratings)
     vectors = (clients.user_factors, clients.previous_user_factors, clients.num_updates)
     biased = width_of(int(step.has_biases))  # a token, too: kernels with and without biases are compiled apart
-    _train(width_of(num_factors), biased, rated, rows, *vectors, item_factors, listing, step, out)
+    _train(width_of(num_factors), biased, rated, rows, *vectors, item_factors, listing, drawn, step, out)
     return out._replace(noise_items=out.noise_items[:-1], noise=out.noise[:-1])
 
 

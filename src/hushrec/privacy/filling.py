@@ -2,7 +2,9 @@
 """Virtual items: unrated items that a client lists among its rated ones, so that the server cannot tell them.
 
 Guarantee: none in the sense of differential privacy. A list hides the rated items among (1 + rho) times as many;
-what is sent along with the list may tell them apart, and lists drawn anew every round can be intersected.
+what is sent along with the list may tell them apart, and lists drawn anew every round can be intersected. Virtual
+ratings that are drawn from the client's own are on the same steps of the scale and as frequent; what fits an item
+and its vector is still more likely to be rated.
 """
 
 from typing import NamedTuple, Protocol
@@ -109,3 +111,38 @@ def list_items(
     rated = (clients.starts, clients.items)
     _list_items(rated, rows, numbers, num_virtual, clients.num_items, key, round_number, listing)
     return listing
+
+
+@numba.njit(nogil=True, cache=True)
+def _draw_ratings(starts, ratings, rows, numbers, listing, key, out):
+    listed_starts, items, rated_place = listing
+    words = np.empty(BLOCK_WORDS, np.uint32)
+    for client in range(rows.size):
+        first = starts[rows[client]]
+        num_rated = np.uint64(starts[rows[client] + 1] - first)
+        block = np.int64(-1)
+        for place in range(listed_starts[client], listed_starts[client + 1]):
+            if rated_place[place] < 0:
+                if items[place] // BLOCK_WORDS != block:  # items are in ascending order
+                    block = np.int64(items[place] // BLOCK_WORDS)
+                    chacha_block(key, numbers[client], np.int64(0), block, words)
+                word = words[items[place] % BLOCK_WORDS]
+                out[place] = ratings[first + np.int64((np.uint64(word) * num_rated) >> np.uint64(32))]
+
+
+class Ratings(RatedItems, Protocol):
+    """Whoever holds the ratings, too."""
+
+    ratings: NDArray[np.float32]
+
+
+def draw_ratings(
+    clients: Ratings, rows: NDArray[np.int64], numbers: NDArray[np.int32], listing: Listing, key: Key
+) -> NDArray[np.float32]:
+    """Virtual ratings parallel to a listing, each one of the client's own, drawn at random; 0 for rated items.
+
+    A client has the same rating for the same item whenever it lists it: one that changes would be virtual.
+    """
+    drawn = np.zeros(len(listing.items), np.float32)
+    _draw_ratings(clients.starts, clients.ratings, rows, numbers, listing, key, drawn)
+    return drawn

@@ -38,7 +38,7 @@ from hushrec.models.biases import initial_items, moved_items
 from hushrec.models.pmf import ClientGradients, FactorModel, Step, train_clients
 from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
 from hushrec.privacy.exact_sum import ExactSum
-from hushrec.privacy.filling import Listing, list_items, num_virtual_items
+from hushrec.privacy.filling import Listing, draw_ratings, list_items, num_virtual_items
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.protocol import (
@@ -73,8 +73,10 @@ class Config:
     """Settings of FedRec, with the paper's values for ML-100K."""
 
     rho: int = setting(3, "virtual items per rated item", search=Between(0, 5, only_if_asked=True))
-    filling: Literal["hybrid", "average", "none"] = setting(
-        "hybrid", "virtual ratings: predicted from some round on, the client's mean, or none at all"
+    # DEVIATION: `drawn` is not in the papers.
+    filling: Literal["hybrid", "average", "drawn", "none"] = setting(
+        "hybrid",
+        "virtual ratings: predicted from some round on, the client's mean, drawn from its own ratings, or none",
     )
     resample: Literal["every-round", "once"] = setting("every-round", "when virtual items are drawn")
     predict_after: int = setting(
@@ -299,7 +301,11 @@ def train(
     clients = cohort.private
     clients.settle(cohort.rows, counted_round)
     listing = listed(cohort, rho, config, draws)
-    trained = train_clients(clients, cohort.rows, item_factors, listing, step)
+    if rho and config.filling == "drawn":
+        drawn = draw_ratings(clients, cohort.rows, cohort.numbers, listing, draws.key("virtual-ratings"))
+        trained = train_clients(clients, cohort.rows, item_factors, listing, step, drawn)
+    else:
+        trained = train_clients(clients, cohort.rows, item_factors, listing, step)
     clients.updated(cohort.rows, cohort.round_number)
     return listing, trained
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hushrec
-from hushrec.audit.active import another_v, large_v, lone_letter, lone_shares
+from hushrec.audit.active import another_v, invented_items, large_v, lone_letter, lone_shares
 from hushrec.audit.attacks import ATTACKS, attacks_named, attacks_on
 from hushrec.audit.colluders import parse_colluders
 from hushrec.audit.driver import Audited, audit
@@ -32,7 +32,8 @@ def data() -> Interactions:
 
 def job_of(name: str, data: Interactions, **settings: Any) -> Job:
     system = SYSTEMS[name]
-    return job_for(system, system.configure({"num_rounds": 2, "num_factors": 4, **settings}), 0, data)
+    factors = "client_factors" if name == "ptf-fedrec" else "num_factors"
+    return job_for(system, system.configure({"num_rounds": 2, factors: 4, **settings}), 0, data)
 
 
 def lied_to(job: Job, *names: str) -> Audited:
@@ -84,7 +85,42 @@ def test_rounds_that_never_count_intersect(data: Interactions) -> None:
     assert once.score == once.chance
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "least"),
+    [
+        ("fedrec", {"rho": 3}, 0.99),
+        ("fedrec", {"rho": 3, "resample": "once", "filling": "drawn"}, 0.99),
+        ("fedrec++", {"rho": 3, "denoisers": 3, "shares": 2}, 0.99),
+        ("fedrec-bpr", {"rho": 3, "denoisers": 2}, 0.99),
+        ("fedncf", {"rho": 3, "denoisers": 2, "participation": 1.0}, 0.98),
+        ("ptf-fedrec", {}, 0.98),
+    ],
+)
+def test_what_exists_among_invented_items_is_rated(
+    name: str, settings: dict[str, Any], least: float, data: Interactions
+) -> None:
+    """Of 100,200 items 200 exist: a virtual item is one of these twice in a thousand times."""
+    finding = found(job_of(name, data, **settings), "invented items")
+    assert finding.score > least
+    assert finding.chance < 0.7
+    assert finding.refusal == ""
+
+
 # --- Where nothing is told -------------------------------------------------------------------------------
+
+
+def test_without_virtual_items_invented_ones_add_nothing(data: Interactions) -> None:
+    finding = found(job_of("fedrec", data, rho=0), "invented items")
+    assert finding.score == finding.chance == 1
+
+
+@pytest.mark.parametrize(("name", "settings"), [("fedrec", {"secure_sums": True}), ("sdcf", {})])
+def test_invented_items_are_not_told_where_they_attract_nothing(
+    name: str, settings: dict[str, Any], data: Interactions
+) -> None:
+    done = lied_to(job_of(name, data, **settings), "invented items")
+    assert not done.findings
+    assert "invented items" in done.left_out
 
 
 @pytest.mark.parametrize(("name", "attacks"), [("fedrec", ["another V", "rounds that never count"])])
@@ -159,7 +195,14 @@ def test_lies_are_told_only_if_asked_for() -> None:
     system = SYSTEMS["fedrec++"]
     assert not any(attack.lie for attack in attacks_on(system))
     lies = [attack.name for attack in attacks_on(system, is_active=True)]
-    assert lies == ["another V", "lone letter", "lone shares", "rounds that never count", "asked in the clear"]
+    assert lies == [
+        "another V",
+        "lone letter",
+        "lone shares",
+        "rounds that never count",
+        "invented items",
+        "asked in the clear",
+    ]
     assert [attack.name for attack in attacks_named("another-v", system)] == ["another V"]
     assert parse_colluders("active-server", system) == ACTIVE
     assert not any(attack.lie for attack in attacks_on(SYSTEMS["drift"]))
@@ -309,3 +352,20 @@ def test_three_uploads_less_sums_count() -> None:
     ]
     told = lone_shares.look(None, view, own())
     assert [rated(told, client) for client in (0, 1, 2)] == [[4, 5], [4], [4]]
+
+
+def test_of_listed_items_those_that_exist_are_rated() -> None:
+    """Of 5; client 0 lists 1, 4 and two invented ones, client 1 invented ones alone: nothing is told of it."""
+    starts = np.array([0, 4, 6])
+    upload = Rows(
+        Ragged(starts, np.array([1, 4, 5, 90_000, 6, 7], np.int32)), Ragged(starts, np.zeros((6, 2), "f4"))
+    )
+    clients = np.array([0, 1], np.int32)
+    view = [
+        Recorded(1, clients, Vectors(np.zeros((9, 2), np.float32), clients, clients)),
+        Recorded(1, clients, upload),
+    ]
+    told = invented_items.look(None, view, Own({}, {}, np.random.default_rng(0), num_items=5))
+    assert told.asked.tolist() == [0, 1]
+    assert items_of(told.pairs).tolist() == [1, 4, 5, 90_000, 6, 7]
+    assert told.is_rated.tolist() == [True, True, False, False, True, True]

@@ -166,6 +166,18 @@ def test_systems_are_read(data: Interactions, name: str, settings: dict[str, Any
         assert found["rated items found in one upload"][0] > 0.9
 
 
+@pytest.mark.parametrize("settings", [{}, {"biases": True, "shrinkage": 3.0}])
+def test_ratings_drawn_from_the_clients_own_hide_items_and_not_ratings(
+    data: Interactions, settings: dict[str, Any]
+) -> None:
+    """All that is listed is on steps of the scale then; what a listed rating would be is read all the same."""
+    found = scores(data, "fedrec", filling="drawn", **settings)
+    for name in NAMES[:2]:
+        score, chance = found[name]
+        assert score == pytest.approx(chance, abs=0.01)
+    assert found[NAMES[2]][0] > 0.95
+
+
 def test_langevin_noise_hides_ratings(data: Interactions) -> None:
     found = scores(data, "sdcf")
     assert all(score == pytest.approx(chance, abs=1e-9) for score, chance in found.values())

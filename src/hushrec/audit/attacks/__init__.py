@@ -69,6 +69,7 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "lone letter": "hushrec.audit.active.lone_letter",
         "lone shares": "hushrec.audit.active.lone_shares",
         "rounds that never count": "hushrec.audit.active.rounds_that_never_count",
+        "invented items": "hushrec.audit.active.invented_items",
         "asked in the clear": "hushrec.audit.active.asked_in_the_clear",
         "believed table": "hushrec.audit.active.believed_table",
     },
