@@ -34,14 +34,18 @@ class SecureContract(SystemContract):
     """The contract of a system with secure sums."""
 
     masks: ClassVar[str] = "real"
+    more: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def _chosen(cls) -> AnySystem:
         system = system_named(cls.system)
         small = {**system.about.small, **OWN[cls.system], "secure_sums": True, "secure_masks": cls.masks}
+        small |= cls.more
         hidden = () if cls.system != "fedncf" else ({"secure_sums": False, "rho": 1, "denoisers": 3},)
         own = () if cls.system != "fedmf" else ({"secure_sums": False},)
-        variants = ({"secure_sums": False}, {"secure_masks": "real"}, {"secure_masks": "counted"}, *hidden, *own)
+        few = () if cls.system in ("fcf", "fedmf") else ({"secure_masks": "counted", "secure_least_raters": 2},)
+        masks = {"secure_masks": "real"}, {"secure_masks": "counted"}
+        variants = ({"secure_sums": False}, *masks, *few, *hidden, *own)
         return replace(system, about=replace(system.about, small=small, variants=variants))
 
 
@@ -51,6 +55,12 @@ class TestSecureFedRec(SecureContract):
 
 class TestCountedFedRec(SecureContract):
     system, masks = "fedrec", "counted"
+
+
+@pytest.mark.slow
+class TestFedRecWithoutFewRaters(SecureContract):
+    system = "fedrec"
+    more: ClassVar[dict[str, Any]] = {"secure_least_raters": 2, "secure_count_noise": 1.0, "secure_together": 3}
 
 
 @pytest.mark.slow
