@@ -79,15 +79,17 @@ def secure_sum(
     graph.check_enough(sharing, "have shared")
     request = ask.request.take(places_of(sharing, ask.to))
     sums: Total = ask.replies  # type: ignore[assignment]  # as the system declares
-    total = MaskedSum.zeros(len(sums.words()))
-    answer = yield Ask(sharing, request, sums if is_counted(config) else total)
+    total, in_the_clear = MaskedSum.zeros(len(sums.words())), sums.fork()  # this where masks are counted
+    answer = yield Ask(sharing, request, in_the_clear if is_counted(config) else total)
     survivors = answer.came(sharing)
     graph.check_enough(survivors, "have survived")
     if together is not None and not together.allows(survivors):
         return Answer(ask.to)
     shares = Collect()
     yield Ask(survivors, Unmask(survivors), shares)
-    if not is_counted(config):
+    if is_counted(config):
+        sums.merge(in_the_clear)
+    else:
         take_out_masks(total.totals, graph, sharing, survivors, shares)
         sums.add_words(total.totals)
     if together is not None:
