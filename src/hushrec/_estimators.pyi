@@ -70,6 +70,9 @@ class FedRec(Recommender):
         secure_dropouts: share of participants that may be lost after they sent their keys (default 0.1)
         secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
         secure_least: participants below which no sum is unmasked (default 3)
+        secure_together: clients that are in the same sums at the least, so that sums differ by no fewer; 0: not looked at (default 0)
+        secure_least_raters: clients with a row of an item below which it is left out of a sum; 0: none is (default 0)
+        secure_count_noise: deviation of the noise in the counts by which items are left out (default 0.0)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -101,6 +104,9 @@ class FedRec(Recommender):
         secure_dropouts: float = 0.1,
         secure_failure: float = 1e-09,
         secure_least: int = 3,
+        secure_together: int = 0,
+        secure_least_raters: int = 0,
+        secure_count_noise: float = 0.0,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -243,6 +249,9 @@ class SDCF(Recommender):
         secure_dropouts: share of participants that may be lost after they sent their keys (default 0.1)
         secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
         secure_least: participants below which no sum is unmasked (default 3)
+        secure_together: clients that are in the same sums at the least, so that sums differ by no fewer; 0: not looked at (default 0)
+        secure_least_raters: clients with a row of an item below which it is left out of a sum; 0: none is (default 0)
+        secure_count_noise: deviation of the noise in the counts by which items are left out (default 0.0)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -270,6 +279,9 @@ class SDCF(Recommender):
         secure_dropouts: float = 0.1,
         secure_failure: float = 1e-09,
         secure_least: int = 3,
+        secure_together: int = 0,
+        secure_least_raters: int = 0,
+        secure_count_noise: float = 0.0,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -433,6 +445,7 @@ class FCF(Recommender):
         secure_dropouts: share of participants that may be lost after they sent their keys (default 0.1)
         secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
         secure_least: participants below which no sum is unmasked (default 3)
+        secure_together: clients that are in the same sums at the least, so that sums differ by no fewer; 0: not looked at (default 0)
         num_factors: length of the vectors (default 32)
         num_rounds: rounds (default 20)
         participation: share of clients that take part in a round (default 1.0)
@@ -459,6 +472,7 @@ class FCF(Recommender):
         secure_dropouts: float = 0.1,
         secure_failure: float = 1e-09,
         secure_least: int = 3,
+        secure_together: int = 0,
         num_factors: int = 32,
         num_rounds: int = 20,
         participation: float = 1.0,
@@ -488,6 +502,7 @@ class FedMF(Recommender):
         secure_dropouts: share of participants that may be lost after they sent their keys (default 0.1)
         secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
         secure_least: participants below which no sum is unmasked (default 3)
+        secure_together: clients that are in the same sums at the least, so that sums differ by no fewer; 0: not looked at (default 0)
         encryption: of V and its steps; paillier as in the paper, for a few clients; none only counts BFV's bytes (default 'bfv')
         variant: upload steps of all items, or only what holds listed ones (default 'full')
         num_factors: length of the vectors (default 32)
@@ -514,6 +529,7 @@ class FedMF(Recommender):
         secure_dropouts: float = 0.1,
         secure_failure: float = 1e-09,
         secure_least: int = 3,
+        secure_together: int = 0,
         encryption: Literal["bfv", "paillier", "none"] = "bfv",
         variant: Literal["full", "part"] = "full",
         num_factors: int = 32,
@@ -543,6 +559,9 @@ class FedNCF(Recommender):
         secure_dropouts: share of participants that may be lost after they sent their keys (default 0.1)
         secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
         secure_least: participants below which no sum is unmasked (default 3)
+        secure_together: clients that are in the same sums at the least, so that sums differ by no fewer; 0: not looked at (default 0)
+        secure_least_raters: clients with a row of an item below which it is left out of a sum; 0: none is (default 0)
+        secure_count_noise: deviation of the noise in the counts by which items are left out (default 0.0)
         variant: products of vectors, dense layers, or both (default 'neumf')
         num_factors: length of the vectors that are multiplied (default 12)
         layers: inputs of the dense layers, half of them an item's vector, and their outputs (default (48, 24, 12, 6))
@@ -572,6 +591,9 @@ class FedNCF(Recommender):
         secure_dropouts: float = 0.1,
         secure_failure: float = 1e-09,
         secure_least: int = 3,
+        secure_together: int = 0,
+        secure_least_raters: int = 0,
+        secure_count_noise: float = 0.0,
         variant: Literal["gmf", "mlp", "neumf"] = "neumf",
         num_factors: int = 12,
         layers: tuple[int, ...] = (48, 24, 12, 6),

@@ -34,14 +34,18 @@ class SecureContract(SystemContract):
     """The contract of a system with secure sums."""
 
     masks: ClassVar[str] = "real"
+    more: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def _chosen(cls) -> AnySystem:
         system = system_named(cls.system)
         small = {**system.about.small, **OWN[cls.system], "secure_sums": True, "secure_masks": cls.masks}
+        small |= cls.more
         hidden = () if cls.system != "fedncf" else ({"secure_sums": False, "rho": 1, "denoisers": 3},)
         own = () if cls.system != "fedmf" else ({"secure_sums": False},)
-        variants = ({"secure_sums": False}, {"secure_masks": "real"}, {"secure_masks": "counted"}, *hidden, *own)
+        few = () if cls.system in ("fcf", "fedmf") else ({"secure_masks": "counted", "secure_least_raters": 2},)
+        masks = {"secure_masks": "real"}, {"secure_masks": "counted"}
+        variants = ({"secure_sums": False}, *masks, *few, *hidden, *own)
         return replace(system, about=replace(system.about, small=small, variants=variants))
 
 
@@ -51,6 +55,12 @@ class TestSecureFedRec(SecureContract):
 
 class TestCountedFedRec(SecureContract):
     system, masks = "fedrec", "counted"
+
+
+@pytest.mark.slow
+class TestFedRecWithoutFewRaters(SecureContract):
+    system = "fedrec"
+    more: ClassVar[dict[str, Any]] = {"secure_least_raters": 2, "secure_count_noise": 1.0, "secure_together": 3}
 
 
 @pytest.mark.slow
@@ -187,3 +197,38 @@ def test_other_ways_to_hide_are_refused_beside_it() -> None:
     for name in ("fedrec++", "sdcf-denoised"):
         with pytest.raises(HushrecError, match="unknown setting secure_sums"):
             system_named(name).configure(SECURE)
+
+
+# --- Who stays together --------------------------------------------------------------------------------------
+
+TOGETHER = {"rho": 0, "secure_sums": True, "secure_together": 3, "participation": 0.25, "secure_dropouts": 0.3}
+
+
+@pytest.mark.parametrize("masks", ["real", "counted"])
+def test_a_round_that_would_tell_of_one_passes_without_an_update(masks: str) -> None:
+    """Six of 24 in each of four groups. All four take part twice; one is lost when the first comes again."""
+    job = job_of("fedrec", **TOGETHER, secure_masks=masks, num_rounds=6)
+    groups = [run_of(job).sent(SendKeys, number) for number in (1, 2, 3, 4, 5, 6)]
+    who = [np.concatenate([one.numbers for one in group]).tolist() for group in groups]
+    assert sorted(sum(who[:4], [])) == list(range(24))
+    assert who[4] in who[:4]
+    one = who[4][2]
+    lost = run_of(job, lambda number, request, to: (to == one) & (number == 5) & (request is fedrec.ItemFactors))
+    assert not lost.sent(Unmask, 5), "nothing is unmasked"
+    before, after = (state.item_factors for state in (lost.states[4], lost.states[5]))
+    np.testing.assert_array_equal(before, after)
+    assert (lost.states[5].counted_round[who[4]] < 5).all()
+    sizes = np.unique(lost.states[-1].sum_blocks, return_counts=True)[1]
+    assert sizes.tolist() == [6, 6, 6, 6]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_who_is_missing_at_the_start_stays_out_with_some_others(name: str) -> None:
+    """In round 2 client 4 sends no key: of its block three are not in the sum."""
+    values = {"secure_sums": True, "secure_together": 3}
+    finished = run_of(
+        job_of(name, **values), lambda number, kind, to: (to == 4) & (number == 2) & (kind is SendKeys)
+    )
+    sizes = np.unique(finished.states[2].sum_blocks, return_counts=True)[1]
+    assert sizes.min() >= 3
+    assert 3 in sizes.tolist()

@@ -109,6 +109,14 @@ class MaskedSum:
         """Add another sum."""
         self.totals += other.totals
 
+    def words(self) -> Words:
+        """All its numbers in a row."""
+        return self.totals
+
+    def add_words(self, words: Words) -> None:
+        """Add numbers in such a row."""
+        self.totals += words
+
     def without(self, masks: "MaskedSum") -> NDArray[np.float64]:
         """What is left when the masks are taken out, as floating point numbers."""
         left: NDArray[np.float64] = (self.totals - masks.totals) * 2.0**-FRACTION_BITS

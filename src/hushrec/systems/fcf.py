@@ -48,6 +48,7 @@ from hushrec.models.popularity import weighted_shares
 from hushrec.privacy.dense_sum import DenseSum
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
+from hushrec.privacy.secure_sum.together import fixed_groups, is_together
 from hushrec.protocol import (
     About,
     Ask,
@@ -212,7 +213,15 @@ def _counted(state: ServerState, config: Config) -> Round[ServerState]:
 
 
 def _groups(num_clients: int, round_number: int, config: Config, draws: Draws) -> list[Numbers]:
-    """The participants in groups of about Theta, each ascending; who is in which is drawn anew every round."""
+    """The participants in groups of about Theta, each ascending; who is in which is drawn anew every round.
+
+    Where participants stay together, groups are the same in all rounds, and some or all of them take part.
+    """
+    if is_together(config):
+        size = config.clients_per_step or config.participation * num_clients
+        fixed = fixed_groups(num_clients, max(round(num_clients / size), 1), config, draws)
+        drawn = draws.generator("groups", round_number).permutation(len(fixed))
+        return [fixed[place] for place in drawn[: max(round(config.participation * len(fixed)), 1)]]
     clients = draw_participants(num_clients, config.participation, round_number, draws)
     dealt = draws.generator("groups", round_number).permutation(clients)
     num_groups = ceil(len(clients) / (config.clients_per_step or len(clients)))

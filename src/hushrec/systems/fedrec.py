@@ -39,8 +39,9 @@ from hushrec.models.pmf import ClientGradients, FactorModel, Step, train_clients
 from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, draw_ratings, list_items, num_virtual_items
-from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.settings import SecureItemSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
+from hushrec.privacy.secure_sum.together import draw_group
 from hushrec.protocol import (
     About,
     Ask,
@@ -56,7 +57,6 @@ from hushrec.protocol import (
     Role,
     Round,
     System,
-    draw_participants,
     each,
     kept,
     ragged,
@@ -155,7 +155,7 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecureConfig(SecureSums, Config):
+class SecureConfig(SecureItemSums, Config):
     """Settings of FedRec: these, which FedRec++ has too, and those of secure sums, which it has not."""
 
 
@@ -263,7 +263,7 @@ def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: HasFactors, 
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
-    clients = draw_participants(len(state.counted_round), config.participation, round_number, draws)
+    clients = draw_group(len(state.counted_round), config.participation, round_number, config, draws)
     uploads = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
     request = ItemFactors(state.item_factors, state.counted_round[clients])
     answer = yield Ask(clients, request, uploads)
@@ -314,6 +314,12 @@ def listed(cohort: Cohort[RatingClients], rho: int, config: Config, draws: Draws
     """Rated items, and virtual ones among them."""
     drawn_in = cohort.round_number if config.resample == "every-round" else 0
     return list_items(cohort.private, cohort.rows, cohort.numbers, rho, draws.key("virtual-items"), drawn_in)
+
+
+def uploaded_items(cohort: Cohort[RatingClients], config: Config, draws: Draws) -> Ragged:
+    """The items of which clients will upload gradients."""
+    listing = listed(cohort, config.rho, config, draws)
+    return Ragged(listing.starts, listing.items)
 
 
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
@@ -391,6 +397,8 @@ _PLAIN = System(
             {"biases": True, "shrinkage": 2.0},
             {"secure_sums": True},
             {"secure_sums": True, "secure_masks": "real"},
+            {"secure_sums": True, "secure_masks": "real", "secure_least_raters": 2, "secure_together": 3},
+            {"secure_sums": True, "secure_least_raters": 2},
         ),
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
@@ -415,4 +423,4 @@ UPLOADS = {
     )
 }
 
-SYSTEM = with_secure_sums(_PLAIN, UPLOADS, num_words=lambda clients: clients.item_factors.size)
+SYSTEM = with_secure_sums(_PLAIN, UPLOADS, lambda clients: clients.item_factors.size, uploaded_items)

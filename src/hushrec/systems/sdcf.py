@@ -32,8 +32,9 @@ from hushrec.models.sgld import LangevinStep, train_clients
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items
 from hushrec.privacy.randomized_response import Response, report_items
-from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.settings import SecureItemSums
 from hushrec.privacy.secure_sum.system import with_secure_sums
+from hushrec.privacy.secure_sum.together import draw_group
 from hushrec.protocol import (
     About,
     Ask,
@@ -41,11 +42,11 @@ from hushrec.protocol import (
     Handler,
     Numbers,
     Paper,
+    Ragged,
     Reply,
     Result,
     Round,
     System,
-    draw_participants,
 )
 from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check_bounds, setting
@@ -144,13 +145,13 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecureConfig(SecureSums, Config):
+class SecureConfig(SecureItemSums, Config):
     """Settings of SDCF: these, which it has denoised too, and those of secure sums, which it then has not."""
 
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
-    clients = draw_participants(len(state.counted_round), config.participation, round_number, draws)
+    clients = draw_group(len(state.counted_round), config.participation, round_number, config, draws)
     uploads = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
     request = ItemFactors(state.item_factors, state.counted_round[clients])
     answer = yield Ask(clients, request, uploads)
@@ -175,15 +176,26 @@ def train(
     clients, rows, numbers = cohort.private, cohort.rows, cohort.numbers
     clients.settle(rows, counted_round)
     if is_reporting:
-        response = Response(config.flip, config.report_if_set, config.report_if_unset)
-        key = draws.key("randomized-response")
-        listing = report_items(clients, rows, numbers, response, key, cohort.round_number)
+        listing = _reported(cohort, config, draws)
     else:
         listing = list_items(clients, rows, numbers, 0, draws.key("virtual-items"), 0)
     step = config.step(cohort.round_number, draws)
     trained = train_clients(clients, rows, numbers, item_factors, listing, step)
     clients.updated(rows, cohort.round_number)
     return listing, trained
+
+
+def _reported(cohort: Cohort[RatingClients], config: Config, draws: Draws) -> Listing:
+    """Items by randomised response."""
+    response = Response(config.flip, config.report_if_set, config.report_if_unset)
+    key = draws.key("randomized-response")
+    return report_items(cohort.private, cohort.rows, cohort.numbers, response, key, cohort.round_number)
+
+
+def uploaded_items(cohort: Cohort[RatingClients], config: Config, draws: Draws) -> Ragged:
+    """The items of which clients will upload gradients."""
+    listing = _reported(cohort, config, draws)
+    return Ragged(listing.starts, listing.items)
 
 
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
@@ -225,7 +237,11 @@ _PLAIN = System(
         class_name="SDCF",
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"temperature": 0.1},
-        variants=({"secure_sums": True}, {"secure_sums": True, "secure_masks": "real"}),
+        variants=(
+            {"secure_sums": True},
+            {"secure_sums": True, "secure_masks": "real"},
+            {"secure_sums": True, "secure_least_raters": 2},
+        ),
         learns_with={"learning_rate": 0.01, "decay": 1.0},
     ),
     config=SecureConfig,
@@ -240,4 +256,4 @@ _PLAIN = System(
     result=Result(model, party=own_model),
 )
 
-SYSTEM = with_secure_sums(_PLAIN, UPLOADS, num_words=lambda clients: clients.item_factors.size)
+SYSTEM = with_secure_sums(_PLAIN, UPLOADS, lambda clients: clients.item_factors.size, uploaded_items)

@@ -28,24 +28,30 @@ class TakesPart(Protocol):
 
     sum_attempts: NDArray[np.int64]
     sum_answers: NDArray[np.uint8]  # (parties, steps, bytes): digests of what was answered in this attempt
+    sum_left_out: NDArray[np.bool_]  # (items,): left out of the sum that is being made; see `few_raters`
 
 
 class AskedOtherwiseError(PublicError):
     """A request that would use the secrets of a sum a second time."""
 
 
-def remembering(private: Private, num_parties: int) -> Private:
-    """The same private state, which remembers attempts besides."""
+def remembering(private: Private, num_parties: int, num_items: int = 0) -> Private:
+    """The same private state, which remembers attempts besides, and which items are left out of a sum."""
     values = {entry.name: getattr(private, entry.name) for entry in fields(private)}  # type: ignore[arg-type]
     answers = np.zeros((num_parties, len(_STEPS), _DIGEST_BYTES), np.uint8)
     kind: Any = type(private)
-    made: Private = _kind(kind)(**values, sum_attempts=np.zeros(num_parties, np.int64), sum_answers=answers)
+    own = {"sum_attempts": np.zeros(num_parties, np.int64), "sum_answers": answers}
+    made: Private = _kind(kind)(**values, **own, sum_left_out=np.zeros(num_items, np.bool_))
     return made
 
 
 @cache
 def _kind(kind: Any) -> Any:
-    columns = [("sum_attempts", NDArray[np.int64], kept()), ("sum_answers", NDArray[np.uint8], kept())]
+    columns = [
+        ("sum_attempts", NDArray[np.int64], kept()),
+        ("sum_answers", NDArray[np.uint8], kept()),
+        ("sum_left_out", NDArray[np.bool_], kept()),
+    ]
     return make_dataclass(f"{kind.__name__}InSums", columns, bases=(kind,), kw_only=True)
 
 

@@ -83,6 +83,39 @@ class Unmasking(Message):
     shares: Ragged = ragged(np.uint8, 2)
 
 
+@dataclass(frozen=True)
+class SendCounts(Message):
+    """Reveals: that rows of items are to be counted, and of how many clients."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+    num_items: Integers = shared(np.int64, 0, low=0)
+    num_participants: Integers = shared(np.int64, 0, low=0)
+
+
+@dataclass(frozen=True)
+class ItemCounts(Message):
+    """Reveals: the client's items; it is masked, and never sent as it is."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+    words: Ragged = ragged(np.int64)  # a number for each item: 1, or 0, and noise
+
+
+@dataclass(frozen=True)
+class LeaveOut(Message):
+    """Reveals: which items have few raters in this round."""
+
+    sender, receiver = Role.SERVER, Role.CLIENT
+    items: Numbers = shared(np.int32, low=0)
+
+
+@dataclass(frozen=True)
+class LeftOut(Message):
+    """Reveals: nothing."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+
+
+COUNTING: tuple[type[Message], ...] = (SendCounts, LeaveOut, LeftOut)
 MESSAGES: tuple[type[Message], ...] = (
     SendKeys, PublicKeys, SendShares, SharesSent, Shares, MaskedNumbers, Unmask, Unmasking,
 )  # fmt: skip

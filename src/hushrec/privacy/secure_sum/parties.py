@@ -10,7 +10,7 @@ or swaps public keys on the way, as keys are not signed; a sum that a participan
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Protocol
 
@@ -51,6 +51,7 @@ from hushrec.privacy.secure_sum.shamir import split
 from hushrec.protocol import Cohort, Fold, Message, Ragged, Reply, Sealed
 
 PURPOSE = "secure-sums"
+_NONE = np.empty(0, np.bool_)
 
 
 class Total(Fold, Protocol):
@@ -72,6 +73,7 @@ class Summed:
     reply: type[Message]
     stand_in: type[Message]  # see `messages.stand_in_for`
     empty: Callable[[Any, Any, int], Total]  # for a request, with a config: the fold, for so many summands
+    is_of_items: bool = False  # whether it has a column `items`, a row for each
 
 
 class RefusedError(PublicError):
@@ -143,8 +145,9 @@ def masked(
     draws: Draws,
 ) -> Reply:
     """The answer to a request, as numbers behind masks: the own one, and those of neighbours that have shared."""
+    left_out = cohort.private.sum_left_out if summed.is_of_items else _NONE
     if is_counted(config):
-        reply = answer().message
+        reply = without_items(answer().message, left_out)
         num_words = len(summed.empty(request, config, 1).words())
         return Reply(stand_in(summed.stand_in, reply, len(cohort.numbers), num_words))
     letters = letters_to(cohort.numbers, cohort.inboxes.get(Shares))
@@ -154,8 +157,8 @@ def masked(
         plan = _checked(own, drawn[place], config)
         if len(own.writer) < plan.threshold:
             raise RefusedError(f"fewer than {plan.threshold} neighbours shared; ask more participants")
-        once(cohort.private, int(cohort.rows[place]), "mask", [*parts, *digest_parts(own)])
-    reply = answer().message
+        once(cohort.private, int(cohort.rows[place]), "mask", [*parts, left_out.tobytes(), *digest_parts(own)])
+    reply = without_items(answer().message, left_out)
     empty = summed.empty(request, config, int(letters.shares.num_parties.max()))
     rows = np.empty((len(cohort.numbers), len(empty.words())), np.int64)
     streams = Streams(rows.shape[1])
@@ -163,6 +166,21 @@ def masked(
         rows[place] = _words(empty, cohort, reply, place)
         _add_masks(rows[place], int(cohort.numbers[place]), own_secrets, letters.of(place), streams)
     return Reply(MaskedNumbers(as_ragged(rows)))
+
+
+def without_items(reply: Message, left_out: NDArray[np.bool_]) -> Message:
+    """A reply without the rows of some items."""
+    if not left_out.any():
+        return reply
+    items = reply.column("items")
+    is_in = ~left_out[items.values]
+    starts = np.concatenate([[0], np.cumsum(is_in)])[items.starts]
+    columns = {
+        kind.name: Ragged(starts, reply.column(kind.name).values[is_in])
+        for kind in reply.kinds()
+        if kind.layout == "ragged"
+    }
+    return replace(reply, **columns)
 
 
 def _request_parts(request: Message, num_parties: int) -> Iterator[list[bytes]]:

@@ -16,6 +16,7 @@ from hushrec.privacy.secure_sum.parties import Summed, Total
 from hushrec.privacy.secure_sum.plan import Plan, plan_for
 from hushrec.privacy.secure_sum.settings import SecureSums, is_counted
 from hushrec.privacy.secure_sum.shamir import combine
+from hushrec.privacy.secure_sum.together import Together
 from hushrec.protocol import Answer, Ask, Collect, Numbers, Ragged
 
 Bytes = NDArray[np.uint8]
@@ -51,41 +52,59 @@ class Graph:
 
 
 def secure_sum(
-    ask: Ask, name: str, summed: Summed, round_number: int, config: SecureSums, draws: Draws
+    ask: Ask,
+    name: str,
+    summed: Summed,
+    round_number: int,
+    config: SecureSums,
+    draws: Draws,
+    together: Together | None = None,
 ) -> SubRound:
-    """What an ask is answered with if its replies are summed securely: who is lost is not in the sum."""
+    """What an ask is answered with if its replies are summed securely: who is lost is not in the sum.
+
+    `together`: who may be in a sum with whom; where a sum would tell of too few, it is not made, and all are lost.
+    """
     keys = Collect()
     answer = yield Ask(ask.to, SendKeys(), keys)
     present = answer.came(ask.to)
+    if together is not None:
+        present = together.admitted(present)
     if not len(present):
         return Answer(ask.to)
     graph = _draw_graph(
-        present, _key_rows(keys), config, draws.generator(f"secure-sum-graph {name}", round_number)
+        present, _key_rows(keys, present), config, draws.generator(f"secure-sum-graph {name}", round_number)
     )
     answer = yield Ask(present, graph.request(), Collect())
     sharing = answer.came(present)
     graph.check_enough(sharing, "have shared")
     request = ask.request.take(places_of(sharing, ask.to))
     sums: Total = ask.replies  # type: ignore[assignment]  # as the system declares
-    total = MaskedSum.zeros(len(sums.words()))
-    answer = yield Ask(sharing, request, sums if is_counted(config) else total)
+    total, in_the_clear = MaskedSum.zeros(len(sums.words())), sums.fork()  # this where masks are counted
+    answer = yield Ask(sharing, request, in_the_clear if is_counted(config) else total)
     survivors = answer.came(sharing)
     graph.check_enough(survivors, "have survived")
+    if together is not None and not together.allows(survivors):
+        return Answer(ask.to)
     shares = Collect()
     yield Ask(survivors, Unmask(survivors), shares)
-    if not is_counted(config):
-        _take_out_masks(total.totals, graph, sharing, survivors, _opened(graph, sharing, survivors, shares))
+    if is_counted(config):
+        sums.merge(in_the_clear)
+    else:
+        take_out_masks(total.totals, graph, sharing, survivors, shares)
         sums.add_words(total.totals)
+    if together is not None:
+        together.note(survivors)
     return Answer(ask.to[~np.isin(ask.to, survivors)])
 
 
-def _key_rows(keys: Collect) -> Bytes:
-    """Public keys in the order of the participants."""
+def _key_rows(keys: Collect, present: Numbers) -> Bytes:
+    """Public keys of the participants, in their order."""
     numbers = np.concatenate([numbers for numbers, _ in keys.batches])
     rows: Bytes = np.concatenate([message.key.values for _, message in keys.batches])
     if rows.shape != (len(numbers), 32):
         raise HushrecError("a participant sent no key of 32 bytes; leave it out")
-    return rows[np.argsort(numbers)]
+    order = np.argsort(numbers)
+    return rows[order[np.isin(numbers[order], present)]]
 
 
 def _draw_graph(present: Numbers, keys: Bytes, config: SecureSums, generator: np.random.Generator) -> Graph:
@@ -94,6 +113,11 @@ def _draw_graph(present: Numbers, keys: Bytes, config: SecureSums, generator: np
 
 
 # --- Unmasking ---------------------------------------------------------------------------------------------------
+
+
+def take_out_masks(words: Words, graph: Graph, sharing: Numbers, survivors: Numbers, shares: Collect) -> None:
+    """Take all masks that did not cancel out of a sum, in place, by the shares that were sent of them."""
+    _take_out(words, graph, sharing, survivors, _opened(graph, sharing, survivors, shares))
 
 
 def _opened(graph: Graph, sharing: Numbers, survivors: Numbers, shares: Collect) -> dict[int, bytes]:
@@ -132,9 +156,7 @@ def _sorted_shares(graph: Graph, survivors: Numbers, shares: Collect) -> tuple[P
     return about[order], places[order] + 1, rows[order]
 
 
-def _take_out_masks(
-    words: Words, graph: Graph, sharing: Numbers, survivors: Numbers, opened: dict[int, bytes]
-) -> None:
+def _take_out(words: Words, graph: Graph, sharing: Numbers, survivors: Numbers, opened: dict[int, bytes]) -> None:
     """Take the survivors' own masks out of a sum, and those that they have in common with who was lost."""
     streams, numbers = Streams(len(words)), graph.numbers
     is_survivor = np.isin(numbers, survivors)

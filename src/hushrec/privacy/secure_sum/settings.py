@@ -26,6 +26,23 @@ class SecureSums:
         1e-9, "chance that a round's graph does not keep what it promises for these shares", "(0, 1)"
     )
     secure_least: int = setting(3, "participants below which no sum is unmasked", "[2, inf)")
+    secure_together: int = setting(
+        0,
+        "clients that are in the same sums at the least, so that sums differ by no fewer; 0: not looked at",
+        "[0, inf)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureItemSums(SecureSums):
+    """The same, of sums with a row for each item that a client lists."""
+
+    secure_least_raters: int = setting(
+        0, "clients with a row of an item below which it is left out of a sum; 0: none is", "[0, inf)"
+    )
+    secure_count_noise: float = setting(
+        0.0, "deviation of the noise in the counts by which items are left out", "[0, inf)"
+    )
 
 
 def is_secure(config: object) -> bool:

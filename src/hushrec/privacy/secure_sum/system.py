@@ -9,11 +9,30 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws
 from hushrec.privacy.secure_sum.attempts import remembering
+from hushrec.privacy.secure_sum.few_raters import (
+    COUNTED,
+    Lists,
+    counting,
+    leave_out,
+    leaves_out,
+    sum_without_few,
+)
 from hushrec.privacy.secure_sum.letters import LetterBox
-from hushrec.privacy.secure_sum.messages import MESSAGES, SendKeys, SendShares, Shares, Unmask, stand_in_for
+from hushrec.privacy.secure_sum.messages import (
+    COUNTING,
+    MESSAGES,
+    LeaveOut,
+    SendCounts,
+    SendKeys,
+    SendShares,
+    Shares,
+    Unmask,
+    stand_in_for,
+)
 from hushrec.privacy.secure_sum.parties import Summed, Total, answering, send_keys, send_shares, unmask
 from hushrec.privacy.secure_sum.server import secure_sum
 from hushrec.privacy.secure_sum.settings import SecureSums, in_full, is_counted, is_secure
+from hushrec.privacy.secure_sum.together import Together, is_together, with_blocks
 from hushrec.protocol import Handler, Message, Numbers, Round, System
 
 Config = TypeVar("Config")
@@ -24,28 +43,37 @@ Private = TypeVar("Private")
 
 def summed(reply: type[Message], empty: Callable[[Any, Any, int], Total]) -> Summed:
     """Replies of which the server needs the sum only, and the fold that they are summed in, for a request."""
-    return Summed(reply, stand_in_for(reply), empty)
+    is_of_items = any(kind.name == "items" for kind in reply.kinds())
+    return Summed(reply, stand_in_for(reply), empty, is_of_items)
 
 
 def with_secure_sums(
     system: System[Config, Rows, Server, Private],
     sums: Mapping[Any, Summed],
     num_words: Callable[[Private], int],
+    lists: Lists | None = None,
 ) -> System[Config, Rows, Server, Private]:
     """The same system whose sums are secure if its settings say so.
 
-    `sums`: by type of request. `num_words`: about how many numbers the largest of these replies has.
+    `sums`: by type of request. `num_words`: about how many numbers the largest of these replies has. `lists`: the
+    items of which clients will send rows, if they do and such with few raters can be left out.
     """
+
+    def start(num_parties: int, num_items: int, config: Config, draws: Draws) -> Server:
+        state = system.start(num_parties, num_items, config, draws)
+        return with_blocks(state, num_parties) if is_together(config) else state
 
     def enrol(numbers: Numbers, rows: Rows, num_items: int, config: Config, draws: Draws) -> Private:
         private = system.enrol(numbers, rows, num_items, config, draws)
-        return remembering(private, len(numbers)) if is_secure(config) else private
+        return remembering(private, len(numbers), num_items) if is_secure(config) else private
 
     def server_round(state: Server, round_number: int, config: Config, draws: Draws) -> Round[Server]:
         steps = system.round(state, round_number, config, draws)
         if not is_secure(config):
             return (yield from steps)
-        return (yield from _with_sums(steps, sums, round_number, config, draws))
+        together = _together(state, round_number, config, draws)
+        after = yield from _with_sums(steps, sums, round_number, config, draws, together)
+        return after if together is None else replace(after, sum_blocks=together.blocks)  # type: ignore[type-var]
 
     def reply_bytes(private: Private, config: Config) -> NDArray[np.int64]:
         sizes = system.reply_bytes(private, config)
@@ -61,9 +89,15 @@ def with_secure_sums(
         SendShares: Handler(send_shares),
         Unmask: Handler(unmask, reads=(Shares,)),
     }
+    counts: tuple[type[Message], ...] = ()
+    if lists is not None:
+        own[SendCounts] = Handler(answering(counting(lists), COUNTED), reads=(Shares,))
+        own[LeaveOut] = Handler(leave_out)
+        counts = (*COUNTING, COUNTED.stand_in)
     return replace(
         system,
-        messages=(*system.messages, *(one.stand_in for one in sums.values()), *MESSAGES),
+        messages=(*system.messages, *(one.stand_in for one in sums.values()), *counts, *MESSAGES),
+        start=start,
         enrol=enrol,
         round=server_round,
         handlers={**handlers, **own},
@@ -73,8 +107,20 @@ def with_secure_sums(
     )
 
 
+def _together(state: Any, round_number: int, config: Any, draws: Draws) -> Together | None:
+    """Who may be in a sum with whom; None: it is not looked at."""
+    if not is_together(config):
+        return None
+    return Together(state.sum_blocks, config.secure_together, draws.generator("secure-sum-blocks", round_number))
+
+
 def _with_sums(
-    steps: Round[Server], sums: Mapping[type[Message], Summed], round_number: int, config: Any, draws: Draws
+    steps: Round[Server],
+    sums: Mapping[type[Message], Summed],
+    round_number: int,
+    config: Any,
+    draws: Draws,
+    together: Together | None,
 ) -> Round[Server]:
     """A round in which some asks become secure sums."""
     num_asks = 0
@@ -83,8 +129,12 @@ def _with_sums(
         while True:
             kind = type(ask.request)
             if kind in sums:
-                name = f"{kind.__name__} {num_asks}"
-                answer = yield from secure_sum(ask, name, sums[kind], round_number, config, draws)
+                what = ask, f"{kind.__name__} {num_asks}", sums[kind], round_number, config, draws
+                if leaves_out(config) and sums[kind].is_of_items:
+                    num_items = len(ask.request.item_factors)  # type: ignore[attr-defined]
+                    answer = yield from sum_without_few(*what, num_items, together)
+                else:
+                    answer = yield from secure_sum(*what, together)
             else:
                 answer = yield ask
             num_asks += 1

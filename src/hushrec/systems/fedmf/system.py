@@ -61,6 +61,7 @@ from hushrec.privacy.homomorphic import (
 )
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
+from hushrec.privacy.secure_sum.together import draw_group
 from hushrec.protocol import (
     About,
     Ask,
@@ -77,7 +78,6 @@ from hushrec.protocol import (
     Role,
     Round,
     System,
-    draw_participants,
     kept,
     missing_bytes,
     ragged,
@@ -259,7 +259,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     """One round of the server."""
     num_clients, adder = int(state.num_clients), _adder(config, draws)
     participation = 1.0 if config.is_counting(round_number) else config.participation
-    clients = draw_participants(num_clients, participation, round_number, draws)
+    clients = draw_group(num_clients, participation, round_number, config, draws)
     absent = np.array(0 if adder or config.secure_sums else _absent_of_factors(state, config))
     step_limit = np.array((SUM_LIMIT - FACTOR_LIMIT) // len(clients))
     request = EncryptedFactors(state.item_factors, state.num_additions, step_limit, absent)

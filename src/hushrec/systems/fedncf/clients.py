@@ -51,11 +51,17 @@ class Sent(NamedTuple):
     layers: Floats
 
 
+def drawn_samples(cohort: Cohort[NcfClients], num_negatives: int, draws: Draws) -> Listing:
+    """Positives, and negatives that are drawn for this round."""
+    clients, key = cohort.private, draws.key("negatives")
+    return list_items(clients, cohort.rows, cohort.numbers, num_negatives, key, cohort.round_number)
+
+
 def learn(cohort: Cohort[NcfClients], sent: Sent, num_negatives: int, training: Training, draws: Draws) -> Learned:
     """Train on positives and drawn negatives; keep the vectors and, until asked for, the steps of the layers."""
     clients, rows, numbers, round_number = cohort.private, cohort.rows, cohort.numbers, cohort.round_number
     clients.check_fit(*sent)
-    listing = list_items(clients, rows, numbers, num_negatives, draws.key("negatives"), round_number)
+    listing = drawn_samples(cohort, num_negatives, draws)
     clients.begin(rows, round_number)
     user_factors = clients.user_factors[rows]
     item_steps, layer_steps = train_clients(

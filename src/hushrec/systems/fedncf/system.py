@@ -67,8 +67,9 @@ from hushrec.privacy.denoising import check_denoisers
 from hushrec.privacy.dense_sum import DenseSum
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import num_virtual_items
-from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.settings import SecureItemSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
+from hushrec.privacy.secure_sum.together import draw_group
 from hushrec.protocol import (
     About,
     Ask,
@@ -93,7 +94,7 @@ from hushrec.protocol import (
 from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.fedncf import denoised
-from hushrec.systems.fedncf.clients import Sent, learn, weighted_layers
+from hushrec.systems.fedncf.clients import Sent, drawn_samples, learn, weighted_layers
 from hushrec.systems.fedncf.denoised import Totals, denoised_totals
 from hushrec.systems.fedncf.network import (
     Floats,
@@ -107,7 +108,7 @@ from hushrec.systems.fedncf.network import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(SecureSums):
+class Config(SecureItemSums):
     """Settings of FedNCF with the paper's values, as far as they are known; the size of a batch is chosen.
 
     The preset `tuned` has a learning rate that suits all three variants on held-out training items of ML-100K;
@@ -267,7 +268,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     """One round of the server."""
     num_clients, is_counting = int(state.num_clients), config.is_counting(round_number)
     participation = 1.0 if is_counting else config.participation
-    clients = draw_participants(num_clients, participation, round_number, draws)
+    clients = draw_group(num_clients, participation, round_number, config, draws)
     if config.denoisers:
         sent = Sent(state.item_factors, state.layers)
         items, layers = yield from denoised_totals(sent, clients, round_number, config.denoisers, draws)
@@ -311,6 +312,12 @@ def client_update(cohort: Cohort[NcfClients], request: Model, config: Config, dr
     training = config.training(cohort.round_number)
     learned = learn(cohort, Sent(request.item_factors, request.layers), config.num_negatives, training, draws)
     return Reply(ItemSteps(learned.items, learned.gradients))
+
+
+def uploaded_items(cohort: Cohort[NcfClients], config: Config, draws: Draws) -> Ragged:
+    """The items of which clients will upload steps."""
+    listing = drawn_samples(cohort, config.num_negatives, draws)
+    return Ragged(listing.starts, listing.items)
 
 
 def client_layers(cohort: Cohort[NcfClients], _request: SendLayers, config: Config, _draws: Draws) -> Reply:
@@ -373,6 +380,7 @@ _PLAIN = System(
             {"biases": True, "shrinkage": 2.0},
             {"rho": 0, "denoisers": 0, "secure_sums": True},
             {"rho": 0, "denoisers": 0, "secure_sums": True, "secure_masks": "real"},
+            {"rho": 0, "denoisers": 0, "secure_sums": True, "secure_least_raters": 2},
         ),
         builds_on=("hushrec.privacy.denoising", "hushrec.privacy.filling"),
         learns_with={
@@ -414,4 +422,4 @@ STEPS = {
     ),
 }
 
-SYSTEM = with_secure_sums(_PLAIN, STEPS, num_words=lambda clients: clients.item_factors.size)
+SYSTEM = with_secure_sums(_PLAIN, STEPS, lambda clients: clients.item_factors.size, uploaded_items)
