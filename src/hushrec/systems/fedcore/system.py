@@ -48,6 +48,7 @@ from hushrec.errors import HushrecError, option
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models import neucf
 from hushrec.privacy.homomorphic import imported
+from hushrec.privacy.ledger import DELTA, Mechanism
 from hushrec.protocol import (
     About,
     Ask,
@@ -76,7 +77,6 @@ from hushrec.systems.fedcore.gradient_mail import gradient_mail, releases_to
 from hushrec.systems.fedcore.holds import holds_of
 from hushrec.systems.fedcore.inference import MAIL, Serve, Served, partner_serve, serve_visitors
 from hushrec.systems.fedcore.laplace import scale_of
-from hushrec.systems.fedcore.ledger import DELTA, Mechanism
 from hushrec.systems.fedcore.mail import Inbox, others, still_here
 from hushrec.systems.fedcore.messages import (
     ItemGradients,
