@@ -46,8 +46,10 @@ from hushrec.models.fcf import (
 )
 from hushrec.models.popularity import weighted_shares
 from hushrec.privacy.dense_sum import DenseSum
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
+from hushrec.privacy.user_privacy import check_user_privacy
 from hushrec.protocol import (
     About,
     Ask,
@@ -114,6 +116,7 @@ class Config(SecureSums):
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check_user_privacy(self)
 
     def is_counting(self, round_number: int) -> bool:
         """Whether all clients are counted in this round, and nothing is learned."""
@@ -318,7 +321,9 @@ _PLAIN = System(
 
 UPLOADS = {
     ItemFactors: summed(
-        ItemGradients, lambda request, _config, clients: DenseSum.zeros(request.item_factors.shape, clients)
+        ItemGradients,
+        lambda request, _config, clients: DenseSum.zeros(request.item_factors.shape, clients),
+        lambda _config: Size(clip=10.0),
     )
 }
 

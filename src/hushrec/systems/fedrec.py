@@ -39,8 +39,10 @@ from hushrec.models.pmf import ClientGradients, FactorModel, Step, train_clients
 from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items, num_virtual_items
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
+from hushrec.privacy.user_privacy import check_user_privacy
 from hushrec.protocol import (
     About,
     Ask,
@@ -153,6 +155,10 @@ class Config:
 @dataclass(frozen=True, kw_only=True)
 class SecureConfig(SecureSums, Config):
     """Settings of FedRec: these, which FedRec++ has too, and those of secure sums, which it has not."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_user_privacy(self)
 
 
 @dataclass(frozen=True)
@@ -403,7 +409,9 @@ _PLAIN = System(
 
 UPLOADS = {
     ItemFactors: summed(
-        ItemGradients, lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients)
+        ItemGradients,
+        lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients),
+        lambda _config: Size(clip=1.0, count_weight=0.5),
     )
 }
 

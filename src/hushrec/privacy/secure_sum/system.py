@@ -11,9 +11,11 @@ from hushrec.draws import Draws
 from hushrec.privacy.secure_sum.attempts import remembering
 from hushrec.privacy.secure_sum.letters import LetterBox
 from hushrec.privacy.secure_sum.messages import MESSAGES, SendKeys, SendShares, Shares, Unmask, stand_in_for
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.parties import Summed, Total, answering, send_keys, send_shares, unmask
 from hushrec.privacy.secure_sum.server import secure_sum
 from hushrec.privacy.secure_sum.settings import SecureSums, in_full, is_counted, is_secure
+from hushrec.privacy.user_privacy import WARNING, is_private, num_sums_of, promises_of
 from hushrec.protocol import Handler, Message, Numbers, Round, System
 
 Config = TypeVar("Config")
@@ -22,9 +24,12 @@ Server = TypeVar("Server")
 Private = TypeVar("Private")
 
 
-def summed(reply: type[Message], empty: Callable[[Any, Any, int], Total]) -> Summed:
-    """Replies of which the server needs the sum only, and the fold that they are summed in, for a request."""
-    return Summed(reply, stand_in_for(reply), empty)
+def summed(reply: type[Message], empty: Callable[[Any, Any, int], Total], size: Callable[[Any], Size]) -> Summed:
+    """Replies of which the server needs the sum only, and the fold that they are summed in, for a request.
+
+    `size`: what a client's numbers are clipped to where they get noise, unless the settings say so.
+    """
+    return Summed(reply, stand_in_for(reply), empty, size)
 
 
 def with_secure_sums(
@@ -34,8 +39,10 @@ def with_secure_sums(
 ) -> System[Config, Rows, Server, Private]:
     """The same system whose sums are secure if its settings say so.
 
-    `sums`: by type of request. `num_words`: about how many numbers the largest of these replies has.
+    `sums`: by type of request, each of which a client gets once in a round at most. `num_words`: about how many
+    numbers the largest of these replies has.
     """
+    sums = {kind: replace(one, per_round=len(sums)) for kind, one in sums.items()}
 
     def enrol(numbers: Numbers, rows: Rows, num_items: int, config: Config, draws: Draws) -> Private:
         private = system.enrol(numbers, rows, num_items, config, draws)
@@ -49,8 +56,16 @@ def with_secure_sums(
 
     def reply_bytes(private: Private, config: Config) -> NDArray[np.int64]:
         sizes = system.reply_bytes(private, config)
-        is_masked = isinstance(config, SecureSums) and config.secure_sums and not is_counted(config)
-        return np.maximum(sizes, 8 * num_words(private)) if is_masked else sizes
+        if not isinstance(config, SecureSums) or not config.secure_sums:
+            return sizes
+        is_made = is_private(config) or not is_counted(config)
+        return np.maximum(sizes, 8 * num_words(private)) if is_made else sizes
+
+    def promises(private: Private, config: Config) -> Mapping[str, float]:
+        return promises_of(num_sums_of(private), config, len(sums)) if is_private(config) else {}
+
+    def warnings(config: Config) -> tuple[str, ...]:
+        return (*system.result.warnings(config), *([WARNING] if is_private(config) else []))
 
     handlers = {
         kind: Handler(answering(handler.answer, sums[kind]), (*handler.reads, Shares)) if kind in sums else handler
@@ -68,6 +83,7 @@ def with_secure_sums(
         round=server_round,
         handlers={**handlers, **own},
         reply_bytes=reply_bytes,
+        result=replace(system.result, promises=promises, warnings=warnings),
         inboxes={**system.inboxes, Shares: lambda _private, _config: LetterBox()},
         in_full=in_full,
     )

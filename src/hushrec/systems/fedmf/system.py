@@ -59,8 +59,10 @@ from hushrec.privacy.homomorphic import (
     secret_key,
     to_blocks,
 )
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
+from hushrec.privacy.user_privacy import check_user_privacy
 from hushrec.protocol import (
     About,
     Ask,
@@ -136,6 +138,7 @@ class Config(SecureSums):
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check_user_privacy(self)
         check(
             self.encryption == "none" or not self.secure_sums,
             f"{option('secure_sums', True)} hides steps behind masks, not ciphertexts; add "
@@ -439,6 +442,7 @@ STEPS = {
     EncryptedFactors: summed(
         EncryptedSteps,
         lambda request, config, _clients: FixedSum(np.zeros((len(request.blocks), config.num_columns), np.int64)),
+        lambda config: Size(10 * config.learning_rate),
     )
 }
 

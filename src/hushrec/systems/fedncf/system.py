@@ -67,8 +67,10 @@ from hushrec.privacy.denoising import check_denoisers
 from hushrec.privacy.dense_sum import DenseSum
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import num_virtual_items
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
+from hushrec.privacy.user_privacy import check_user_privacy
 from hushrec.protocol import (
     About,
     Ask,
@@ -152,6 +154,7 @@ class Config(SecureSums):
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check_user_privacy(self)
         is_taken_out = self.rho == 0 or self.denoisers > 0
         check(
             is_taken_out,
@@ -405,10 +408,14 @@ _PLAIN = System(
 
 STEPS = {
     Model: summed(
-        ItemSteps, lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients)
+        ItemSteps,
+        lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients),
+        lambda config: Size(config.learning_rate, count_weight=config.learning_rate),
     ),
     SendLayers: summed(
-        LayerSteps, lambda _request, config, clients: DenseSum.zeros((1 + config.shape.num_weights, 1), clients)
+        LayerSteps,
+        lambda _request, config, clients: DenseSum.zeros((1 + config.shape.num_weights, 1), clients),
+        lambda config: Size(clip=0.1),
     ),
 }
 
