@@ -304,7 +304,11 @@ _PLAIN = System(
             "general": GENERAL,
         },
         small={"clients_per_step": 10},
-        variants=({"secure_sums": True}, {"secure_sums": True, "secure_masks": "real"}),
+        variants=(
+            {"secure_sums": True},
+            {"secure_sums": True, "secure_masks": "real"},
+            {"secure_sums": True, "noise_multiplier": 1.0},
+        ),
         learns_with={"learning_rate": 0.05},
     ),
     config=Config,

@@ -378,17 +378,24 @@ PAPER = Paper(
 # Settings for files of no paper, chosen on validation ratings: see docs/fedrec.md.
 GENERAL = {"biases": True, "shrinkage": 3.0, "regularization": 0.07, "decay": 1.0, "num_rounds": 150}
 
+# For user-level differential privacy, chosen on validation ratings: see docs/user-privacy.md.
+PRIVATE = {
+    **GENERAL, "user_update": "rated", "rho": 0, "num_factors": 5, "num_rounds": 6, "secure_sums": True,
+    "epsilon_total": 8.0,
+}  # fmt: skip
+
 _PLAIN = System(
     about=About(
         name="fedrec",
         title="FedRec: rated items hidden among virtual ones",
         paper=PAPER,
         class_name="FedRec",
-        presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}},
+        presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}, "private": PRIVATE},
         variants=(
             {"biases": True, "shrinkage": 2.0},
             {"secure_sums": True},
             {"secure_sums": True, "secure_masks": "real"},
+            {"secure_sums": True, "noise_multiplier": 1.0},
         ),
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"rho": 2, "predict_after": 1, "local_steps": 3},

@@ -229,7 +229,11 @@ _PLAIN = System(
         class_name="SDCF",
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"temperature": 0.1},
-        variants=({"secure_sums": True}, {"secure_sums": True, "secure_masks": "real"}),
+        variants=(
+            {"secure_sums": True},
+            {"secure_sums": True, "secure_masks": "real"},
+            {"secure_sums": True, "noise_multiplier": 1.0},
+        ),
         learns_with={"learning_rate": 0.01, "decay": 1.0},
     ),
     config=SecureConfig,

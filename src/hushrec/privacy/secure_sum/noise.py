@@ -21,7 +21,7 @@ Not protected: against whoever knows the seeds of clients, from which noise is d
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import floor
 from typing import Any, Protocol
@@ -92,7 +92,7 @@ class Noise:
 def noise_for(num_parties: int, num_words: int, usual: Size, per_round: int, config: Any) -> Noise:
     """The noise of a sum over so many participants; refuses what could not be kept."""
     honest = _least_honest(num_parties, config)
-    size = Size(config.clip, usual.count_weight * config.clip / usual.clip) if config.clip else usual
+    size = replace(usual, clip=config.clip) if config.clip else usual
     noise = Noise(size, multiplier_of(config, per_round), num_parties, honest)
     if noise.share_deviation >= 2.0 ** (MOST_BITS - 1) or num_parties * noise.clip_words >= 2.0**62:
         raise HushrecError(
@@ -109,13 +109,8 @@ def noise_for(num_parties: int, num_words: int, usual: Size, per_round: int, con
 
 def _least_honest(num_parties: int, settings: SecureSums) -> int:
     """How many of the survivors of a sum are honest, at least."""
-    honest = plan_for(num_parties, settings).least - floor(settings.secure_corrupted * num_parties)
-    if honest < 1:
-        raise HushrecError(
-            f"of {num_parties} participants none need be honest; use a lower {option('secure_corrupted')} or "
-            f"{option('secure_dropouts')}"
-        )
-    return honest
+    # Both shares are below one half, so there is one.
+    return plan_for(num_parties, settings).least - floor(settings.secure_corrupted * num_parties)
 
 
 def _units(num_words: int, sized: Sized, size: Size) -> Words:

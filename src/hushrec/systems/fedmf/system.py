@@ -417,6 +417,7 @@ _PLAIN = System(
             {"encryption": "bfv"},
             {"secure_sums": True},
             {"secure_sums": True, "secure_masks": "real"},
+            {"secure_sums": True, "noise_multiplier": 1.0},
         ),
         learns_with={
             "encryption": "none",
