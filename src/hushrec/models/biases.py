@@ -81,6 +81,7 @@ def moved_items(
     """
     if not total.counts.any():
         return item_factors
+    shrinkage = total.steadied(shrinkage)
     if not shrinkage:
         gradients = total.mean()
     else:

@@ -46,6 +46,10 @@ class DenseSum:
 
     totals: NDArray[np.int64]  # (items, factors), fixed point
     limit: float  # of one number
+    deviation: float = 0.0  # of noise in the totals
+    count_deviation: float = 0.0
+    fraction_bits = FRACTION_BITS
+    num_counts = 0
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...], num_summands: int) -> "DenseSum":

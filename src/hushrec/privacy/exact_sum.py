@@ -16,6 +16,7 @@ from hushrec.errors import DivergedError, HushrecError
 from hushrec.kernels.rows import FIXED_LIMIT, FRACTION_BITS, add_fixed, load, magnitude, store, width_of, zeros
 from hushrec.protocol import Numbers, Ragged
 
+STEADYING = 2.0  # chosen on synthetic ratings: see docs/user-privacy.md
 SUM_RANGE = 2.0 ** (63 - FRACTION_BITS)
 
 
@@ -88,6 +89,9 @@ class ExactSum:
     totals: NDArray[np.int64]  # (items, factors), fixed point
     counts: NDArray[np.int64]  # (items,)
     limit: float  # of one number
+    deviation: float = 0.0  # of noise in the totals
+    count_deviation: float = 0.0  # of noise in the counts
+    fraction_bits = FRACTION_BITS
 
     @classmethod
     def zeros(cls, shape: tuple[int, ...], num_summands: int) -> "ExactSum":
@@ -116,6 +120,11 @@ class ExactSum:
         self.totals -= other.totals
         self.counts -= other.counts
 
+    @property
+    def num_counts(self) -> int:
+        """How many of its numbers, the last ones, are counts."""
+        return len(self.counts)
+
     def words(self) -> NDArray[np.int64]:
         """All its numbers in a row: totals, then counts."""
         return np.concatenate([self.totals.ravel(), self.counts])
@@ -135,5 +144,16 @@ class ExactSum:
 
     def mean(self, num_zeros: float = 0.0) -> NDArray[np.float64]:
         """Total over count per item, with so many rows of zeros in each; zero where nothing was added."""
-        means: NDArray[np.float64] = self.to_float() / np.maximum(self.counts + num_zeros, 1)[:, None]
+        if not self.count_deviation:
+            num_rows = np.maximum(self.counts + num_zeros, 1)
+        else:
+            num_rows = self.counts + self.steadied(num_zeros)
+        means: NDArray[np.float64] = self.to_float() / num_rows[:, None]
         return means
+
+    def steadied(self, num_zeros: float) -> float:
+        """With how many rows of zeros a mean is taken: where there is noise, some deviations of the counts' noise.
+
+        A mean of few rows would be noise; with these it is next to nothing, and what many rows say is hardly less.
+        """
+        return max(num_zeros, STEADYING * self.count_deviation)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from hushrec.data import Interactions
 from hushrec.errors import DivergedError, HushrecError, option
+from hushrec.privacy.user_privacy import is_private
 from hushrec.protocol import AnySystem
 from hushrec.runs.beside import Beside
 from hushrec.runs.folds import run
@@ -94,13 +95,25 @@ def plan_for(system: AnySystem, values: Mapping[str, Any], data_name: str, stop_
     """What to train with the settings that were named; unless told, what has the preset for others stops early."""
     named, chosen = by_data(system, values, data_name)
     config = system.configure(named)
+    if is_private(config):
+        _check_no_trials(stop_early)
+        stop_early = False
     if stop_early is None:
         stop_early = named.get(_PRESET) == GENERAL and length_setting(system) not in values
     return Plan(system, config, chosen, stop_early, _has_free_rate(config, values))
 
 
+def _check_no_trials(stop_early: bool | None) -> None:
+    """Rounds and rates that are found on users' ratings are no part of a ledger of noise."""
+    if stop_early:
+        raise HushrecError(
+            "--stop-early looks at users' ratings without noise, which no epsilon counts; leave it out and set "
+            f"{option('num_rounds')}"
+        )
+
+
 def _has_free_rate(config: Any, values: Mapping[str, Any]) -> bool:
-    return getattr(config, RATE, 0) > 0 and not {_PRESET, RATE} & values.keys()
+    return getattr(config, RATE, 0) > 0 and not {_PRESET, RATE} & values.keys() and not is_private(config)
 
 
 def plan_of_run(

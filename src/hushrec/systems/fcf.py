@@ -46,9 +46,11 @@ from hushrec.models.fcf import (
 )
 from hushrec.models.popularity import weighted_shares
 from hushrec.privacy.dense_sum import DenseSum
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.privacy.secure_sum.together import fixed_groups, is_together
+from hushrec.privacy.user_privacy import check_user_privacy
 from hushrec.protocol import (
     About,
     Ask,
@@ -117,6 +119,7 @@ class Config(SecureSums):
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check_user_privacy(self)
 
     def is_counting(self, round_number: int) -> bool:
         """Whether all clients are counted in this round, and nothing is learned."""
@@ -312,7 +315,11 @@ _PLAIN = System(
             "general": GENERAL,
         },
         small={"clients_per_step": 10},
-        variants=({"secure_sums": True}, {"secure_sums": True, "secure_masks": "real"}),
+        variants=(
+            {"secure_sums": True},
+            {"secure_sums": True, "secure_masks": "real"},
+            {"secure_sums": True, "noise_multiplier": 1.0},
+        ),
         learns_with={"learning_rate": 0.05},
     ),
     config=Config,
@@ -329,7 +336,9 @@ _PLAIN = System(
 
 UPLOADS = {
     ItemFactors: summed(
-        ItemGradients, lambda request, _config, clients: DenseSum.zeros(request.item_factors.shape, clients)
+        ItemGradients,
+        lambda request, _config, clients: DenseSum.zeros(request.item_factors.shape, clients),
+        lambda _config: Size(clip=10.0),
     )
 }
 

@@ -39,9 +39,11 @@ from hushrec.models.pmf import ClientGradients, FactorModel, Step, train_clients
 from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, draw_ratings, list_items, num_virtual_items
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureItemSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.privacy.secure_sum.together import draw_group
+from hushrec.privacy.user_privacy import check_user_privacy
 from hushrec.protocol import (
     About,
     Ask,
@@ -157,6 +159,10 @@ class Config:
 @dataclass(frozen=True, kw_only=True)
 class SecureConfig(SecureItemSums, Config):
     """Settings of FedRec: these, which FedRec++ has too, and those of secure sums, which it has not."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_user_privacy(self)
 
 
 @dataclass(frozen=True)
@@ -386,19 +392,26 @@ PAPER = Paper(
 # Settings for files of no paper, chosen on validation ratings: see docs/fedrec.md.
 GENERAL = {"biases": True, "shrinkage": 3.0, "regularization": 0.07, "decay": 1.0, "num_rounds": 150}
 
+# For user-level differential privacy, chosen on validation ratings: see docs/user-privacy.md.
+PRIVATE = {
+    **GENERAL, "user_update": "rated", "rho": 0, "num_factors": 5, "num_rounds": 6, "secure_sums": True,
+    "epsilon_total": 8.0,
+}  # fmt: skip
+
 _PLAIN = System(
     about=About(
         name="fedrec",
         title="FedRec: rated items hidden among virtual ones",
         paper=PAPER,
         class_name="FedRec",
-        presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}},
+        presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}, "private": PRIVATE},
         variants=(
             {"biases": True, "shrinkage": 2.0},
             {"secure_sums": True},
             {"secure_sums": True, "secure_masks": "real"},
             {"secure_sums": True, "secure_masks": "real", "secure_least_raters": 2, "secure_together": 3},
             {"secure_sums": True, "secure_least_raters": 2},
+            {"secure_sums": True, "noise_multiplier": 1.0},
         ),
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
@@ -419,7 +432,9 @@ _PLAIN = System(
 
 UPLOADS = {
     ItemFactors: summed(
-        ItemGradients, lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients)
+        ItemGradients,
+        lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients),
+        lambda _config: Size(clip=1.0, count_weight=0.5),
     )
 }
 

@@ -32,9 +32,11 @@ from hushrec.models.sgld import LangevinStep, train_clients
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items
 from hushrec.privacy.randomized_response import Response, report_items
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureItemSums
 from hushrec.privacy.secure_sum.system import with_secure_sums
 from hushrec.privacy.secure_sum.together import draw_group
+from hushrec.privacy.user_privacy import check_user_privacy
 from hushrec.protocol import (
     About,
     Ask,
@@ -148,6 +150,10 @@ class Config:
 class SecureConfig(SecureItemSums, Config):
     """Settings of SDCF: these, which it has denoised too, and those of secure sums, which it then has not."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_user_privacy(self)
+
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
@@ -241,6 +247,7 @@ _PLAIN = System(
             {"secure_sums": True},
             {"secure_sums": True, "secure_masks": "real"},
             {"secure_sums": True, "secure_least_raters": 2},
+            {"secure_sums": True, "noise_multiplier": 1.0},
         ),
         learns_with={"learning_rate": 0.01, "decay": 1.0},
     ),
@@ -256,4 +263,7 @@ _PLAIN = System(
     result=Result(model, party=own_model),
 )
 
-SYSTEM = with_secure_sums(_PLAIN, UPLOADS, lambda clients: clients.item_factors.size, uploaded_items)
+# The server needs no counts.
+SUMS = {kind: replace(one, size=lambda config: Size(10 * config.learning_rate)) for kind, one in UPLOADS.items()}
+
+SYSTEM = with_secure_sums(_PLAIN, SUMS, lambda clients: clients.item_factors.size, uploaded_items)

@@ -8,8 +8,9 @@ from typing import Any
 from hushrec.data import Interactions, load
 from hushrec.data.checking import Duplicates
 from hushrec.data.reading import ColumnNames, Missing
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.estimators import estimator_named
+from hushrec.privacy.user_privacy import is_private
 from hushrec.progress import counting
 from hushrec.recommender import Recommender
 from hushrec.registry import system_named
@@ -105,6 +106,11 @@ def prepared_search(
     names, at = checked_measures(measures, system, settings.at)
     spaces = chosen_spaces(system, over, fixed)
     plan = plan_for(system, fixed, data.name)
+    if is_private(plan.config):
+        raise HushrecError(
+            f"trials look at ratings without noise, which no epsilon counts; leave {option('epsilon_total')} "
+            f"and {option('noise_multiplier')} out, or tune on other data"
+        )
     values = {**{choice.setting: choice.value for choice in plan.chosen}, **fixed}
     bench = Bench(system_name, data, replace(settings, at=at), names)
     return search(Search(bench, values, spaces, num_trials, num_jobs, is_pruning), plan, folder, resume, on_trial)

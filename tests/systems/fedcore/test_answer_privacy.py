@@ -7,6 +7,7 @@ import pytest
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.privacy.ledger import DELTA, Ledger, Release
 from hushrec.registry import SYSTEMS
 from hushrec.systems.fedcore.answer_privacy import (
     UNCLIPPED,
@@ -16,7 +17,6 @@ from hushrec.systems.fedcore.answer_privacy import (
     clipped_and_noisy,
     noisy_vectors,
 )
-from hushrec.systems.fedcore.ledger import DELTA, Ledger, Release
 from hushrec.systems.fedcore.model import partner_model
 from systems.runs import Finished, run, some_partners
 

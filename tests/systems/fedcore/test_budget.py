@@ -12,12 +12,11 @@ from scipy.stats import norm
 from deploy.federation import Federation, in_process, small, split_for
 from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError
+from hushrec.privacy.ledger import Ledger, Release, calibrated, epsilon_of_gaussian
 from hushrec.protocol import Answer, Ask
 from hushrec.registry import SYSTEMS
 from hushrec.runs.record import read_run
-from hushrec.systems.fedcore.budget import calibrated
 from hushrec.systems.fedcore.gaussian import gaussian_rows
-from hushrec.systems.fedcore.ledger import Ledger, Release, epsilon_of_gaussian
 from hushrec.systems.fedcore.partners import Partnership, Privatizer
 from hushrec.systems.fedcore.system import TakeStep
 from systems.partner_runs import partners, watched

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from hushrec.privacy.ledger import DELTA
 from hushrec.protocol import Answer, Ask
 from hushrec.registry import SYSTEMS
-from hushrec.systems.fedcore.ledger import DELTA
 from hushrec.systems.fedcore.partners import Partnership
 from hushrec.systems.fedcore.system import TakeStep
 from systems.partner_runs import partners, watched

@@ -62,6 +62,11 @@ def begin(private: TakesPart, rows: NDArray[np.int64]) -> None:
     private.sum_answers[used] = 0
 
 
+def use_up(private: TakesPart, rows: NDArray[np.int64]) -> None:
+    """Note that these parties' attempts were used, where masks are counted only and requests never differ."""
+    private.sum_answers[rows] = 1
+
+
 def once(private: TakesPart, row: int, step: Literal["share", "mask", "unmask"], request: Iterable[bytes]) -> None:
     """Note what a step is done for; refuse it for anything else, or before the step that it follows."""
     place = _STEPS.index(step)

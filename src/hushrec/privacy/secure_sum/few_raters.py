@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hushrec.draws import Draws, uniform_rows
 from hushrec.privacy.masking import MaskedSum, as_ragged
 from hushrec.privacy.secure_sum.messages import ItemCounts, LeaveOut, LeftOut, SendCounts, stand_in_for
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.parties import Summed
 from hushrec.privacy.secure_sum.server import SubRound, secure_sum
 from hushrec.privacy.secure_sum.settings import SecureItemSums
@@ -32,6 +33,7 @@ COUNTED = Summed(
     ItemCounts,
     stand_in_for(ItemCounts),
     lambda request, _config, _clients: MaskedSum.zeros(int(request.num_items)),
+    lambda _config: Size(1.0),  # never with a user's noise: settings refuse both together
 )
 
 

@@ -53,6 +53,10 @@ class LetterBox:
         places = np.arange(starts[-1]) + np.repeat(firsts - starts[:-1], lasts - firsts)
         return Letters(starts, shares.take(places))
 
+    def num_parties(self) -> int:
+        """How many take part in the sum, as the first writer was told."""
+        return int(self._batches[0][1].num_parties[0])
+
     def _in_order(self) -> tuple[Numbers, Shares]:
         with self._lock:
             if self._sorted is None:

@@ -66,6 +66,15 @@ class MaskedNumbers(Message):
 
 
 @dataclass(frozen=True)
+class NoisyNumbers(Message):
+    """Reveals: nothing; they stand for masked numbers, within one process, without their masks."""
+
+    sender, receiver = Role.CLIENT, Role.SERVER
+    is_stand_in = True
+    words: Ragged = ragged(np.int64)
+
+
+@dataclass(frozen=True)
 class Unmask(Message):
     """Reveals: whose numbers are in the sum."""
 
@@ -117,7 +126,7 @@ class LeftOut(Message):
 
 COUNTING: tuple[type[Message], ...] = (SendCounts, LeaveOut, LeftOut)
 MESSAGES: tuple[type[Message], ...] = (
-    SendKeys, PublicKeys, SendShares, SharesSent, Shares, MaskedNumbers, Unmask, Unmasking,
+    SendKeys, PublicKeys, SendShares, SharesSent, Shares, MaskedNumbers, NoisyNumbers, Unmask, Unmasking,
 )  # fmt: skip
 
 

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import PublicError
+from hushrec.errors import DivergedError, PublicError, option
 from hushrec.privacy.masking import as_ragged
-from hushrec.privacy.secure_sum.attempts import TakesPart, begin, once
-from hushrec.privacy.secure_sum.letters import Letters, digest_parts, letters_to
+from hushrec.privacy.secure_sum.attempts import TakesPart, begin, once, use_up
+from hushrec.privacy.secure_sum.letters import LetterBox, Letters, digest_parts, letters_to
 from hushrec.privacy.secure_sum.masks import (
     KEY_BYTES,
     Agreements,
@@ -34,6 +34,7 @@ from hushrec.privacy.secure_sum.masks import (
 )
 from hushrec.privacy.secure_sum.messages import (
     MaskedNumbers,
+    NoisyNumbers,
     PublicKeys,
     SendKeys,
     SendShares,
@@ -45,16 +46,19 @@ from hushrec.privacy.secure_sum.messages import (
     rows_of_one,
     stand_in,
 )
+from hushrec.privacy.secure_sum.noise import Noise, Size, Sized, noise_for, with_noise
 from hushrec.privacy.secure_sum.plan import Plan, plan_for
 from hushrec.privacy.secure_sum.settings import SecureSums, is_counted, is_secure
 from hushrec.privacy.secure_sum.shamir import split
+from hushrec.privacy.user_privacy import is_private, most_sums
 from hushrec.protocol import Cohort, Fold, Message, Ragged, Reply, Sealed
 
 PURPOSE = "secure-sums"
 _NONE = np.empty(0, np.bool_)
+NOISE = "user-noise"
 
 
-class Total(Fold, Protocol):
+class Total(Fold, Sized, Protocol):
     """A fold that only adds up: all that it holds is a row of numbers, modulo 2^64."""
 
     def words(self) -> Words:
@@ -73,7 +77,13 @@ class Summed:
     reply: type[Message]
     stand_in: type[Message]  # see `messages.stand_in_for`
     empty: Callable[[Any, Any, int], Total]  # for a request, with a config: the fold, for so many summands
+    size: Callable[[Any], Size]  # what suits a config's numbers where they get noise
     is_of_items: bool = False  # whether it has a column `items`, a row for each
+    per_round: int = 1  # sums of a round that one client is in
+
+    def noise(self, num_parties: int, num_words: int, config: Any) -> Noise:
+        """What each of so many participants does with its numbers."""
+        return noise_for(num_parties, num_words, self.size(config), self.per_round, config)
 
 
 class RefusedError(PublicError):
@@ -82,9 +92,10 @@ class RefusedError(PublicError):
 
 def send_keys(cohort: Cohort[TakesPart], _request: SendKeys, config: SecureSums, draws: Draws) -> Reply:
     """Begin an attempt and show its public key."""
+    if not is_counted(config) or is_private(config):
+        begin(cohort.private, cohort.rows)
     if is_counted(config):
         return Reply(PublicKeys(rows_of_one(no_keys(len(cohort.numbers)))))
-    begin(cohort.private, cohort.rows)
     keys = [np.frombuffer(public_key_of(own.private_key), np.uint8) for own in _secrets(cohort, draws)]
     return Reply(PublicKeys(rows_of_one(np.stack(keys))))
 
@@ -145,6 +156,10 @@ def masked(
     draws: Draws,
 ) -> Reply:
     """The answer to a request, as numbers behind masks: the own one, and those of neighbours that have shared."""
+    if is_private(config):
+        _check_budget(cohort, config, summed)
+        if is_counted(config):
+            return _noisy(cohort, request, answer, summed, config, draws)
     left_out = cohort.private.sum_left_out if summed.is_of_items else _NONE
     if is_counted(config):
         reply = without_items(answer().message, left_out)
@@ -159,11 +174,9 @@ def masked(
             raise RefusedError(f"fewer than {plan.threshold} neighbours shared; ask more participants")
         once(cohort.private, int(cohort.rows[place]), "mask", [*parts, left_out.tobytes(), *digest_parts(own)])
     reply = without_items(answer().message, left_out)
-    empty = summed.empty(request, config, int(letters.shares.num_parties.max()))
-    rows = np.empty((len(cohort.numbers), len(empty.words())), np.int64)
+    rows = _rows(cohort, request, reply, summed, int(letters.shares.num_parties.max()), config, draws)
     streams = Streams(rows.shape[1])
     for place, own_secrets in enumerate(drawn):
-        rows[place] = _words(empty, cohort, reply, place)
         _add_masks(rows[place], int(cohort.numbers[place]), own_secrets, letters.of(place), streams)
     return Reply(MaskedNumbers(as_ragged(rows)))
 
@@ -204,6 +217,59 @@ def _checked(letters: Shares, own: Secrets, config: SecureSums) -> Plan:
     if (letters.reader_key.values != own_key).any():
         raise RefusedError("a neighbour's shares are of another sum; begin the round again")
     return plan_for(int(numbers[0]), config)
+
+
+def _check_budget(cohort: Cohort[TakesPart], config: Any, summed: Summed) -> None:
+    """Take part in no more sums than the noise of each is calibrated to."""
+    most = most_sums(config, summed.per_round)
+    if (cohort.private.sum_attempts[cohort.rows] >= most).any():
+        raise RefusedError(
+            f"a participant was in {most} sums, and its epsilon is for no more; begin anew with a higher "
+            f"{option('most_sums')}"
+        )
+
+
+def _noisy(
+    cohort: Cohort[TakesPart],
+    request: Message,
+    answer: Callable[[], Reply],
+    summed: Summed,
+    config: SecureSums,
+    draws: Draws,
+) -> Reply:
+    """The answer with noise, where masks are counted only."""
+    inbox = cohort.inboxes.get(Shares)
+    num_parties = inbox.num_parties() if isinstance(inbox, LetterBox) else 0
+    rows = _rows(cohort, request, answer().message, summed, num_parties, config, draws)
+    use_up(cohort.private, cohort.rows)
+    return Reply(NoisyNumbers(as_ragged(rows)))
+
+
+def _rows(
+    cohort: Cohort[TakesPart],
+    request: Message,
+    reply: Message,
+    summed: Summed,
+    num_parties: int,
+    config: SecureSums,
+    draws: Draws,
+) -> Words:
+    """The row of numbers that the fold would add for each participant, with noise if the settings say so."""
+    # What is clipped may be as large as it likes.
+    empty = summed.empty(request, config, 1 if is_private(config) else num_parties)
+    rows = np.empty((len(cohort.numbers), len(empty.words())), np.int64)
+    noise = summed.noise(num_parties, rows.shape[1], config) if is_private(config) else None
+    key, attempts = draws.key(NOISE), cohort.private.sum_attempts[cohort.rows]
+    for place, number in enumerate(cohort.numbers.tolist()):
+        try:
+            rows[place] = _words(empty, cohort, reply, place)
+        except DivergedError:
+            if noise is None:
+                raise
+            rows[place] = 0  # an error would tell of one user, without noise
+        if noise is not None:
+            rows[place] = with_noise(rows[place], empty, noise, key, number, int(attempts[place]))
+    return rows
 
 
 def _words(empty: Total, cohort: Cohort[TakesPart], reply: Message, place: int) -> Words:

@@ -12,11 +12,13 @@ from hushrec.privacy.masking import MaskedSum
 from hushrec.privacy.secure_sum.graph import places_of, ring_neighbours
 from hushrec.privacy.secure_sum.masks import Agreements, Streams, Words, public_key_of, sign_of
 from hushrec.privacy.secure_sum.messages import SendKeys, SendShares, Unmask
+from hushrec.privacy.secure_sum.noise import read_noisy
 from hushrec.privacy.secure_sum.parties import Summed, Total
 from hushrec.privacy.secure_sum.plan import Plan, plan_for
 from hushrec.privacy.secure_sum.settings import SecureSums, is_counted
 from hushrec.privacy.secure_sum.shamir import combine
 from hushrec.privacy.secure_sum.together import Together
+from hushrec.privacy.user_privacy import is_private
 from hushrec.protocol import Answer, Ask, Collect, Numbers, Ragged
 
 Bytes = NDArray[np.uint8]
@@ -79,19 +81,24 @@ def secure_sum(
     graph.check_enough(sharing, "have shared")
     request = ask.request.take(places_of(sharing, ask.to))
     sums: Total = ask.replies  # type: ignore[assignment]  # as the system declares
-    total, in_the_clear = MaskedSum.zeros(len(sums.words())), sums.fork()  # this where masks are counted
-    answer = yield Ask(sharing, request, in_the_clear if is_counted(config) else total)
+    total, in_the_clear = MaskedSum.zeros(len(sums.words())), sums.fork()
+    is_made = is_private(config) or not is_counted(config)  # else replies come as they are
+    answer = yield Ask(sharing, request, total if is_made else in_the_clear)
     survivors = answer.came(sharing)
     graph.check_enough(survivors, "have survived")
     if together is not None and not together.allows(survivors):
         return Answer(ask.to)
     shares = Collect()
     yield Ask(survivors, Unmask(survivors), shares)
-    if is_counted(config):
-        sums.merge(in_the_clear)
-    else:
+    if not is_counted(config):
         take_out_masks(total.totals, graph, sharing, survivors, shares)
+    if is_private(config):
+        noise = summed.noise(len(present), len(total.totals), config)
+        total.totals = read_noisy(total.totals, sums, noise, len(survivors))
+    if is_made:
         sums.add_words(total.totals)
+    else:
+        sums.merge(in_the_clear)
     if together is not None:
         together.note(survivors)
     return Answer(ask.to[~np.isin(ask.to, survivors)])

@@ -3,13 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
+from hushrec.privacy.user_privacy import UserPrivacy
 from hushrec.settings import setting
 
 Config = TypeVar("Config")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecureSums:
+class SecureSums(UserPrivacy):
     """The switch, and what the graph of neighbours and the threshold follow from."""
 
     secure_sums: bool = setting(False, "mask what is uploaded, so that the server sees nothing but the sum")

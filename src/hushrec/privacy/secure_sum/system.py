@@ -29,10 +29,12 @@ from hushrec.privacy.secure_sum.messages import (
     Unmask,
     stand_in_for,
 )
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.parties import Summed, Total, answering, send_keys, send_shares, unmask
 from hushrec.privacy.secure_sum.server import secure_sum
 from hushrec.privacy.secure_sum.settings import SecureSums, in_full, is_counted, is_secure
 from hushrec.privacy.secure_sum.together import Together, is_together, with_blocks
+from hushrec.privacy.user_privacy import WARNING, is_private, num_sums_of, promises_of
 from hushrec.protocol import Handler, Message, Numbers, Round, System
 
 Config = TypeVar("Config")
@@ -41,10 +43,13 @@ Server = TypeVar("Server")
 Private = TypeVar("Private")
 
 
-def summed(reply: type[Message], empty: Callable[[Any, Any, int], Total]) -> Summed:
-    """Replies of which the server needs the sum only, and the fold that they are summed in, for a request."""
+def summed(reply: type[Message], empty: Callable[[Any, Any, int], Total], size: Callable[[Any], Size]) -> Summed:
+    """Replies of which the server needs the sum only, and the fold that they are summed in, for a request.
+
+    `size`: what a client's numbers are clipped to where they get noise, unless the settings say so.
+    """
     is_of_items = any(kind.name == "items" for kind in reply.kinds())
-    return Summed(reply, stand_in_for(reply), empty, is_of_items)
+    return Summed(reply, stand_in_for(reply), empty, size, is_of_items)
 
 
 def with_secure_sums(
@@ -55,9 +60,11 @@ def with_secure_sums(
 ) -> System[Config, Rows, Server, Private]:
     """The same system whose sums are secure if its settings say so.
 
-    `sums`: by type of request. `num_words`: about how many numbers the largest of these replies has. `lists`: the
-    items of which clients will send rows, if they do and such with few raters can be left out.
+    `sums`: by type of request, each of which a client gets once in a round at most. `num_words`: about how many
+    numbers the largest of these replies has. `lists`: the items of which clients will send rows, if they do and
+    such with few raters can be left out.
     """
+    sums = {kind: replace(one, per_round=len(sums)) for kind, one in sums.items()}
 
     def start(num_parties: int, num_items: int, config: Config, draws: Draws) -> Server:
         state = system.start(num_parties, num_items, config, draws)
@@ -77,8 +84,16 @@ def with_secure_sums(
 
     def reply_bytes(private: Private, config: Config) -> NDArray[np.int64]:
         sizes = system.reply_bytes(private, config)
-        is_masked = isinstance(config, SecureSums) and config.secure_sums and not is_counted(config)
-        return np.maximum(sizes, 8 * num_words(private)) if is_masked else sizes
+        if not isinstance(config, SecureSums) or not config.secure_sums:
+            return sizes
+        is_made = is_private(config) or not is_counted(config)
+        return np.maximum(sizes, 8 * num_words(private)) if is_made else sizes
+
+    def promises(private: Private, config: Config) -> Mapping[str, float]:
+        return promises_of(num_sums_of(private), config, len(sums)) if is_private(config) else {}
+
+    def warnings(config: Config) -> tuple[str, ...]:
+        return (*system.result.warnings(config), *([WARNING] if is_private(config) else []))
 
     handlers = {
         kind: Handler(answering(handler.answer, sums[kind]), (*handler.reads, Shares)) if kind in sums else handler
@@ -102,6 +117,7 @@ def with_secure_sums(
         round=server_round,
         handlers={**handlers, **own},
         reply_bytes=reply_bytes,
+        result=replace(system.result, promises=promises, warnings=warnings),
         inboxes={**system.inboxes, Shares: lambda _private, _config: LetterBox()},
         in_full=in_full,
     )

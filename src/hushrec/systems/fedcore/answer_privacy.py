@@ -6,7 +6,7 @@ Guarantee: neighbours are the same users with the vector of one of them replaced
   partners that ask, is post-processing and costs nothing more. Without clipping nothing is promised.
 - A score clipped to the range of ratings changes by at most the length of that range: with noise of scale s it is
   (length / s)-differentially private. A visitor has as many scores as there are items, and all of them change
-  with its vector, so they add up (`ledger.py`). The range counts as public.
+  with its vector, so they add up (`privacy.ledger`). The range counts as public.
 
 DEVIATION: the paper adds noise as if vectors were clipped to 0.05 (scale 0.1 / epsilon), and its authors' code
 does not clip them; the epsilon of its figures is therefore no guarantee. `inference_epsilon` is one,
@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hushrec.draws import Draws
+from hushrec.privacy.ledger import DELTA, Ledger, Release
 from hushrec.systems.fedcore.co_training import Rows
 from hushrec.systems.fedcore.laplace import key_for, private_rows
-from hushrec.systems.fedcore.ledger import DELTA, Ledger, Release
 from hushrec.systems.fedcore.partners import Partner, Partnership
 
 UNCLIPPED = 1e9  # far beyond any norm

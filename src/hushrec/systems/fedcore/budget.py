@@ -9,19 +9,15 @@ Not covered, as everywhere in the ledger: what a unit does to item vectors, and 
 is not in; that there is a rating; rows that are released again because a round began again with other partners.
 """
 
-import math
 from dataclasses import replace
-from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hushrec.systems.fedcore.ledger import Ledger, Mechanism, Release, epsilon_of_gaussian
+from hushrec.privacy.ledger import Mechanism, Release, calibrated
 from hushrec.systems.fedcore.partners import Partner, Privatizer
 
 Unit = Literal["rating", "user"]
-
-_HALVINGS = 14
 
 
 class Budget(NamedTuple):
@@ -70,26 +66,3 @@ def rows_of_unit(partner: Partner, num_steps: int, batch_size: int, unit: Unit, 
     counts = np.bincount(partner.users, minlength=len(is_seen))
     most = passes * int(counts[is_seen].max(initial=0))
     return (min(num_steps, most) if is_averaged else most) + has_items * most
-
-
-@cache
-def calibrated(mechanism: Mechanism, count: int, epsilon_total: float, delta: float, what: str) -> Release:
-    """So many releases with as little noise as keeps their total within epsilon, by bisection over the ledger."""
-
-    def with_noise(noise: float) -> Release:
-        epsilon = 1 / noise if mechanism == "laplace" else epsilon_of_gaussian(noise, delta)
-        return Release(mechanism, epsilon, count, what, noise if mechanism == "gaussian" else 0.0)
-
-    def is_within(noise: float) -> bool:
-        return Ledger([with_noise(noise)]).is_within(epsilon_total, delta)
-
-    enough = math.sqrt(count * 2 * math.log(1 / delta)) / epsilon_total
-    while not is_within(enough):
-        enough *= 2
-    little = enough / 2
-    while is_within(little):
-        enough, little = little, little / 2
-    for _ in range(_HALVINGS):
-        middle = (enough + little) / 2
-        enough, little = (middle, little) if is_within(middle) else (enough, middle)
-    return with_noise(enough)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from hushrec.errors import option
+from hushrec.privacy.ledger import Ledger, told_of
 from hushrec.systems.fedcore.budget import Budget
-from hushrec.systems.fedcore.ledger import Ledger
 from hushrec.systems.fedcore.partners import Agreement, Partnership
 from hushrec.systems.fedcore.visitors import largest_difference
 
@@ -32,16 +32,7 @@ def promises_of(private: Partnership, budget: Budget, is_averaged: bool) -> dict
     # After a round the clock tells how many steps it had.
     num_steps = max(1, int(private.clock[:, 1].max()))
     releases = [budget.release(partner, num_steps, is_averaged) for partner in private.partners]
-    ledgers = [Ledger([release]) for release in releases if release.count]
-    if not ledgers:
-        return {}
-    return {
-        "epsilon of one release": max(ledger.per_release() for ledger in ledgers),
-        f"releases that one {budget.unit} is in": max(ledger.count for ledger in ledgers),
-        f"epsilon of these together, delta {budget.delta:g}": round(
-            max(ledger.total(budget.delta) for ledger in ledgers), 2
-        ),
-    }
+    return told_of([Ledger([release]) for release in releases], budget.unit, budget.delta)
 
 
 def _largest_error(private: Partnership, terms: Agreement) -> float:

@@ -3,7 +3,7 @@
 
 Guarantee: two rows clipped to l2 norm `clip` differ by at most 2 clip in l2 norm (the sensitivity). With noise of
 standard deviation s one released row has the privacy curve of a Gaussian mechanism with noise multiplier
-s / (2 clip) (Balle and Wang 2018). Many, adaptive ones together are one with a smaller multiplier (`ledger.py`).
+s / (2 clip) (Balle and Wang 2018). Many, adaptive ones together are one with a smaller multiplier (`Ledger`).
 Neighbours: the same data with one row replaced by any other row. It holds against whoever does not have the key of
 the draws, and as long as no draw is used for two releases (`laplace.key_for`).
 

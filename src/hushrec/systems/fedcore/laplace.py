@@ -3,7 +3,7 @@
 
 Guarantee: two rows clipped to l1 norm `clip` differ by at most 2 clip in l1 norm (the sensitivity); one released
 row is epsilon-differentially private with epsilon = 2 clip / scale. Neighbours: the same data with one row
-replaced by any other row. Releases of the same data add up (`ledger.py`). It holds against whoever does not have
+replaced by any other row. Releases of the same data add up (`Ledger`). It holds against whoever does not have
 the key of the draws, and as long as no draw is used for two releases: their difference would be free of noise.
 
 Not protected: that there is a row, which one it is, and how many there are.

@@ -48,6 +48,7 @@ from hushrec.errors import HushrecError, option
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models import neucf
 from hushrec.privacy.homomorphic import imported
+from hushrec.privacy.ledger import DELTA, Mechanism
 from hushrec.protocol import (
     About,
     Ask,
@@ -72,7 +73,6 @@ from hushrec.systems.fedcore.facts import facts_of, promises_of, warnings_of
 from hushrec.systems.fedcore.holds import holds_of
 from hushrec.systems.fedcore.inference import MAIL, Serve, Served, partner_serve, serve_visitors
 from hushrec.systems.fedcore.laplace import scale_of
-from hushrec.systems.fedcore.ledger import DELTA, Mechanism
 from hushrec.systems.fedcore.mail import inbox_of, inbox_of_rows, still_here
 from hushrec.systems.fedcore.messages import (
     ItemGradients,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hushrec.errors import HushrecError
 from hushrec.privacy.filling import Listing
 from hushrec.protocol import Numbers, Ragged
+from hushrec.systems.fedmf.clients import FRACTION_BITS
 
 
 class FixedRows(Protocol):
@@ -42,6 +43,10 @@ class FixedSum:
     """The fold that adds up rows in the clear: the stand-in for adding ciphertexts."""
 
     totals: NDArray[np.int64]
+    deviation: float = 0.0  # of noise in the totals
+    count_deviation: float = 0.0
+    fraction_bits = FRACTION_BITS
+    num_counts = 0
 
     def fork(self) -> "FixedSum":
         """An empty sum of the same shape."""

@@ -59,9 +59,11 @@ from hushrec.privacy.homomorphic import (
     secret_key,
     to_blocks,
 )
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.privacy.secure_sum.together import draw_group
+from hushrec.privacy.user_privacy import check_user_privacy
 from hushrec.protocol import (
     About,
     Ask,
@@ -138,6 +140,7 @@ class Config(SecureSums):
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check_user_privacy(self)
         check(
             self.encryption == "none" or not self.secure_sums,
             f"{option('secure_sums', True)} hides steps behind masks, not ciphertexts; add "
@@ -416,6 +419,7 @@ _PLAIN = System(
             {"encryption": "bfv"},
             {"secure_sums": True},
             {"secure_sums": True, "secure_masks": "real"},
+            {"secure_sums": True, "noise_multiplier": 1.0},
         ),
         learns_with={
             "encryption": "none",
@@ -441,6 +445,7 @@ STEPS = {
     EncryptedFactors: summed(
         EncryptedSteps,
         lambda request, config, _clients: FixedSum(np.zeros((len(request.blocks), config.num_columns), np.int64)),
+        lambda config: Size(10 * config.learning_rate),
     )
 }
 

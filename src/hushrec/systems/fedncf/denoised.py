@@ -166,6 +166,7 @@ class Totals(NamedTuple):
 
     items: ExactSum  # steps of real samples only, counted by who really listed an item
     layers: NDArray[np.float64]  # the sum of weights, and of weighted steps
+    deviation: float = 0.0  # of noise in the layers'
 
 
 def denoised_totals(

@@ -65,11 +65,13 @@ from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.popularity import sample_log_odds
 from hushrec.privacy.denoising import check_denoisers
 from hushrec.privacy.dense_sum import DenseSum
-from hushrec.privacy.exact_sum import ExactSum
+from hushrec.privacy.exact_sum import STEADYING, ExactSum
 from hushrec.privacy.filling import num_virtual_items
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureItemSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.privacy.secure_sum.together import draw_group
+from hushrec.privacy.user_privacy import check_user_privacy
 from hushrec.protocol import (
     About,
     Ask,
@@ -155,6 +157,7 @@ class Config(SecureItemSums):
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check_user_privacy(self)
         is_taken_out = self.rho == 0 or self.denoisers > 0
         check(
             is_taken_out,
@@ -271,10 +274,12 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     clients = draw_group(num_clients, participation, round_number, config, draws)
     if config.denoisers:
         sent = Sent(state.item_factors, state.layers)
-        items, layers = yield from denoised_totals(sent, clients, round_number, config.denoisers, draws)
+        totals = yield from denoised_totals(sent, clients, round_number, config.denoisers, draws)
     else:
-        items, layers = yield from plain_totals(state, clients)
-    weight, *steps = layers
+        totals = yield from plain_totals(state, clients)
+    items, (weight, *steps) = totals.items, totals.layers
+    if totals.deviation:  # else what noise makes of a small weight would move layers far
+        weight = max(weight, 0.0) + STEADYING * totals.deviation
     state = replace(
         state,
         item_factors=(_counted if is_counting else _moved)(state.item_factors, items, num_clients, config),
@@ -304,7 +309,7 @@ def plain_totals(state: ServerState, clients: Numbers) -> Round[Totals]:
     answer = yield Ask(clients, Model(state.item_factors, state.layers), items)
     layers = DenseSum.zeros((len(state.layers) + 1, 1), num_summands=len(clients))
     yield Ask(answer.came(clients), SendLayers(), layers)
-    return Totals(items, layers.to_float().ravel())
+    return Totals(items, layers.to_float().ravel(), layers.deviation)
 
 
 def client_update(cohort: Cohort[NcfClients], request: Model, config: Config, draws: Draws) -> Reply:
@@ -381,6 +386,7 @@ _PLAIN = System(
             {"rho": 0, "denoisers": 0, "secure_sums": True},
             {"rho": 0, "denoisers": 0, "secure_sums": True, "secure_masks": "real"},
             {"rho": 0, "denoisers": 0, "secure_sums": True, "secure_least_raters": 2},
+            {"rho": 0, "denoisers": 0, "secure_sums": True, "noise_multiplier": 1.0},
         ),
         builds_on=("hushrec.privacy.denoising", "hushrec.privacy.filling"),
         learns_with={
@@ -415,10 +421,14 @@ _PLAIN = System(
 
 STEPS = {
     Model: summed(
-        ItemSteps, lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients)
+        ItemSteps,
+        lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients),
+        lambda config: Size(config.learning_rate, count_weight=config.learning_rate),
     ),
     SendLayers: summed(
-        LayerSteps, lambda _request, config, clients: DenseSum.zeros((1 + config.shape.num_weights, 1), clients)
+        LayerSteps,
+        lambda _request, config, clients: DenseSum.zeros((1 + config.shape.num_weights, 1), clients),
+        lambda config: Size(clip=0.1),
     ),
 }
 

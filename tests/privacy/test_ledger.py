@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom, gamma
 
 from hushrec.errors import HushrecError
-from hushrec.systems.fedcore.ledger import Ledger, Release, said
+from hushrec.privacy.ledger import Ledger, Release, said
 
 pytest.importorskip("dp_accounting")
 

@@ -21,8 +21,9 @@ exp(-epsilon), which floating point no longer holds from about 700 on.
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
@@ -40,6 +41,7 @@ _MOST_STEPS = 5e6
 # Beyond this dp-accounting runs out of the range of floating point, and has next to nothing to save.
 _LARGEST_EPSILON = 500.0
 _HALVINGS = 30
+_NOISE_HALVINGS = 14
 _GAUSSIAN_PARTS = 20  # as one release, Gaussian noise is rounded up once, to a grid this much finer
 _MARGIN = 1e-6  # so that a total that is found by halving is within, too
 
@@ -151,6 +153,41 @@ def epsilon_of_gaussian(multiplier: float, delta: float) -> float:
 
     most = shift * shift / 2 + shift * math.sqrt(2 * math.log(1 / delta))
     return 0.0 if log_delta_above(0.0) <= 0 else float(brentq(log_delta_above, 0.0, most, xtol=1e-12 * most))
+
+
+def told_of(ledgers: Sequence[Ledger], unit: str, delta: float = DELTA) -> dict[str, float]:
+    """What is told with a run, of one release and of all together: the largest numbers of these ledgers."""
+    ledgers = [ledger for ledger in ledgers if ledger.count]
+    if not ledgers:
+        return {}
+    return {
+        "epsilon of one release": max(ledger.per_release() for ledger in ledgers),
+        f"releases that one {unit} is in": max(ledger.count for ledger in ledgers),
+        f"epsilon of these together, delta {delta:g}": round(max(ledger.total(delta) for ledger in ledgers), 2),
+    }
+
+
+@cache
+def calibrated(mechanism: Mechanism, count: int, epsilon_total: float, delta: float, what: str) -> Release:
+    """So many releases with as little noise as keeps their total within epsilon, by bisection over the ledger."""
+
+    def with_noise(noise: float) -> Release:
+        epsilon = 1 / noise if mechanism == "laplace" else epsilon_of_gaussian(noise, delta)
+        return Release(mechanism, epsilon, count, what, noise if mechanism == "gaussian" else 0.0)
+
+    def is_within(noise: float) -> bool:
+        return Ledger([with_noise(noise)]).is_within(epsilon_total, delta)
+
+    enough = math.sqrt(count * 2 * math.log(1 / delta)) / epsilon_total
+    while not is_within(enough):
+        enough *= 2
+    little = enough / 2
+    while is_within(little):
+        enough, little = little, little / 2
+    for _ in range(_NOISE_HALVINGS):
+        middle = (enough + little) / 2
+        enough, little = (middle, little) if is_within(middle) else (enough, middle)
+    return with_noise(enough)
 
 
 class _Account(NamedTuple):
