@@ -91,6 +91,10 @@ class MaskedSum:
     """Totals of all parties' numbers, modulo 2^64."""
 
     totals: Words
+    deviation: float = 0.0  # of noise in the totals
+    count_deviation: float = 0.0
+    fraction_bits = 0
+    num_counts = 0
 
     @classmethod
     def zeros(cls, num_columns: int) -> "MaskedSum":
