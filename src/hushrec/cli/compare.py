@@ -71,8 +71,8 @@ def compare(
 ) -> None:
     """Compare runs, or all systems on a dataset.
 
-    Of runs: accuracy, bytes, CPU time, and which of them end with the same model, bit for bit. Bytes are per client
-    and round, with owners of all of them: up is what they send, down what the server sends.
+    Of runs: accuracy, bytes, CPU time, and which of them end with the same model, bit for bit. Bytes are per
+    client and round, with owners of all of them: up is what they send, down what the server sends.
 
     With --data: every system with its published settings and with those that repair it: accuracy, bytes, CPU time,
     and how much the server, other parties and a server that lies learn. Rows are kept in --out as they are done.

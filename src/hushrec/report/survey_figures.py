@@ -20,6 +20,7 @@ _LETTER_POINTS = 5.0  # width of a letter of size 8.5, on average
 _LABEL_INCHES = 0.19  # height of a label
 _PANEL_INCHES = 1.9  # of a panel at least
 _ROOM_INCHES = 0.75  # above and below a panel
+_TICKS_INCHES = 0.6  # left of a panel
 _SIZES = (1e3, 1e4, 1e5, 1e6)  # of the legend, in bytes
 
 
@@ -71,13 +72,19 @@ def leakage_figure(rows: Sequence[Row], is_brief: bool = True) -> "Figure":
         top = 0.5
         total = top + sum(height + _ROOM_INCHES for height in heights)
         figure = new_figure(total)
-        left, right = (_margin(by_metric, is_left) for is_left in (True, False))
+        sides = (_margin(by_metric, is_left) for is_left in (True, False))
+        left, right = sides if is_brief else (_TICKS_INCHES / WIDTH_INCHES, 0.02)
         above = top
         for dots, height in zip(by_metric, heights, strict=True):
             above += 0.3
             bottom = 1 - (above + height) / total
             axes = figure.add_axes((left, bottom, 1 - left - right, height / total))
             _draw_panel(axes, dots)
+            if is_brief:
+                for is_left in (True, False):
+                    _label_side(axes, [dot for dot in dots if dot.is_left == is_left], is_left, height)
+            else:
+                _label_inside(axes, dots, height)
             above += height + _ROOM_INCHES - 0.3
         _size_legend(figure, total)
         return figure
@@ -124,7 +131,7 @@ def _draw_panel(axes: "Axes", dots: Sequence[Dot]) -> None:
         if dot.row.switches and published is not None:
             axes.annotate(
                 "", (dot.x, dot.y), (published.x, published.y), zorder=2,
-                arrowprops={"arrowstyle": "-|>", "color": dot.colour, "linewidth": 1.2, "shrinkA": 4, "shrinkB": 6},
+                arrowprops={"arrowstyle": "-|>", "color": dot.colour, "lw": 1.2, "shrinkA": 4, "shrinkB": 6},
             )  # fmt: skip
     for dot in sorted(dots, key=lambda dot: -dot.row.sent_bytes):
         is_plain = dot.row.has_all_rows
@@ -133,8 +140,6 @@ def _draw_panel(axes: "Axes", dots: Sequence[Dot]) -> None:
             edgecolors=dot.colour if is_plain else PAPER, linewidths=1.4 if is_plain else 0.8, zorder=3,
             clip_on=False,
         )  # fmt: skip
-    for is_left in (True, False):
-        _label_side(axes, [dot for dot in dots if dot.is_left == is_left], is_left)
 
 
 def _area(sent_bytes: float) -> float:
@@ -142,12 +147,11 @@ def _area(sent_bytes: float) -> float:
     return 18 + 45 * max(0.0, math.log10(max(sent_bytes, 1.0)) - 2)
 
 
-def _label_side(axes: "Axes", dots: Sequence[Dot], is_left: bool) -> None:
+def _label_side(axes: "Axes", dots: Sequence[Dot], is_left: bool, inches: float) -> None:
     """Names beside the panel, each tied to its dot, moved apart where dots are near each other."""
     bottom, top = axes.get_ylim()
     start, end = axes.get_xlim()
     heights = [(dot.y - bottom) / (top - bottom) for dot in dots]
-    inches = axes.figure.get_figheight() * axes.get_position().height
     places = spread_out(heights, gap=_LABEL_INCHES / inches, low=0.02, high=0.98)
     edge = -0.0 if is_left else 1.0
     ticks_points = 34 if is_left else 0
@@ -163,6 +167,21 @@ def _label_side(axes: "Axes", dots: Sequence[Dot], is_left: bool) -> None:
         )  # fmt: skip
 
 
+def _label_inside(axes: "Axes", dots: Sequence[Dot], inches: float) -> None:
+    """Names above the dots, within the panel: for few of them."""
+    bottom, top = axes.get_ylim()
+    gap = 1.2 * _LABEL_INCHES / inches
+    for is_left in (True, False):
+        side = [dot for dot in dots if dot.is_left == is_left]
+        places = spread_out([(dot.y - bottom) / (top - bottom) + gap for dot in side], gap, low=gap, high=0.96)
+        for dot, place in zip(side, places, strict=True):
+            axes.text(
+                min(max(dot.x, 0.0), 1.0), bottom + place * (top - bottom), _text(dot), fontsize=8.5, va="center",
+                ha="left" if is_left else "right", color=INK,
+                bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8}, zorder=4,
+            )  # fmt: skip
+
+
 def _size_legend(figure: "Figure", height_inches: float) -> None:
     from matplotlib.lines import Line2D
 
@@ -173,7 +192,8 @@ def _size_legend(figure: "Figure", height_inches: float) -> None:
     plain = Line2D([], [], marker="o", linestyle="", color=PAPER, markeredgecolor="#7a7a7a", markersize=8)
     names = [*(format_bytes(size).replace(".00", "").replace(".0", "") for size in _SIZES), "server has all rows"]
     figure.legend(
-        [*sizes, plain], names, loc="upper left", ncols=len(names), bbox_to_anchor=(0.005, 1 - 0.02 / height_inches),
+        [*sizes, plain], names, loc="upper left", ncols=len(names),
+        bbox_to_anchor=(0.005, 1 - 0.02 / height_inches),
         fontsize=8.5, handletextpad=0.5, columnspacing=1.6, title="bytes sent per client and round, both ways",
         title_fontsize=8.5, alignment="left", borderpad=0.1,
     )  # fmt: skip

@@ -59,9 +59,9 @@ def heading_of(survey: Survey) -> str:
 def lines_below(survey: Survey) -> list[str]:
     """What the numbers are, and what is missing."""
     told = [
-        "up, down, CPU: per client and round (fedcore: per partner; drift and saros: all together); CPU of all "
-        "parties and the server, one thread, with real masks and ciphertexts",
-        "server, others, active server: what the strongest attack of each learns, 0 is a blind guess and 1 is all; "
+        f"up, down, CPU: {_per(survey.rows)}; CPU of all parties and the server, one thread, with real masks and "
+        "ciphertexts",
+        "server, others, active server: what the strongest attack of each learns: 0 is a blind guess, 1 is all; "
         "others: another party, or one of each role together",
     ]
     if any(row.server.num_users for row in survey.rows):
@@ -69,6 +69,13 @@ def lines_below(survey: Survey) -> list[str]:
             f"audits are of runs with up to {survey.audit_users} users, drawn; lies are told after two rounds"
         )
     return told + missing_lines(survey.rows)
+
+
+def _per(rows: Sequence[Row]) -> str:
+    """What bytes and CPU time are divided by."""
+    usual = "client and round"
+    others = [f"{row.system}: {row.per}" for row in rows if row.per not in ("", usual) and not row.switches]
+    return f"per {usual}" + (f" ({', '.join(others)})" if others else "")
 
 
 def missing_lines(rows: Sequence[Row]) -> list[str]:

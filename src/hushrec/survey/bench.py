@@ -17,8 +17,9 @@ from hushrec.runs.suiting import Plan, by_data, plan_for, trained
 from hushrec.runs.trials import main_metric, trials_of_run
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
+from hushrec.settings import switches_of
 from hushrec.survey.looking import looks, with_fewer_users
-from hushrec.survey.record import Row, switches_of
+from hushrec.survey.record import Row
 from hushrec.tuning.bench import Outcome
 
 _ONE_THREAD = RuntimeOptions(threads=1)
@@ -96,9 +97,11 @@ class _Making:
         row = replace(row, cpu_seconds=self._cost(done, config))
         if not self.system.about.hands_over_data:
             num_rounds = self.bench.audit_rounds or self.system.about.audited_rounds
-            found, left_out = looks(self._job(self.bench.audit_users, config), num_rounds, self.bench.budget_seconds)
-            row = replace(row, **found)
-            self.left_out.extend(left_out)
+            found = looks(self._job(self.bench.audit_users, config), num_rounds, self.bench.budget_seconds)
+            row = replace(
+                row, server=found.server, others=found.others, together=found.together, active=found.active
+            )
+            self.left_out.extend(found.left_out)
         return replace(row, left_out=list(self.left_out))
 
     def _settings(self, data: Interactions) -> RunSettings:
@@ -192,7 +195,9 @@ class _Making:
     def _job(self, num_users: int, config: Any) -> Job:
         data = with_fewer_users(self.bench.data, num_users, self.bench.seed)
         settings = self._settings(data)
-        return Job(self.system, config, self.bench.seed, next(splits_for(self.system, data, settings, config)).train)
+        return Job(
+            self.system, config, self.bench.seed, next(splits_for(self.system, data, settings, config)).train
+        )
 
 
 def _unwatched(_label: str, _num_rounds: int, _num_folds: int) -> AbstractContextManager[None]:

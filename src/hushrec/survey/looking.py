@@ -1,9 +1,9 @@
-"""What attackers learn of a system in its first rounds: the driving side, other parties, a driving side that lies."""
+"""What attackers learn of a system in its first rounds: the driving side, other parties, one that lies."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,18 @@ def with_fewer_users(data: Interactions, num_users: int, seed: int) -> Interacti
     return replace(rows, users=numbers, user_ids=data.user_ids[chosen])
 
 
-def looks(job: Job, num_rounds: int, budget_seconds: float) -> tuple[dict[str, Look], list[str]]:
-    """What each learns after so many rounds, or as many as the CPU time allows; and what was left out, and why.
+class Looks(NamedTuple):
+    """What each learns, as in a row of the table; and what was left out, and why."""
+
+    server: Look
+    others: Look
+    together: Look
+    active: Look
+    left_out: list[str]
+
+
+def looks(job: Job, num_rounds: int, budget_seconds: float) -> Looks:
+    """What each learns after so many rounds, or as many as the CPU time allows.
 
     Where attackers share what they saw, there is one of each role; `together` has all of them.
     """
@@ -53,19 +63,19 @@ def looks(job: Job, num_rounds: int, budget_seconds: float) -> tuple[dict[str, L
         same = [attack for attack in shared if tuple(seat.role for seat in attack.seats) == roles]
         with_one += _attacked(job, same, done, budget_seconds, roles)[0]
     told = _attacked(job, active, min(ACTIVE_ROUNDS, num_rounds), budget_seconds)
-    found = {
-        "server": _look([attack for attack in alone if attack not in others], findings, done, job),
-        "others": _look([*others, *shared], strongest_first(with_one), done, job),
-        "together": _look(shared, findings, done, job),
-        "active": _look(active, *told, job),
-    }
-    return found, left_out
+    return Looks(
+        server=_look([attack for attack in alone if attack not in others], findings, done, job),
+        others=_look([*others, *shared], strongest_first(with_one), done, job),
+        together=_look(shared, findings, done, job),
+        active=_look(active, *told, job),
+        left_out=left_out,
+    )
 
 
 def _attacked(
     job: Job, attacks: Sequence[Attack[Any]], num_rounds: int, budget_seconds: float, roles: tuple[Role, ...] = ()
 ) -> tuple[list[Finding], int]:
-    """What these attacks found, the strongest first, and in how many rounds; with roles, one of each makes them."""
+    """What these attacks found, the strongest first, and in how many rounds; by one of each role, if named."""
     if not attacks:
         return [], 0
     end, done = time.process_time() + budget_seconds, 0

@@ -1,6 +1,6 @@
-"""What a comparison of systems found: a row for each system and set of settings. Nothing in it is of one person."""
+"""What a comparison of systems found: a row for each set of settings. Nothing in it is of one person."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -128,22 +128,6 @@ class Survey:
         return replace(self, rows=[by_key[key] for key in keys if key in by_key])
 
 
-def switches_of(settings: Mapping[str, Any]) -> str:
-    """Settings as they are typed.
-
-    >>> switches_of({"rho": 0, "secure_sums": True}), switches_of({"epsilon_total": 8.0}), switches_of({})
-    ('--rho 0 --secure-sums', '--epsilon-total 8', '')
-    """
-    words = []
-    for name, value in settings.items():
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            words.append(f"--{flag} {value:g}" if isinstance(value, float) else f"--{flag} {value}")
-    return " ".join(words)
-
-
 def to_json(survey: Survey) -> bytes:
     """The record as it is kept and printed."""
     return msgspec.json.format(msgspec.json.encode(survey), indent=1)
@@ -162,13 +146,22 @@ def read_survey(path: Path) -> Survey:
         raise HushrecError(f"{path} is damaged ({error}); delete it and compare again") from None
 
 
+def read_survey_of(folder: Path) -> Survey:
+    """The record that a folder holds."""
+    if not (folder / FILE).exists():
+        raise HushrecError(
+            f"{folder} holds no comparison; make one with: hushrec compare --data NAME --out {folder}"
+        )
+    return read_survey(folder / FILE)
+
+
 @cache
 def measured_surveys() -> dict[str, Survey]:
-    """The records that come with hushrec, by dataset."""
+    """The records that come with hushrec, by the digest of the data."""
     folder = files("hushrec.survey").joinpath("measured")
     found = {}
     for entry in sorted(folder.iterdir(), key=lambda path: path.name) if folder.is_dir() else ():
         if entry.name.endswith(".json"):
             survey = msgspec.json.decode(entry.read_bytes(), type=Survey)
-            found[survey.data] = survey
+            found[survey.data_sha256] = survey
     return found

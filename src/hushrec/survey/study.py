@@ -12,8 +12,9 @@ from pathlib import Path
 from hushrec.errors import HushrecError, option
 from hushrec.registry import SYSTEMS, system_named
 from hushrec.runs.record import alone_in
+from hushrec.settings import switches_of
 from hushrec.survey.bench import Bench, Order
-from hushrec.survey.record import FILE, Row, Survey, measured_surveys, read_survey, switches_of, write_survey
+from hushrec.survey.record import FILE, Row, Survey, measured_surveys, read_survey, write_survey
 from hushrec.tuning.bench import Outcome
 from hushrec.tuning.workers import one_by_one, side_by_side
 
