@@ -30,6 +30,7 @@ LAYERS = (
     ("experiments", "recommender"),
     ("estimators",),
     ("tuning",),
+    ("survey",),
     ("report", "serving"),
     ("workbench",),
     ("cli",),

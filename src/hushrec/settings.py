@@ -132,3 +132,19 @@ def check(is_right: bool, message: str) -> None:
     """Refuse a config with one line that says what to do."""
     if not is_right:
         raise HushrecError(message)
+
+
+def switches_of(settings: Mapping[str, Any]) -> str:
+    """Settings as they are typed.
+
+    >>> switches_of({"rho": 0, "secure_sums": True}), switches_of({"epsilon_total": 8.0}), switches_of({})
+    ('--rho 0 --secure-sums', '--epsilon-total 8', '')
+    """
+    words = []
+    for name, value in settings.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words.append(f"--{flag} {value:g}" if isinstance(value, float) else f"--{flag} {value}")
+    return " ".join(words)

@@ -23,6 +23,7 @@ from hushrec.errors import HushrecError
 from hushrec.protocol import DRIVING, Numbers, Role, Scorer, Seat, View
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
+from hushrec.runtime.rounds import IsEnough
 from hushrec.runtime.training import Job, run_job
 from hushrec.settings import shown_to_parties, to_dict
 
@@ -70,12 +71,14 @@ def audit(
     on_look: OnLook,
     attacks: Sequence[Attack[Any]] | None = None,
     colluders: Sequence[Role] = (),
+    is_enough: IsEnough | None = None,
 ) -> Audited:
     """Train, and have attacks look at each round: those given, or all that apply.
 
-    With `colluders`, those attacks that they can make, on all that they saw together. `on_look` gets the mean
-    scores of a round, while its messages are still there. An attack that is not ours may fail in any way: that is
-    noted, and the others go on. An interrupt keeps what was found, and is raised again as `AuditInterruptedError`.
+    With `colluders`, those attacks that they can make, on all that they saw together. It ends with the last round,
+    or when it is enough. `on_look` gets the mean scores of a round, while its messages are still there. An attack
+    that is not ours may fail in any way: that is noted, and the others go on. An interrupt keeps what was found,
+    and is raised again as `AuditInterruptedError`.
     """
     if attacks is None:
         attacks = attacks_on(job.system, Role.ACTIVE_SERVER in colluders)
@@ -111,7 +114,7 @@ def audit(
         progress.transcript.forget()
 
     try:
-        progress = run_job(job, replace(options, keep_payloads=True), on_round=after_round)
+        progress = run_job(job, replace(options, keep_payloads=True), on_round=after_round, is_enough=is_enough)
     except KeyboardInterrupt:
         raise AuditInterruptedError(scores, job.seed) from None
     found = Found.of(scores, job.seed)

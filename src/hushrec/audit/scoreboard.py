@@ -131,6 +131,7 @@ class Attack(Generic[Guess]):
     repairs: tuple[str, ...] = ()  # switches that end it, as they are typed: `--shares 2`; some systems have them
     asks_attributes: bool = False  # whether it knows who half of the users are
     lie: Lie | None = None  # of an active server
+    is_about_people: bool = True  # else it is after a party's model: no person is known better by it
 
     def __post_init__(self) -> None:
         if not self.seats:

@@ -1,22 +1,36 @@
 """What an audit comes to: for each who may attack, what the strongest attack learns, and the switch against it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from hushrec.audit.scoreboard import Attack, Finding
+from hushrec.settings import switches_of
 
 # From which advantage on, which word; below the last, an attack tells hardly more than a blind guess.
 _WORDS = ((0.9, "reads"), (0.5, "reads most of"), (0.1, "learns something of"), (0.0, "learns a little of"))
 _MARGIN = 0.01  # an advantage below this is nothing that anybody could use
 
 
-def verdicts(findings: Sequence[Finding], config: Any) -> list[str]:
-    """A line for each who attacks, the strongest first."""
+def verdicts(
+    findings: Sequence[Finding],
+    config: Any,
+    repairs: Sequence[Mapping[str, Any]] = (),
+    cost: Callable[[str], str] = lambda _switch: "",
+) -> list[str]:
+    """A line for each who attacks, the strongest first.
+
+    `repairs` are those that the system declares, named where an attack knows no switch against it; `cost` says
+    what a switch changes, as far as it was measured.
+    """
     strongest: dict[str, Finding] = {}
     for finding in sorted(findings, key=_rank):
         strongest.setdefault(finding.attack.role, finding)
-    return [_line(finding, config) for finding in strongest.values()]
+    found = []
+    for finding in strongest.values():
+        switches = repairs_of(finding.attack, config) or _declared(repairs, config)
+        found.append(_line(finding, [f"{switch}{cost(switch)}" for switch in switches]))
+    return found
 
 
 def strongest_first(findings: Sequence[Finding]) -> list[Finding]:
@@ -28,7 +42,7 @@ def _rank(finding: Finding) -> tuple[bool, float]:
     return not finding.is_above_chance, -finding.advantage
 
 
-def _line(finding: Finding, config: Any) -> str:
+def _line(finding: Finding, switches: Sequence[str]) -> str:
     attack = finding.attack
     numbers = f"{attack.name}: {attack.measure} {finding.score:.3f}, chance {finding.chance:.3f}"
     if not finding.is_above_chance or finding.advantage < _MARGIN:
@@ -37,7 +51,6 @@ def _line(finding: Finding, config: Any) -> str:
     told = f"the {attack.role}: {word} {attack.guesses.split(',')[0]} ({numbers})"
     if finding.is_of_stand_in:
         told += ", in a stand-in that sends in the clear what is encrypted in a real run"
-    switches = repairs_of(attack, config)
     return f"{told}; against it: {' or '.join(switches)}" if switches else told
 
 
@@ -51,3 +64,12 @@ def repairs_of(attack: Attack[Any], config: Any) -> list[str]:
         if name in names and str(getattr(config, name)) != (value or "True"):
             found.append(switch)
     return found
+
+
+def _declared(repairs: Sequence[Mapping[str, Any]], config: Any) -> list[str]:
+    """Those of a system's repairs that are not on already, as they are typed."""
+    return [
+        switches_of(values)
+        for values in repairs
+        if any(getattr(config, name) != value for name, value in values.items())
+    ]

@@ -1,6 +1,7 @@
 """`hushrec audit SYSTEM` or `hushrec audit RUN`: attacks side by side, beside blind guessing."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +26,12 @@ As = Annotated[
 Attacks = Annotated[
     str | None, typer.Option(metavar="NAME,...", help="Only these attacks, as in listed-items,noise-match.")
 ]
+Picture = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.png|svg", help="Draw how much each attack learns, round after round, into this file."
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +51,7 @@ class AuditOptions:
         str | None, typer.Option(help="Compare these thresholds of drift, as in 1,2,5,20, after one epoch each.")
     ] = None
     threads: Threads = None
+    picture: Picture = None
     as_json: AsJson = False
 
 
@@ -83,9 +91,10 @@ class FolderOptions:
     colluders: As = None
     attacks: Attacks = None
     threads: Threads = None
+    picture: Picture = None
     as_json: AsJson = False
 
 
 def of_folder(run: RunFolder, options: FolderOptions) -> None:
-    """Make a run again from its settings and its training data, and attack it."""
+    """Make a run again from its settings and its training data, and attack it; its report shows what was found."""
     work("audit").audit_folder(run, options)

@@ -18,7 +18,7 @@ VERBS = {
     "reproduce": "Run published tables' experiments and print ours beside the paper's, with spread and verdict.",
     "audit": "Attack what the server, a partner or an observer saw: of a system on data, or of a run in a folder.",
     "tune": "Look for settings that suit a file: many are tried, on validation data only.",
-    "compare": "Compare runs: accuracy, bytes, CPU time, and which of them end with the same model, bit for bit.",
+    "compare": "Compare runs, or with --data all systems: accuracy, bytes, CPU time, and what attackers learn.",
     "recommend": "Recommend items to a user of a run, to all of them, or to a newcomer.",
     "similar": "List the items that a run's model finds most like one of them.",
     "deploy": "Run systems over a real network: a server, nodes that keep their ratings, mutual TLS.",

@@ -60,6 +60,11 @@ class About:
     # Settings with which a small table is learned in 60 rounds; None: a baseline that ranks nothing.
     learns_with: Mapping[str, Any] | None = field(default_factory=dict)
     builds_on: tuple[str, ...] = ()  # other modules whose departures from a paper are its own, too
+    # Settings against what audits found, each to be measured beside the published ones: a mapping a line.
+    repairs: tuple[Mapping[str, Any], ...] = ()
+    # Settings that give the same model and the same count of bytes with less to compute, if there are some.
+    stand_in: Mapping[str, Any] = field(default_factory=dict)
+    audited_rounds: int = 5  # after so many, attacks have seen most of what there is to see
 
 
 # --- What a round is -------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from hushrec.report.html import (
     table_of_runs,
     table_row,
 )
+from hushrec.report.leakage_section import Audits, leakage_section
 from hushrec.report.numbers import (
     ABSENT,
     format_bytes,
@@ -52,6 +53,7 @@ from hushrec.report.tables import (
 )
 from hushrec.report.verdict_section import Samples, is_apart, verdict_section
 from hushrec.runs.record import Run
+from hushrec.survey.record import Survey
 
 SECTIONS = {  # id: heading, and name in the list at the top
     "summary": ("Summary", "Summary"),
@@ -59,6 +61,7 @@ SECTIONS = {  # id: heading, and name in the list at the top
     "accuracy": ("Accuracy", "Accuracy"),
     "curves": ("Learning curves", "Learning curves"),
     "bytes": ("Bytes sent", "Bytes sent"),
+    "leakage": ("What attackers learn", "Leakage"),
     "systems": ("Systems, and what their messages reveal", "What is revealed"),
     "claims": ("What the papers claim, and what we found", "Claims"),
     "deviations": ("Departures from the papers", "Departures"),
@@ -67,14 +70,20 @@ SECTIONS = {  # id: heading, and name in the list at the top
 }
 
 
-def write_report(runs: Sequence[Run], path: Path, samples: Samples = ()) -> Path:
+def write_report(
+    runs: Sequence[Run], path: Path, samples: Samples = (), audits: Audits = (), compared: Survey | None = None
+) -> Path:
     """Write the page about these runs; the same runs give the same page."""
-    write_file(path, page(runs, samples).encode(), option("out"))
+    write_file(path, page(runs, samples, audits, compared).encode(), option("out"))
     return path
 
 
-def page(runs: Sequence[Run], samples: Samples = ()) -> str:
-    """The page as text; with lists of some people, if they are given."""
+def page(runs: Sequence[Run], samples: Samples = (), audits: Audits = (), compared: Survey | None = None) -> str:
+    """The page as text; with lists of some people, if they are given.
+
+    `audits`: what was found of each run, None where nobody looked. `compared`: a comparison of systems on the data
+    of these runs; without it, the one that comes with hushrec, if there is one.
+    """
     finished = [run for run in runs if run.folds]
     if not finished:
         raise HushrecError("no run has a finished fold to report; finish one with: hushrec run ... --resume")
@@ -84,6 +93,7 @@ def page(runs: Sequence[Run], samples: Samples = ()) -> str:
         "accuracy": _accuracy(finished),
         "curves": _curves(finished),
         "bytes": _bytes(finished),
+        "leakage": leakage_section(runs, audits, compared),
         "systems": _systems(finished),
         "claims": _claims(finished),
         "deviations": _deviations(finished),

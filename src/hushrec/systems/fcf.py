@@ -308,6 +308,7 @@ _PLAIN = System(
         title="FCF: gradients of all items to the server, for implicit feedback",
         paper=PAPER,
         class_name="FCF",
+        repairs=({"secure_sums": True},),
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
         presets={
             "paper": {},

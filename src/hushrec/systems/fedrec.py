@@ -413,6 +413,7 @@ _PLAIN = System(
             {"secure_sums": True, "secure_least_raters": 2},
             {"secure_sums": True, "noise_multiplier": 1.0},
         ),
+        repairs=({"rho": 0, "secure_sums": True},),
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},

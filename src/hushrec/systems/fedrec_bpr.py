@@ -324,6 +324,7 @@ SYSTEM: System[Config, UserRows, ServerState, RankingClients] = System(
         paper=plus_plus.PAPER,
         class_name="FedRecBPR",
         presets={"usual": {}, "general": GENERAL},
+        repairs=({"shares": 2, "denoisers": 2},),
         published_on=("ml-100k",),
         small={"rho": 2, "denoisers": 3, "looks": 3},
         variants=({"shares": 2},),

@@ -364,6 +364,7 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         paper=PAPER,
         class_name="FedRecPlusPlus",
         presets={"paper": {}, "general": fedrec.GENERAL},
+        repairs=({"shares": 2, "denoisers": 2, "resample": "once"},),
         published_on=fedrec.SYSTEM.about.published_on,
         small={**fedrec.SYSTEM.about.small, "denoisers": 3, "biases": True, "shrinkage": 2.0},
         variants=({"biases": False, "shrinkage": 0.0}, {"shares": 2}),

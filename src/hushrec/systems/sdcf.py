@@ -241,6 +241,7 @@ _PLAIN = System(
         title="SDCF: randomised response and Langevin noise",
         paper=PAPER,
         class_name="SDCF",
+        repairs=({"secure_sums": True},),
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"temperature": 0.1},
         variants=(

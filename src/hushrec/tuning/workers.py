@@ -1,4 +1,4 @@
-"""Trials one after the other in this process, or several at once in processes of their own.
+"""Pieces of work one after the other in this process, or several at once in processes of their own.
 
 Processes get the data and tell what they measure through pipes: nothing of it is written to disk, and all
 that is kept is kept by this process. One that loses its connection ends. Ctrl-C and SIGTERM, which a terminal or a
@@ -14,17 +14,25 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
-from hushrec.tuning.bench import Attempt, Bench, Outcome
+from hushrec.tuning.bench import Outcome
+
+
+class Bench(Protocol):
+    """Where work is done, in whichever process: trials of a search, rows of a comparison."""
+
+    def make(self, attempt: Any, on_point: Any) -> Outcome:
+        """Do a piece, and tell what is measured on the way."""
+        ...
 
 
 class Desk(Protocol):
     """Who gives out trials and takes in what comes of them."""
 
-    def next(self) -> tuple[int, Attempt] | None:
+    def next(self) -> tuple[int, Any] | None:
         """The number of the next trial and what it tries; None: there are enough."""
         ...
 
-    def on_point(self, number: int, round_number: int, value: float) -> bool:
+    def on_point(self, number: int, round_number: int, value: Any) -> bool:
         """Note the measure after a round; whether the trial is to be given up."""
         ...
 
@@ -38,7 +46,7 @@ def one_by_one(bench: Bench, desk: Desk) -> None:
     while (given := desk.next()) is not None:
         number, attempt = given
 
-        def on_point(round_number: int, value: float, number: int = number) -> bool:
+        def on_point(round_number: int, value: Any, number: int = number) -> bool:
             return desk.on_point(number, round_number, value)
 
         desk.on_done(number, bench.make(attempt, on_point))
@@ -62,7 +70,7 @@ class _Worker:
         self._process.stdout.close()
         self.number: int | None = None
 
-    def send(self, order: Bench | Attempt | bool) -> None:
+    def send(self, order: Any) -> None:
         """Send an order; to a process that is gone it does not come, and there is no answer."""
         with suppress(BrokenPipeError):
             self._orders.send(order)
@@ -138,7 +146,7 @@ def serve() -> None:
     orders, answers = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # what anything prints is no answer
 
-    def on_point(round_number: int, value: float) -> bool:
+    def on_point(round_number: int, value: Any) -> bool:
         answers.send((round_number, value))
         is_given_up: bool = _received(orders)
         return is_given_up
@@ -146,8 +154,7 @@ def serve() -> None:
     with suppress(EOFError, BrokenPipeError):
         bench: Bench = _received(orders)
         while True:
-            attempt: Attempt = _received(orders)
-            answers.send(bench.make(attempt, on_point))
+            answers.send(bench.make(_received(orders), on_point))
 
 
 def _received(orders: Connection) -> Any:

@@ -60,4 +60,5 @@ ATTACK = Attack(
     only_last=True,
     own=("user_names", "shown_users", "layers", f"decrypted_{ASKER}"),
     victim=Seat(Role.PARTNER, ASKER),
+    is_about_people=False,
 )

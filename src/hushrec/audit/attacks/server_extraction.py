@@ -134,4 +134,5 @@ ATTACK = Attack(
     only_last=True,
     own=("items", "num_items"),
     share=0.1,
+    is_about_people=False,
 )

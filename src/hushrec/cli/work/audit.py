@@ -15,6 +15,8 @@ from rich.table import Table
 from hushrec.audit.attacks import attacks_named
 from hushrec.audit.colluders import parse_colluders, usable_by
 from hushrec.audit.driver import AuditInterruptedError, OnLook, audit
+from hushrec.audit.kept import FILE as KEPT
+from hushrec.audit.kept import KeptAudit, audit_to_keep, write_audit
 from hushrec.audit.scoreboard import Attack, Finding
 from hushrec.audit.verdicts import verdicts
 from hushrec.cli.audit import AuditOptions, FolderOptions
@@ -31,6 +33,8 @@ from hushrec.experiments.drift_thresholds import (
 )
 from hushrec.protocol import AnySystem, Role
 from hushrec.registry import SYSTEMS
+from hushrec.report.audit_figure import audit_figure
+from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.numbers import format_metric, format_number, format_share
 from hushrec.report.tables import name_of_data
 from hushrec.runs.folds import FoldProgress, Watch, load_fold
@@ -38,12 +42,14 @@ from hushrec.runs.run_settings import settings_for, splits_for
 from hushrec.runtime.checkpoint import Progress, model_digest
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
+from hushrec.survey.costs import cost_of
 from hushrec.systems.drift import system as drift
 from hushrec.workbench import check_repeatable
 
 
 def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOptions) -> None:
     """Run a system in this process, and attack it."""
+    check_picture(options.picture)
     system.configure(values)  # for what it refuses, before data is read
     runtime = runtime_options(options.threads)
     thetas = parse_thetas(options.thetas, system)
@@ -55,10 +61,12 @@ def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOption
         owners=options.owners, data=data,
     )  # fmt: skip
     job = Job(system, config, options.seed, next(splits_for(system, data, settings, config)).train)
+    if thetas and options.picture is not None:
+        raise HushrecError("--picture draws the rounds of one audit; leave it or --thetas out")
     if thetas:
         _compare(job, thetas, runtime, options.as_json)
     else:
-        _audit(job, chosen, runtime, options.as_json)
+        _audit(job, chosen, runtime, options.as_json, options.picture)
 
 
 class _Chosen(NamedTuple):
@@ -96,6 +104,7 @@ def audit_folder(run: Path, options: FolderOptions) -> None:
     if not run.exists():
         raise HushrecError(f"{run} is neither a system ({', '.join(SYSTEMS)}) nor the folder of a run")
     runtime = runtime_options(options.threads)
+    check_picture(options.picture)
     check_repeatable(run)
     job, before = load_fold(run, options.fold)
     chosen = _chosen(job.system, options.attacks, options.colluders)
@@ -105,7 +114,10 @@ def audit_folder(run: Path, options: FolderOptions) -> None:
         if len(digests) > 1:
             note("made again, the run ended in other numbers than those kept: versions or machine differ")
 
-    _audit(job, chosen, runtime, options.as_json, check)
+    found = _audit(job, chosen, runtime, options.as_json, options.picture, check)
+    if options.attacks is None and options.colluders is None:
+        write_audit(run, found)
+        note(f"kept for hushrec report in {run / KEPT}")
 
 
 def _audit(
@@ -113,11 +125,12 @@ def _audit(
     chosen: _Chosen,
     runtime: RuntimeOptions,
     as_json: bool,
+    picture: Path | None = None,
     check: Callable[[Progress], None] | None = None,
-) -> None:
+) -> KeptAudit:
     if not chosen.attacks:
         _show(job, [], as_json)
-        return
+        return audit_to_keep([], 0)
     num_rounds = job.config.num_rounds
     try:
         with watching(f"audit {job.system.name}", num_rounds, 1) as watch:
@@ -133,6 +146,11 @@ def _audit(
     if check is not None:
         check(done.progress)
     _show(job, done.findings, as_json)
+    kept = audit_to_keep(done.findings, num_rounds)
+    if picture is not None:
+        write_picture(audit_figure(kept.findings, f"{job.system.name} on {job.train.name}, "), picture)
+        note(f"picture: {picture}")
+    return kept
 
 
 def _show(job: Job, findings: list[Finding], as_json: bool, interrupted_after: int | None = None) -> None:
@@ -203,8 +221,13 @@ def _print_findings(job: Job, findings: list[Finding], num_rounds: int) -> None:
         out.print(
             "stand-in: sent in the clear here, encrypted in a real run, whose server sees less", soft_wrap=True
         )
-    for line in verdicts(findings, job.config):
+    for line in verdicts(findings, job.config, job.system.about.repairs, _cost_on(job)):
         out.print(line, soft_wrap=True)
+
+
+def _cost_on(job: Job) -> Callable[[str], str]:
+    """What switches cost on the data, if all systems were compared on it."""
+    return lambda switch: cost_of(job.system.name, switch, job.train.sha256)
 
 
 def _compare(job: Job, thetas: tuple[int, ...], runtime: RuntimeOptions, as_json: bool) -> None:

@@ -356,6 +356,8 @@ SYSTEM = System(
         title="FedCORE: organisations train together and serve each other's users",
         paper=PAPER,
         class_name="FedCORE",
+        repairs=({"epsilon_total": 8.0},),
+        audited_rounds=50,
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={
             "model": "neucf", "unaligned": 0.5, "privatizer": "dp+average", "batch_size": 16, "inference": "none",

@@ -407,6 +407,8 @@ _PLAIN = System(
         title="FedMF: item vectors under homomorphic encryption",
         paper=PAPER,
         class_name="FedMF",
+        repairs=({"encryption": "none", "secure_sums": True},),
+        stand_in={"encryption": "none"},
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
         presets={
             "paper": {},

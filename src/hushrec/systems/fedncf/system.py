@@ -377,6 +377,7 @@ _PLAIN = System(
         title="FedNCF: item vectors and layers averaged, each by what trained it",
         paper=PAPER,
         class_name="FedNCF",
+        repairs=({"secure_sums": True},),
         published_on=("ml-100k", "ml-1m"),
         presets={"paper": {}, "tuned": {"learning_rate": 0.003}, "general": GENERAL},
         small={"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16, "rho": 1, "denoisers": 3},
