@@ -44,7 +44,7 @@ class FedRec(Recommender):
     Guanyu Lin, Feng Liang, Weike Pan, Zhong Ming: FedRec: Federated Recommendation with Explicit Feedback (IEEE Intelligent Systems 2020).
 
     Settings:
-        preset: named settings, of which others may differ: paper, general; default: general for data of no paper, else paper
+        preset: named settings, of which others may differ: paper, general, private; default: general for data of no paper, else paper
         rho: virtual items per rated item (default 3)
         filling: virtual ratings: predicted from some round on, the client's mean, or none at all (default 'hybrid')
         resample: when virtual items are drawn (default 'every-round')
@@ -61,6 +61,11 @@ class FedRec(Recommender):
         user_update: the items that the user's vector learns from (default 'rated-and-virtual')
         biases: learn a bias of each user, which stays private, and of each item (default False)
         shrinkage: so many ratings' worth of what all have in common is mixed with what a user or an item has (default 0.0)
+        epsilon_total: of a user in all sums of a run, by noise of the clients; 0: no noise (default 0.0)
+        noise_multiplier: deviation of the noise of one sum over clip, instead of epsilon_total (default 0.0)
+        delta: of epsilon_total; choose it below 1 / clients (default 1e-05)
+        clip: l2 norm that a client's numbers of a sum are scaled down to; 0: what suits the system (default 0.0)
+        most_sums: sums that a client takes part in at most; 0: those of all rounds (default 0)
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -74,7 +79,7 @@ class FedRec(Recommender):
     def __init__(
         self,
         *,
-        preset: Literal["paper", "general"] | None = None,
+        preset: Literal["paper", "general", "private"] | None = None,
         rho: int = 3,
         filling: Literal["hybrid", "average", "none"] = "hybrid",
         resample: Literal["every-round", "once"] = "every-round",
@@ -91,6 +96,11 @@ class FedRec(Recommender):
         user_update: Literal["rated-and-virtual", "rated"] = "rated-and-virtual",
         biases: bool = False,
         shrinkage: float = 0.0,
+        epsilon_total: float = 0.0,
+        noise_multiplier: float = 0.0,
+        delta: float = 1e-05,
+        clip: float = 0.0,
+        most_sums: int = 0,
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,
@@ -228,6 +238,11 @@ class SDCF(Recommender):
         learning_rate: of the first round (default 0.0015)
         decay: what the learning rate is multiplied with after a round (default 0.99)
         regularization: for newcomers whose vector is folded in (default 0.001)
+        epsilon_total: of a user in all sums of a run, by noise of the clients; 0: no noise (default 0.0)
+        noise_multiplier: deviation of the noise of one sum over clip, instead of epsilon_total (default 0.0)
+        delta: of epsilon_total; choose it below 1 / clients (default 1e-05)
+        clip: l2 norm that a client's numbers of a sum are scaled down to; 0: what suits the system (default 0.0)
+        most_sums: sums that a client takes part in at most; 0: those of all rounds (default 0)
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -254,6 +269,11 @@ class SDCF(Recommender):
         learning_rate: float = 0.0015,
         decay: float = 0.99,
         regularization: float = 0.001,
+        epsilon_total: float = 0.0,
+        noise_multiplier: float = 0.0,
+        delta: float = 1e-05,
+        clip: float = 0.0,
+        most_sums: int = 0,
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,
@@ -413,6 +433,11 @@ class FCF(Recommender):
 
     Settings:
         preset: named settings, of which others may differ: paper, tuned, general; default: general for data of no paper, else paper
+        epsilon_total: of a user in all sums of a run, by noise of the clients; 0: no noise (default 0.0)
+        noise_multiplier: deviation of the noise of one sum over clip, instead of epsilon_total (default 0.0)
+        delta: of epsilon_total; choose it below 1 / clients (default 1e-05)
+        clip: l2 norm that a client's numbers of a sum are scaled down to; 0: what suits the system (default 0.0)
+        most_sums: sums that a client takes part in at most; 0: those of all rounds (default 0)
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -438,6 +463,11 @@ class FCF(Recommender):
         self,
         *,
         preset: Literal["paper", "tuned", "general"] | None = None,
+        epsilon_total: float = 0.0,
+        noise_multiplier: float = 0.0,
+        delta: float = 1e-05,
+        clip: float = 0.0,
+        most_sums: int = 0,
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,
@@ -466,6 +496,11 @@ class FedMF(Recommender):
 
     Settings:
         preset: named settings, of which others may differ: paper, tuned, general; default: general for data of no paper, else paper
+        epsilon_total: of a user in all sums of a run, by noise of the clients; 0: no noise (default 0.0)
+        noise_multiplier: deviation of the noise of one sum over clip, instead of epsilon_total (default 0.0)
+        delta: of epsilon_total; choose it below 1 / clients (default 1e-05)
+        clip: l2 norm that a client's numbers of a sum are scaled down to; 0: what suits the system (default 0.0)
+        most_sums: sums that a client takes part in at most; 0: those of all rounds (default 0)
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -491,6 +526,11 @@ class FedMF(Recommender):
         self,
         *,
         preset: Literal["paper", "tuned", "general"] | None = None,
+        epsilon_total: float = 0.0,
+        noise_multiplier: float = 0.0,
+        delta: float = 1e-05,
+        clip: float = 0.0,
+        most_sums: int = 0,
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,
@@ -519,6 +559,11 @@ class FedNCF(Recommender):
 
     Settings:
         preset: named settings, of which others may differ: paper, tuned, general; default: general for data of no paper, else paper
+        epsilon_total: of a user in all sums of a run, by noise of the clients; 0: no noise (default 0.0)
+        noise_multiplier: deviation of the noise of one sum over clip, instead of epsilon_total (default 0.0)
+        delta: of epsilon_total; choose it below 1 / clients (default 1e-05)
+        clip: l2 norm that a client's numbers of a sum are scaled down to; 0: what suits the system (default 0.0)
+        most_sums: sums that a client takes part in at most; 0: those of all rounds (default 0)
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -547,6 +592,11 @@ class FedNCF(Recommender):
         self,
         *,
         preset: Literal["paper", "tuned", "general"] | None = None,
+        epsilon_total: float = 0.0,
+        noise_multiplier: float = 0.0,
+        delta: float = 1e-05,
+        clip: float = 0.0,
+        most_sums: int = 0,
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,
