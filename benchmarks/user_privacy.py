@@ -91,7 +91,7 @@ def measured(crowd: Crowd) -> Iterator[Row]:
     """All rows of a crowd."""
     yield from baselines(crowd)
     yield trained(crowd, "no noise, preset general", None, preset="general", rho=0, num_rounds=PLAIN_ROUNDS)
-    yield trained(crowd, "no noise, preset private", None, preset="private", epsilon_total=0.0)
+    yield trained(crowd, "no noise, preset private", None, preset="private")
     for epsilon in crowd.epsilons:
         yield trained(crowd, "noise", epsilon, preset="private", epsilon_total=float(epsilon))
 

@@ -46,9 +46,9 @@ class FedRec(Recommender):
     Guanyu Lin, Feng Liang, Weike Pan, Zhong Ming: FedRec: Federated Recommendation with Explicit Feedback (IEEE Intelligent Systems 2020).
 
     Settings:
-        preset: named settings, of which others may differ: paper, general; default: general for data of no paper, else paper
+        preset: named settings, of which others may differ: paper, general, private; default: general for data of no paper, else paper
         rho: virtual items per rated item (default 3)
-        filling: virtual ratings: predicted from some round on, the client's mean, drawn from its own ratings, or none at all (default 'hybrid')
+        filling: virtual ratings: predicted from some round on, the client's mean, drawn from its own ratings, or none (default 'hybrid')
         resample: when virtual items are drawn (default 'every-round')
         predict_after: virtual ratings are predicted when more rounds are done (T_predict) (default 5)
         predict_after_counts: the rounds that are counted for it: those that the client took part in, or all of the run (default 'own')
@@ -64,6 +64,11 @@ class FedRec(Recommender):
         biases: learn a bias of each user, which stays private, and of each item (default False)
         shrinkage: so many ratings' worth of what all have in common is mixed with what a user or an item has (default 0.0)
         padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
+        epsilon_total: of a user in all sums of a run, by noise of the clients; 0: no noise (default 0.0)
+        noise_multiplier: deviation of the noise of one sum over clip, instead of epsilon_total (default 0.0)
+        delta: of epsilon_total; choose it below 1 / clients (default 1e-05)
+        clip: l2 norm that a client's numbers of a sum are scaled down to; 0: what suits the system (default 0.0)
+        most_sums: sums that a client takes part in at most; 0: those of all rounds (default 0)
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -80,7 +85,7 @@ class FedRec(Recommender):
     def __init__(
         self,
         *,
-        preset: Literal["paper", "general"] | None = None,
+        preset: Literal["paper", "general", "private"] | None = None,
         rho: int = 3,
         filling: Literal["hybrid", "average", "drawn", "none"] = "hybrid",
         resample: Literal["every-round", "once"] = "every-round",
@@ -98,6 +103,11 @@ class FedRec(Recommender):
         biases: bool = False,
         shrinkage: float = 0.0,
         padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
+        epsilon_total: float = 0.0,
+        noise_multiplier: float = 0.0,
+        delta: float = 1e-05,
+        clip: float = 0.0,
+        most_sums: int = 0,
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,
@@ -119,7 +129,7 @@ class FedRecPlusPlus(Recommender):
     Settings:
         preset: named settings, of which others may differ: paper, general; default: general for data of no paper, else paper
         rho: virtual items per rated item (default 3)
-        filling: virtual ratings: predicted from some round on, the client's mean, drawn from its own ratings, or none at all (default 'hybrid')
+        filling: virtual ratings: predicted from some round on, the client's mean, drawn from its own ratings, or none (default 'hybrid')
         resample: when virtual items are drawn (default 'every-round')
         predict_after: virtual ratings are predicted when more rounds are done (T_predict) (default 5)
         predict_after_counts: the rounds that are counted for it: those that the client took part in, or all of the run (default 'own')
@@ -243,6 +253,11 @@ class SDCF(Recommender):
         decay: what the learning rate is multiplied with after a round (default 0.99)
         regularization: for newcomers whose vector is folded in (default 0.001)
         padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
+        epsilon_total: of a user in all sums of a run, by noise of the clients; 0: no noise (default 0.0)
+        noise_multiplier: deviation of the noise of one sum over clip, instead of epsilon_total (default 0.0)
+        delta: of epsilon_total; choose it below 1 / clients (default 1e-05)
+        clip: l2 norm that a client's numbers of a sum are scaled down to; 0: what suits the system (default 0.0)
+        most_sums: sums that a client takes part in at most; 0: those of all rounds (default 0)
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -273,6 +288,11 @@ class SDCF(Recommender):
         decay: float = 0.99,
         regularization: float = 0.001,
         padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
+        epsilon_total: float = 0.0,
+        noise_multiplier: float = 0.0,
+        delta: float = 1e-05,
+        clip: float = 0.0,
+        most_sums: int = 0,
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,
@@ -439,6 +459,11 @@ class FCF(Recommender):
 
     Settings:
         preset: named settings, of which others may differ: paper, tuned, general; default: general for data of no paper, else paper
+        epsilon_total: of a user in all sums of a run, by noise of the clients; 0: no noise (default 0.0)
+        noise_multiplier: deviation of the noise of one sum over clip, instead of epsilon_total (default 0.0)
+        delta: of epsilon_total; choose it below 1 / clients (default 1e-05)
+        clip: l2 norm that a client's numbers of a sum are scaled down to; 0: what suits the system (default 0.0)
+        most_sums: sums that a client takes part in at most; 0: those of all rounds (default 0)
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -466,6 +491,11 @@ class FCF(Recommender):
         self,
         *,
         preset: Literal["paper", "tuned", "general"] | None = None,
+        epsilon_total: float = 0.0,
+        noise_multiplier: float = 0.0,
+        delta: float = 1e-05,
+        clip: float = 0.0,
+        most_sums: int = 0,
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,
@@ -496,6 +526,11 @@ class FedMF(Recommender):
 
     Settings:
         preset: named settings, of which others may differ: paper, tuned, general; default: general for data of no paper, else paper
+        epsilon_total: of a user in all sums of a run, by noise of the clients; 0: no noise (default 0.0)
+        noise_multiplier: deviation of the noise of one sum over clip, instead of epsilon_total (default 0.0)
+        delta: of epsilon_total; choose it below 1 / clients (default 1e-05)
+        clip: l2 norm that a client's numbers of a sum are scaled down to; 0: what suits the system (default 0.0)
+        most_sums: sums that a client takes part in at most; 0: those of all rounds (default 0)
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -523,6 +558,11 @@ class FedMF(Recommender):
         self,
         *,
         preset: Literal["paper", "tuned", "general"] | None = None,
+        epsilon_total: float = 0.0,
+        noise_multiplier: float = 0.0,
+        delta: float = 1e-05,
+        clip: float = 0.0,
+        most_sums: int = 0,
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,
@@ -553,6 +593,11 @@ class FedNCF(Recommender):
 
     Settings:
         preset: named settings, of which others may differ: paper, tuned, general; default: general for data of no paper, else paper
+        epsilon_total: of a user in all sums of a run, by noise of the clients; 0: no noise (default 0.0)
+        noise_multiplier: deviation of the noise of one sum over clip, instead of epsilon_total (default 0.0)
+        delta: of epsilon_total; choose it below 1 / clients (default 1e-05)
+        clip: l2 norm that a client's numbers of a sum are scaled down to; 0: what suits the system (default 0.0)
+        most_sums: sums that a client takes part in at most; 0: those of all rounds (default 0)
         secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
         secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
         secure_corrupted: share of participants that may work together with the server (default 0.05)
@@ -585,6 +630,11 @@ class FedNCF(Recommender):
         self,
         *,
         preset: Literal["paper", "tuned", "general"] | None = None,
+        epsilon_total: float = 0.0,
+        noise_multiplier: float = 0.0,
+        delta: float = 1e-05,
+        clip: float = 0.0,
+        most_sums: int = 0,
         secure_sums: bool = False,
         secure_masks: Literal["counted", "real"] = "counted",
         secure_corrupted: float = 0.05,

@@ -82,7 +82,7 @@ def test_one_round_by_hand() -> None:
     """What the server moves V by is the sum of clipped gradients and noise, over the counts and what steadies."""
     job = job_of("fedrec", rho=0, num_rounds=1, learning_rate=0.5, decay=1.0, **NOISE)
     plain, noisy = run_of(job_of("fedrec", rho=0, num_rounds=1)), run_of(job)
-    noise = noise_for(24, 30 * 6, job.system_size if hasattr(job, "system_size") else _size(), 1, job.config)
+    noise = noise_for(24, 30 * 6, _size(), 1, job.config)
     total, key = np.zeros(30 * 6, np.int64), Draws(job.seed).key("user-noise")
     (sent,) = plain.sent(fedrec.ItemGradients)
     norms = []
@@ -200,12 +200,13 @@ def test_a_deployed_run_has_the_same_bits_and_ledger_and_no_metrics(tmp_path: Pa
     """Metrics would be measured on users' own ratings, without noise."""
     pytest.importorskip("dp_accounting")
     config = small("fedrec", rho=0, secure_sums=True, epsilon_total=3.0)
-    split = split_for("fedrec")
-    with Federation(tmp_path, "fedrec", config, split) as federation:
-        done = read_run(federation.run())
-    fold = done.folds[0]
-    assert fold.model_sha256 == in_process("fedrec", config, split).model_sha256
+    ordered = Federation(tmp_path, 3, split_for("fedrec", 3), seed=3).order("fedrec", config)
+    assert ordered.drive().status == "done"
+    expected = in_process("fedrec", config, split_for("fedrec", 3))
+    ordered.assert_equals(expected)
+    fold, system = read_run(ordered.folder).folds[0], system_named("fedrec")
     assert fold.metrics == {}
+    assert fold.facts == system.result.promises(expected.progress.private, system.configure(config))
     assert 2.98 <= fold.facts["epsilon of these together, delta 1e-05"] <= 3.0
 
 

@@ -392,10 +392,9 @@ PAPER = Paper(
 # Settings for files of no paper, chosen on validation ratings: see docs/fedrec.md.
 GENERAL = {"biases": True, "shrinkage": 3.0, "regularization": 0.07, "decay": 1.0, "num_rounds": 150}
 
-# For user-level differential privacy, chosen on validation ratings: see docs/user-privacy.md.
+# For `epsilon_total`, which is for people to choose. Chosen on validation ratings: see docs/user-privacy.md.
 PRIVATE = {
     **GENERAL, "user_update": "rated", "rho": 0, "num_factors": 5, "num_rounds": 6, "secure_sums": True,
-    "epsilon_total": 8.0,
 }  # fmt: skip
 
 _PLAIN = System(
