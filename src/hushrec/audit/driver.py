@@ -26,6 +26,7 @@ from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
 from hushrec.settings import shown_to_parties, to_dict
 
+_NO_ARRAYS: Arrays = {}
 OnLook = Callable[[Progress, Mapping[str, float]], None]
 
 
@@ -210,8 +211,8 @@ class Onlooker:
         elif attack.own:
             holds = self._declared(attack, seats[0])
         generator = self._draws.generator(f"attack-{attack.name}", self._progress.round_number)
-        settings = to_dict(config) if is_driving else shown_to_parties(config)
-        own = Own(settings, holds, generator, each, num_items=self._job.train.num_items)
+        settings, train = to_dict(config) if is_driving else shown_to_parties(config), self._job.train
+        own = Own(settings, holds, generator, each, _NO_ARRAYS, train.num_items, train.rating_range)
         return own._replace(attributes=self._known_half()) if attack.asks_attributes else own
 
     def _known_half(self) -> Arrays:
