@@ -27,6 +27,7 @@ from hushrec.runtime.rounds import IsEnough
 from hushrec.runtime.training import Job, run_job
 from hushrec.settings import shown_to_parties, to_dict
 
+_NO_ARRAYS: Arrays = {}
 OnLook = Callable[[Progress, Mapping[str, float]], None]
 
 
@@ -215,8 +216,8 @@ class Onlooker:
             alike = [seat for seat in seats if seat.role == seats[0].role and seat.number is not None]
             each = {seat.number: self._declared(attack, seat) for seat in alike if seat.number is not None}
         generator = self._draws.generator(f"attack-{attack.name}", self._progress.round_number)
-        settings = to_dict(config) if is_driving else shown_to_parties(config)
-        own = Own(settings, holds, generator, each, num_items=self._job.train.num_items)
+        settings, train = to_dict(config) if is_driving else shown_to_parties(config), self._job.train
+        own = Own(settings, holds, generator, each, _NO_ARRAYS, train.num_items, train.rating_range)
         return own._replace(attributes=self._known_half()) if attack.asks_attributes else own
 
     def _known_half(self) -> Arrays:

@@ -5,8 +5,8 @@ is left to find, |U_u| (with biases: b_u, for the errors themselves are uploaded
 step of the scale then is rated, with that rating; what is on none is virtual. A client of whom no number puts
 enough on steps told nothing: all that it lists is taken for its own, and its ratings are guessed blindly.
 
-The scale is found, too: of usual ones, and of the steps that ratings of some clients have in common, that which
-explains most with the fewest steps.
+The scale is found, too: of usual ones, of those between the ends that all know, and of the steps that ratings of
+some clients have in common, that which explains most with the fewest steps.
 
 Symbols: U = user_factors, V = item_factors, e_ui = error of a rating, lambda = regularization, b_u = user's bias.
 """
@@ -34,6 +34,7 @@ _NUM_TRIED = 24  # clients by which the scale is found
 _NUM_PAIRS = 1500
 _BETTER = 1.15  # by how much a scale that is found must explain more than a usual one
 _ENOUGH = 0.15  # of the items that must be rated: those on steps, below which nothing is told
+_FEWEST = 3  # on steps: two are by chance, of the numbers that are tried, unless an offset is known beforehand
 _MOST_ALIKE = 0.45  # of a whole catalogue: no more items have the same rating, if they are rated
 _EACH_HIT = 500.0  # one over the share of numbers that are on a given step by chance
 
@@ -161,9 +162,10 @@ def _read(batch: _Batch, before: Read, own: Own, round_number: int) -> Read:
     num_rated = lengths / (1 + rho)  # or more, where the whole catalogue is listed
     most = np.where(lengths < batch.num_items, num_rated, _MOST_ALIKE * lengths) if rho else 1.0 * lengths
     expected = _known_offsets(batch.clients, before) if batch.has_biases else None
-    grid = _grid_of(batch, most, expected, own.generator)
+    grid = _grid_of(batch, most, expected, own)
     found = fit(batch.starts, batch.along, batch.products, grid, most, expected)
-    is_told = batch.has_form & (found.hits >= np.maximum(_ENOUGH * num_rated, 1))
+    fewest = 1 if batch.has_biases else _FEWEST
+    is_told = batch.has_form & (found.hits >= np.maximum(_ENOUGH * num_rated, fewest))
     who = np.repeat(np.arange(len(lengths)), lengths)
     heights = (_ratings(batch, found, who) - grid.low) / grid.step
     with np.errstate(invalid="ignore"):
@@ -227,13 +229,15 @@ def _next_offsets(
 # --- The scale ---------------------------------------------------------------------------------------------
 
 
-def _grid_of(batch: _Batch, most: Floats, expected: Floats | None, generator: np.random.Generator) -> Grid:
+def _grid_of(batch: _Batch, most: Floats, expected: Floats | None, own: Own) -> Grid:
     """The scale that explains most ratings of some clients with the fewest steps."""
-    tried = _tried(batch, generator)
+    tried = _tried(batch, own.generator)
     if batch.has_biases:
-        usual, found = [Grid(-2, 4 / (count - 1), count) for count in _STEPS_OF_UNITS], list[Grid]()
+        usual, found = _between(-2, 2), list[Grid]()
     else:
-        usual, found = list(_USUAL), _common_steps(tried, generator)
+        usual, found = list(_USUAL), _common_steps(tried, own.generator)
+        if own.rating_range is not None and own.rating_range[0] < own.rating_range[1]:
+            usual = [*_between(*own.rating_range), *usual]
     if not len(tried.clients):
         return usual[0]
     places = np.searchsorted(batch.clients, tried.clients)
@@ -245,6 +249,11 @@ def _grid_of(batch: _Batch, most: Floats, expected: Floats | None, generator: np
 
     best = max(usual, key=explained)
     return next((grid for grid in found if explained(grid) > _BETTER * explained(best)), best)
+
+
+def _between(low: float, high: float) -> list[Grid]:
+    """Scales with these ends."""
+    return [Grid(low, (high - low) / (count - 1), count) for count in _STEPS_OF_UNITS]
 
 
 def _tried(batch: _Batch, generator: np.random.Generator) -> _Batch:

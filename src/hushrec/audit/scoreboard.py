@@ -31,6 +31,7 @@ class Own(NamedTuple):
     each: Mapping[int, Arrays] = {}  # the same, of each of those that collude, by its number
     attributes: Arrays = _NO_ARRAYS  # of half of the users, by name, "" of the others; if the attack asks for it
     num_items: int = 0  # of the catalogue, which all know
+    rating_range: tuple[float, float] | None = None  # the ends of the scale, which all know, if there are ratings
 
 
 def _nothing(_number: int) -> Arrays:
