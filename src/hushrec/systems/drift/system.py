@@ -366,6 +366,7 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
         class_name="DRIFT",
         presets={"usual": {}, "general": GENERAL},
         audited_rounds=8,
+        repairs=({"user_vectors": "users", "flag": "inside"},),
         published_on=("ml-100k", "ml-1m", "gowalla-20", "steam-200k-hours"),
         is_online=True,
         builds_on=("hushrec.evaluation.held_back",),
