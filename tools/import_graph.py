@@ -34,7 +34,7 @@ LAYERS = (
     ("report", "serving"),
     ("workbench",),
     ("cli",),
-    ("__init__", "testing"),
+    ("__init__", "__main__", "testing"),
 )
 HEIGHTS = {part: height for height, parts in enumerate(LAYERS) for part in parts}
 # They know systems by the protocol only.
