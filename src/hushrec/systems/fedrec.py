@@ -394,7 +394,7 @@ GENERAL = {"biases": True, "shrinkage": 3.0, "regularization": 0.07, "decay": 1.
 
 # For `epsilon_total`, which is for people to choose. Chosen on validation ratings: see docs/user-privacy.md.
 PRIVATE = {
-    **GENERAL, "user_update": "rated", "rho": 0, "num_factors": 5, "num_rounds": 6, "secure_sums": True,
+    **GENERAL, "user_update": "rated", "rho": 0, "num_factors": 1, "num_rounds": 6, "secure_sums": True,
 }  # fmt: skip
 
 _PLAIN = System(

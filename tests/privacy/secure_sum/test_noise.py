@@ -107,6 +107,9 @@ def test_each_attempt_of_each_party_has_noise_of_its_own() -> None:
     np.testing.assert_array_equal(of(3, 1), of(3, 1))
     others = [of(3, 0), of(3, 2), of(1, 3), of(4, 1)]
     assert all((of(3, 1) != other).all() for other in others)
+    one = np.array([ONE // 2, *[0] * 9])
+    moved = with_noise(one, fold, noise, KEY, 3, 1) - clipped(one, fold, noise)
+    assert (moved != of(3, 1)).all(), "other numbers have other noise"
 
 
 def test_noise_that_cannot_be_kept_is_refused() -> None:

@@ -63,7 +63,7 @@ from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.privacy.secure_sum.together import draw_group
-from hushrec.privacy.user_privacy import check_user_privacy
+from hushrec.privacy.user_privacy import check_user_privacy, is_private
 from hushrec.protocol import (
     About,
     Ask,
@@ -323,7 +323,7 @@ def _trained(
     """The steps of V; none of its counts."""
     rows, users, (vectors, offsets) = cohort.rows, cohort.private.user_factors, config.split(item_factors)
     steps, beyond = train_clients(rows, users, vectors, listing, config.training, limit, offsets)
-    if beyond >= 0:
+    if beyond >= 0 and not is_private(config):  # which clips it, and names nobody
         raise DivergedError(f"a step of client {cohort.numbers[beyond]} is too large to be added up")
     return np.pad(steps, ((0, 0), (0, config.num_columns - config.num_factors)))
 
