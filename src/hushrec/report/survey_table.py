@@ -20,7 +20,9 @@ def cells_of(row: Row) -> list[str]:
     accuracy = f"{row.metric} {format_metric(row.accuracy)}"
     if row.has_all_rows:
         return [row.system, settings, accuracy, *sizes, "has all rows", ABSENT, ABSENT, ABSENT]
-    audit = f"{row.server.num_rounds} rounds, {row.server.num_users} users" if row.server.num_rounds else ABSENT
+    num_rounds = row.server.num_rounds
+    each = f"{num_rounds} round{'s' if num_rounds > 1 else ''}"
+    audit = f"{each}, {row.server.num_users} users" if num_rounds else ABSENT
     looks = (look_text(row.server), _others(row), look_text(row.active))
     return [row.system, settings, accuracy, *sizes, *looks, audit]
 

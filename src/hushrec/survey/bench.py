@@ -97,7 +97,8 @@ class _Making:
         row = replace(row, cpu_seconds=self._cost(done, config))
         if not self.system.about.hands_over_data:
             num_rounds = self.bench.audit_rounds or self.system.about.audited_rounds
-            found = looks(self._job(self.bench.audit_users, config), num_rounds, self.bench.budget_seconds)
+            data = self._drawn(self.bench.audit_users)
+            found = looks(self._job(data, config), data.num_users, num_rounds, self.bench.budget_seconds)
             row = replace(
                 row, server=found.server, others=found.others, together=found.together, active=found.active
             )
@@ -187,13 +188,15 @@ class _Making:
         real = system.in_full(config)
         if real == system.configure(done.config):
             return fold.cpu_seconds / max(1, fold.num_rounds) / each
-        _one_round(self._job(_WARM_UP_USERS, real))
-        job = self._job(_COST_USERS, real)
+        _one_round(self._job(self._drawn(_WARM_UP_USERS), real))
+        job = self._job(self._drawn(_COST_USERS), real)
         num_parties = 1 if system.holders.traffic_per is None else system.holders.num_parties(job.train)
         return _one_round(job) / max(1, num_parties)
 
-    def _job(self, num_users: int, config: Any) -> Job:
-        data = with_fewer_users(self.bench.data, num_users, self.bench.seed)
+    def _drawn(self, num_users: int) -> Interactions:
+        return with_fewer_users(self.bench.data, num_users, self.bench.seed)
+
+    def _job(self, data: Interactions, config: Any) -> Job:
         settings = self._settings(data)
         return Job(
             self.system, config, self.bench.seed, next(splits_for(self.system, data, settings, config)).train

@@ -44,8 +44,8 @@ class Looks(NamedTuple):
     left_out: list[str]
 
 
-def looks(job: Job, num_rounds: int, budget_seconds: float) -> Looks:
-    """What each learns after so many rounds, or as many as the CPU time allows.
+def looks(job: Job, num_users: int, num_rounds: int, budget_seconds: float) -> Looks:
+    """What each learns of so many users after so many rounds, or as many as the CPU time allows.
 
     Where attackers share what they saw, there is one of each role; `together` has all of them.
     """
@@ -64,10 +64,10 @@ def looks(job: Job, num_rounds: int, budget_seconds: float) -> Looks:
         with_one += _attacked(job, same, done, budget_seconds, roles)[0]
     told = _attacked(job, active, min(ACTIVE_ROUNDS, num_rounds), budget_seconds)
     return Looks(
-        server=_look([attack for attack in alone if attack not in others], findings, done, job),
-        others=_look([*others, *shared], strongest_first(with_one), done, job),
-        together=_look(shared, findings, done, job),
-        active=_look(active, *told, job),
+        server=_look([attack for attack in alone if attack not in others], findings, done, num_users),
+        others=_look([*others, *shared], strongest_first(with_one), done, num_users),
+        together=_look(shared, findings, done, num_users),
+        active=_look(active, *told, num_users),
         left_out=left_out,
     )
 
@@ -91,10 +91,10 @@ def _attacked(
     return found.findings, done
 
 
-def _look(attacks: Sequence[Attack[Any]], findings: Sequence[Finding], num_rounds: int, job: Job) -> Look:
+def _look(attacks: Sequence[Attack[Any]], findings: Sequence[Finding], num_rounds: int, num_users: int) -> Look:
     names = {attack.name for attack in attacks}
     best = next((_leak(one) for one in findings if one.attack.name in names), None)
-    return Look(len(attacks), best, num_rounds, job.train.num_users)
+    return Look(len(attacks), best, num_rounds, num_users)
 
 
 def _leak(finding: Finding) -> Leak:
