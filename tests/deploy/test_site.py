@@ -307,6 +307,7 @@ CONSENTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "required setting": ({"required": {"rho": "3"}}, {}, "takes part only with rho 3"),
     "required truth value": ({"required": {"biases": "false"}}, {}, "takes part only with biases false"),
     "required number that is none": ({"required": {"rho": "two"}}, {}, "takes part only with rho two"),
+    "required padding": ({"required": {"padding": "powers"}}, {}, "takes part only with padding powers"),
     "missing setting": ({"required": {"epsilon": "1"}}, {}, "takes part only with epsilon 1"),
 }
 

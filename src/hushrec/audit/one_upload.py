@@ -237,7 +237,7 @@ def _grid_of(batch: _Batch, most: Floats, expected: Floats | None, own: Own) -> 
     else:
         usual, found = list(_USUAL), _common_steps(tried, own.generator)
         if own.rating_range is not None and own.rating_range[0] < own.rating_range[1]:
-            usual = [*_between(*own.rating_range), *usual]
+            usual, found = _between(*own.rating_range), [*found, *usual]
     if not len(tried.clients):
         return usual[0]
     places = np.searchsorted(batch.clients, tried.clients)

@@ -166,6 +166,17 @@ def test_systems_are_read(data: Interactions, name: str, settings: dict[str, Any
         assert found["rated items found in one upload"][0] > 0.9
 
 
+@pytest.mark.parametrize(("step", "low"), [(2.0, 1.5), (0.5, 0.5), (2.5, 7.0)])
+def test_of_a_scale_the_ends_are_enough(data: Interactions, step: float, low: float) -> None:
+    """From the first rounds on, when vectors are short and several scales would fit."""
+    assert data.ratings is not None
+    ratings = (low + step * (data.ratings - 1)).astype(np.float32)
+    scaled = replace(data, ratings=ratings, rating_range=(low, low + 4 * step))
+    found = scores(scaled, "fedrec", num_rounds=1)
+    assert found["ratings from one upload"][0] > 0.95
+    assert found["rated items in one upload"][0] > 0.9
+
+
 @pytest.mark.parametrize("settings", [{}, {"biases": True, "shrinkage": 3.0}])
 def test_ratings_drawn_from_the_clients_own_hide_items_and_not_ratings(
     data: Interactions, settings: dict[str, Any]

@@ -13,4 +13,5 @@ ATTACK = replace(
     sentence="Of the user's items in one upload, {score:.1%} are found; as many blind guesses among all that it "
     "lists find {chance:.0%}.",
     judge=one_upload.judge_found,
+    repairs=(*one_upload.REPAIRS, "--filling drawn"),
 )

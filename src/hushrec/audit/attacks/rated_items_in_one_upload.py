@@ -13,4 +13,5 @@ ATTACK = replace(
     sentence="Of the items that one upload says are the user's own, {score:.1%} are; of all that it lists, "
     "{chance:.0%}.",
     judge=one_upload.judge_items,
+    repairs=(*one_upload.REPAIRS, "--filling drawn"),
 )
