@@ -22,10 +22,11 @@ the report's sequence.
 Threat model: all parties are honest but curious. An owner learns the interactions with its own items, and the
 vectors that it asks for. The orchestrator sees which users and items an owner asks for together, and the gradients
 of each: a gradient of an item is a combination of the vectors of the users who interacted with it, and its sign
-says whether they liked it. `theta` does not hide this: see `hushrec audit drift`. All users share an owner's key.
-Who watches the wire sees numbers and sizes of messages, when they are sent, and the flags that are outside
-(`--flag inside` hides them). Not protected: against owners who lie about what they hold or learn; that a user is
-active.
+says whether they liked it. `theta` does not hide this: see `hushrec audit drift`. With `user_vectors users` it
+sees no user, but sums that are parallel for items of one user; with an owner it knows that owner's users in them.
+It is believed about who holds what. All users share an owner's key. Who watches the wire sees numbers and sizes of
+messages, when they are sent, and the flags that are outside (`--flag inside` hides them). Not protected: against
+owners who lie about what they hold or learn; that a user is active.
 
 Symbols: v = user_factors, psi = item_factors, alpha = learning_rate, Theta = theta, C = an interaction,
 B = a block, DO = owner, COS = orchestrator.
