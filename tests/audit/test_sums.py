@@ -78,16 +78,31 @@ def test_what_is_unmasked_is_the_plain_sum(data: Interactions) -> None:
         assert seen.vectors.shape == (data.num_items, 4)
 
 
-def test_who_is_lost_is_not_in_it(data: Interactions) -> None:
+@pytest.mark.parametrize("step", ["SendKeys", "SendShares", "ItemFactors"])
+def test_who_is_lost_is_not_in_it(data: Interactions, step: str) -> None:
     values = {"rho": 0, "secure_sums": True}
 
     def losses(number: int, request: Any, to: Any) -> Any:
-        return np.isin(to, [3, 8]) & (number == 2) & (request.__name__ == "ItemFactors")
+        return np.isin(to, [3, 8]) & (number == 2) & (request.__name__ == step)
 
     views = views_of(data, losses=losses, **values)
     whole, without = (sums_of(view, data, **values)[0] for view in views)
     assert np.setdiff1d(whole.participants, without.participants).tolist() == [3, 8]
     assert (whole.counts - without.counts).tolist() == counts_of(data, [3, 8])
+
+
+def test_who_stays_out_with_others_is_not_in_it_either(data: Interactions) -> None:
+    """Client 3 sends no key in round 2: with it three more are not in the sum."""
+    values = {"rho": 0, "secure_sums": True, "secure_together": 4}
+
+    def losses(number: int, request: Any, to: Any) -> Any:
+        return (to == 3) & (number == 2) & (request.__name__ == "SendKeys")
+
+    whole, without = (sums_of(view, data, **values)[0] for view in views_of(data, losses=losses, **values))
+    out = np.setdiff1d(whole.participants, without.participants)
+    assert len(out) == 4
+    assert 3 in out
+    assert (whole.counts - without.counts).tolist() == counts_of(data, out)
 
 
 def test_shares_over_denoisers_end_with_the_same_sums_and_lists_besides(data: Interactions) -> None:

@@ -210,7 +210,7 @@ def test_a_round_that_would_tell_of_one_passes_without_an_update(masks: str) -> 
     job = job_of("fedrec", **TOGETHER, secure_masks=masks, num_rounds=6)
     groups = [run_of(job).sent(SendKeys, number) for number in (1, 2, 3, 4, 5, 6)]
     who = [np.concatenate([one.numbers for one in group]).tolist() for group in groups]
-    assert sorted(one for group in who[:4] for one in group) == list(range(24))
+    assert sorted(number for group in who[:4] for number in group) == list(range(24))
     assert who[4] in who[:4]
     one = who[4][2]
     lost = run_of(job, lambda number, request, to: (to == one) & (number == 5) & (request is fedrec.ItemFactors))

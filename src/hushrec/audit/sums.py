@@ -120,12 +120,15 @@ def _unmasked(part: View, settings: Mapping[str, Any]) -> SeenSum | None:
 
 def _graph(part: View, settings: Mapping[str, Any]) -> Graph:
     """Who was whose neighbour, as the server told them."""
-    numbers, keys = _joined(_of_kind(part, PublicKeys))
-    _, told = _joined(_of_kind(part, SendShares))
+    present, keys = _joined(_of_kind(part, PublicKeys))
+    asked, told = _joined(_of_kind(part, SendShares))
+    numbers = np.union1d(asked, told.neighbours.values)  # without who sent a key and was left out
     names = {entry.name for entry in fields(SecureSums)}
     plan = plan_for(len(numbers), SecureSums(**{name: value for name, value in settings.items() if name in names}))
-    neighbours = places_of(told.neighbours.values, numbers).reshape(len(numbers), plan.degree)
-    return Graph(numbers, keys.key.values, neighbours, plan)
+    neighbours = np.zeros((len(numbers), plan.degree), np.int64)  # of who did not share they are not needed
+    rows = places_of(told.neighbours.values, numbers).reshape(len(asked), plan.degree)
+    neighbours[places_of(asked, numbers)] = rows
+    return Graph(numbers, keys.key.values[places_of(numbers, present)], neighbours, plan)
 
 
 def _counting(words: Counts, part: View, participants: NDArray[np.int64]) -> SeenSum | None:

@@ -83,7 +83,8 @@ def read_sum(seen: SeenSum, own: Own, num_raters: int = 1) -> Lone:
         Recorded(seen.round_number, groups.astype(np.int32), message)
         for message in (_Vectors(seen.vectors.astype(np.float32)), uploads)
     ]
-    known = one_upload.read_uploads(None, as_uploaded, own) if len(items) else None
+    all_rated = own._replace(settings={**own.settings, "rho": 0})  # sums have rows of nothing else
+    known = one_upload.read_uploads(None, as_uploaded, all_rated) if len(items) else None
     ratings = np.full(len(items), np.nan)
     if known is not None:
         is_enough = sizes[np.searchsorted(groups, clients_of(known.pairs))] >= _ENOUGH_ROWS
