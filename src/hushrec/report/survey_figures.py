@@ -61,10 +61,8 @@ def leakage_figure(rows: Sequence[Row], is_brief: bool = True) -> "Figure":
     shown = drawable(rows)
     if not shown:
         raise HushrecError("no row has accuracy and leakage to draw")
-    systems = list(dict.fromkeys(row.system for row in shown))
-    colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(systems)}
     by_metric = [
-        [Dot(row, _label(row, shown, is_brief), colours[row.system]) for row in shown if row.metric == metric]
+        _dots([row for row in shown if row.metric == metric], is_brief)
         for metric in dict.fromkeys(row.metric for row in shown)
     ]
     with style():
@@ -88,6 +86,14 @@ def leakage_figure(rows: Sequence[Row], is_brief: bool = True) -> "Figure":
             above += height + _ROOM_INCHES - 0.3
         _size_legend(figure, total)
         return figure
+
+
+def _dots(rows: Sequence[Row], is_brief: bool) -> list[Dot]:
+    """The dots of a panel, in a colour for each system."""
+    systems = list(dict.fromkeys(row.system for row in rows))
+    return [
+        Dot(row, _label(row, rows, is_brief), PALETTE[systems.index(row.system) % len(PALETTE)]) for row in rows
+    ]
 
 
 def _label(row: Row, rows: Sequence[Row], is_brief: bool) -> str:

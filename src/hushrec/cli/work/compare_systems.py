@@ -64,7 +64,8 @@ def _draw(found: Survey, picture: Path) -> None:
     left_out = [row.name for row in found.rows if row not in shown]
     if left_out:
         note(f"not in the picture, as nothing was measured or no attack is known: {', '.join(left_out)}")
-    write_picture(leakage_figure(found.rows), picture)
+    is_brief = len({row.system for row in shown}) > 1
+    write_picture(leakage_figure(found.rows, is_brief), picture)
     note(f"picture: {picture}")
 
 
