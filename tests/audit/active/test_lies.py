@@ -138,6 +138,11 @@ def test_sdcf_with_secure_sums_refuses_a_large_v(data: Interactions) -> None:
     assert "It was refused: the update of client" in finding.said()
 
 
+def test_ratings_drawn_from_the_clients_own_leave_another_v_at_chance(data: Interactions) -> None:
+    finding = found(job_of("fedrec", data, rho=3, filling="drawn"), "another V")
+    assert finding.score == finding.chance
+
+
 def test_shares_leave_another_v_at_chance(data: Interactions) -> None:
     finding = found(job_of("fedrec++", data, denoisers=3, shares=2), "another V")
     assert finding.score == finding.chance

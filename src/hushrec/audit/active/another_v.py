@@ -3,7 +3,7 @@
 With V = 0 a row e_ui U_u + lambda V_i is -r_ui U_u. Virtual items of a client all have the same rating, its mean,
 or a prediction, which is zero (or the client's bias); so their rows are equal, and there are more of them than of
 any rating. Nothing need be known of the scale of ratings. Clients take the second request for one that is
-repeated.
+repeated. Virtual ratings that are drawn from the client's own have the rows of these.
 """
 
 import numpy as np
@@ -30,7 +30,9 @@ def look(_before: Told | None, view: View, own: Own) -> Told:
         return told_of(asked, pairs, np.ones(len(pairs), np.bool_))
     who = np.concatenate([np.repeat(one.numbers, one.message.lengths) for one in uploads]).astype(np.int64)
     items = np.concatenate([one.message.column("items").values for one in uploads])
-    if not own.settings["rho"]:  # there are no virtual items
+    if (
+        not own.settings["rho"] or own.settings.get("filling") == "drawn"
+    ):  # no virtual items, or none that can be told
         return told_of(asked, paired(who, items), np.ones(len(who), np.bool_))
     return told_of(asked, paired(who, items), ~_in_largest_group(who, _marks(uploads)))
 
@@ -67,6 +69,6 @@ ATTACK = Attack(
     look=look,
     judge=judge,
     settings=("rho", "filling"),
-    repairs=("--secure-sums", "--shares 2"),
+    repairs=("--secure-sums", "--shares 2", "--filling drawn"),
     lie=Lie(tell),
 )
