@@ -21,6 +21,7 @@ from hushrec.privacy.secure_sum.attempts import AskedOtherwiseError, TakesPart, 
 from hushrec.privacy.secure_sum.letters import LetterBox
 from hushrec.privacy.secure_sum.masks import Agreements, Streams, draw_secrets, public_key_of
 from hushrec.privacy.secure_sum.messages import MaskedNumbers, SendKeys, SendShares, Shares, Unmask, Unmasking
+from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.parties import (
     PURPOSE,
     RefusedError,
@@ -97,7 +98,7 @@ class Parties:
     def __post_init__(self) -> None:
         self.private: Any = remembering(Holders(self.rows), len(self.rows))
         empty = lambda _request, _config, _clients: Sum(np.zeros(self.rows.shape[1], np.int64))  # noqa: E731
-        self.summed = summed(Given, empty)
+        self.summed = summed(Given, empty, lambda _config: Size(1.0))
         self.handlers: dict[type[Message], Any] = {
             SendKeys: send_keys,
             SendShares: send_shares,
