@@ -33,8 +33,8 @@ SHORT = {
     "drift": {"epochs": 1, "parts": 2, "window": 64},
     "fedcore": {"num_rounds": 3, "batch_size": 32, "num_factors": 4, "num_asked": 12},
 }
-# All but one take part, so that rounds differ by two.
-SUMS = {"rho": 0, "secure_sums": True, "participation": 0.99}
+# Rounds that differ by two, if all but one take part, and items with one rater, if five do.
+SUMS = {"rho": 0, "secure_sums": True}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,8 @@ def test_every_attack_has_a_score_and_a_chance(data: Interactions, monkeypatch: 
     pytest.importorskip("tenseal")
     made = {name: np.tile(["a", "b"], data.num_users)[: data.num_users] for name in ATTRIBUTES}
     monkeypatch.setattr(driver, "user_facts", lambda train: made if train.num_users == data.num_users else {})
-    jobs = [*(job_of(name, data) for name in SHORT), job_of("fedrec", data, **SUMS)]
+    sums = [job_of("fedrec", data, **{**SUMS, "participation": share}) for share in (0.99, 0.05)]
+    jobs = [*(job_of(name, data) for name in SHORT), *sums]
     findings = [finding for job in jobs for finding in audited(job).findings]
     names = {name for name in ATTACKS if ATTACKS.is_built_in(name) and ATTACKS[name].lie is None}
     assert {finding.attack.name for finding in findings} >= names
