@@ -29,8 +29,21 @@ def section(survey: Survey) -> str:
         markdown_table(survey),
         "",
         *(f"- {line[0].upper()}{line[1:]}." for line in lines_below(survey)),
+        *_not_yet(survey),
     ]
     return "\n".join(lines)
+
+
+def _declared() -> list[tuple[str, str]]:
+    """All rows that there can be."""
+    return [(name, switches_of(one)) for name in SYSTEMS for one in ({}, *SYSTEMS.named(name).about.repairs)]
+
+
+def _not_yet(survey: Survey) -> list[str]:
+    """A line on rows that were not made."""
+    done = {row.key for row in survey.rows}
+    left = [f"`{' '.join(key).strip()}`" for key in _declared() if key not in done]
+    return [f"- Not measured yet: {', '.join(left)}."] if left else []
 
 
 def in_page(text: str, survey: Survey) -> str:
@@ -48,9 +61,7 @@ def in_page(text: str, survey: Survey) -> str:
 
 def main(folder: Path) -> None:
     """Write all three."""
-    survey = read_survey_of(folder)
-    repairs = {name: ({}, *SYSTEMS.named(name).about.repairs) for name in SYSTEMS}
-    survey = survey.in_order([(name, switches_of(values)) for name in repairs for values in repairs[name]])
+    survey = read_survey_of(folder).in_order(_declared())
     (ROOT / "src" / "hushrec" / "survey" / "measured" / f"{survey.data}.json").write_bytes(to_json(survey) + b"\n")
     PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), survey), encoding="utf-8")
     write_picture(leakage_figure(survey.rows), ROOT / "docs" / "compared" / f"{survey.data}.png")

@@ -175,7 +175,7 @@ def test_unfinished_runs_are_left_out_or_refused(runs: dict[str, Run]) -> None:
 
 
 def test_write_report(runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hushrec.report.page.page", lambda runs, _: f"{len(runs)} → page")
+    monkeypatch.setattr("hushrec.report.page.page", lambda runs, *_: f"{len(runs)} → page")
     path = write_report([runs["pmf"]], tmp_path / "new" / "report.html")
     assert path.read_text(encoding="utf-8") == "1 → page"
     with pytest.raises(HushrecError, match="cannot be written"):

@@ -20,6 +20,7 @@ _LETTER_POINTS = 5.0  # width of a letter of size 8.5, on average
 _LABEL_INCHES = 0.19  # height of a label
 _PANEL_INCHES = 1.9  # of a panel at least
 _ROOM_INCHES = 0.75  # above and below a panel
+_LEAST_SPAN = 0.1  # of a value: on a shorter axis, a difference that nobody would notice looked large
 _TICKS_INCHES = 0.6  # left of a panel
 _SIZES = (1e3, 1e4, 1e5, 1e6)  # of the legend, in bytes
 
@@ -126,7 +127,9 @@ def _draw_panel(axes: "Axes", dots: Sequence[Dot]) -> None:
     metric = dots[0].row.metric
     values = [dot.y for dot in dots]
     low, high = min(values), max(values)
-    margin = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
+    lacking = max(0.0, _LEAST_SPAN * max(abs(low), abs(high)) - (high - low))
+    low, high = low - lacking / 2, high + lacking / 2
+    margin = 0.12 * (high - low) or 1.0
     ends = (high + margin, low - margin) if is_error(metric) else (low - margin, high + margin)
     axes.set(ylim=ends, xlim=(-0.06, 1.06), xlabel="leakage to curious parties: 0 is a blind guess, 1 is all")
     axes.set_title(f"{metric} ({'lower' if is_error(metric) else 'higher'} is better; better is up)")
@@ -179,7 +182,12 @@ def _label_inside(axes: "Axes", dots: Sequence[Dot], inches: float) -> None:
     gap = 1.2 * _LABEL_INCHES / inches
     for is_left in (True, False):
         side = [dot for dot in dots if dot.is_left == is_left]
-        places = spread_out([(dot.y - bottom) / (top - bottom) + gap for dot in side], gap, low=gap, high=0.96)
+        wanted = [(dot.y - bottom) / (top - bottom) + gap for dot in side]
+        places = spread_out(wanted, gap, low=gap, high=0.96)
+        up = max(
+            (one - place for one, place in zip(wanted, places, strict=True)), default=0.0
+        )  # clear of the dots
+        places = [place + up for place in places]
         for dot, place in zip(side, places, strict=True):
             axes.text(
                 min(max(dot.x, 0.0), 1.0), bottom + place * (top - bottom), _text(dot), fontsize=8.5, va="center",
