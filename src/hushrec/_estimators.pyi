@@ -48,7 +48,7 @@ class FedRec(Recommender):
     Settings:
         preset: named settings, of which others may differ: paper, general; default: general for data of no paper, else paper
         rho: virtual items per rated item (default 3)
-        filling: virtual ratings: predicted from some round on, the client's mean, drawn from its own ratings, or none at all (default 'hybrid')
+        filling: virtual ratings: predicted from some round on, the client's mean, drawn from its own ratings, or none (default 'hybrid')
         resample: when virtual items are drawn (default 'every-round')
         predict_after: virtual ratings are predicted when more rounds are done (T_predict) (default 5)
         predict_after_counts: the rounds that are counted for it: those that the client took part in, or all of the run (default 'own')
@@ -113,7 +113,7 @@ class FedRecPlusPlus(Recommender):
     Settings:
         preset: named settings, of which others may differ: paper, general; default: general for data of no paper, else paper
         rho: virtual items per rated item (default 3)
-        filling: virtual ratings: predicted from some round on, the client's mean, drawn from its own ratings, or none at all (default 'hybrid')
+        filling: virtual ratings: predicted from some round on, the client's mean, drawn from its own ratings, or none (default 'hybrid')
         resample: when virtual items are drawn (default 'every-round')
         predict_after: virtual ratings are predicted when more rounds are done (T_predict) (default 5)
         predict_after_counts: the rounds that are counted for it: those that the client took part in, or all of the run (default 'own')
