@@ -121,7 +121,8 @@ def test_threads_change_nothing(train: Interactions) -> None:
 
 def test_every_round_is_looked_at_and_recall_grows(train: Interactions) -> None:
     findings = {finding.attack.name: finding for finding in audited(train, epochs=2).findings}
-    assert set(findings) == {attack.name for attack in attacks_on(SYSTEMS["drift"])}
+    on_sums = {"linked items", "foreign items", "foreign items read"}  # of which none come here
+    assert set(findings) == {attack.name for attack in attacks_on(SYSTEMS["drift"])} - on_sums
     recall = findings["interactions read"].rounds
     assert len(recall) == 4
     assert recall == sorted(recall, key=float)

@@ -149,7 +149,7 @@ def test_vectors_that_are_drawn_name_items_as_a_blind_guess_does() -> None:
 
 
 def test_much_noise_leaves_nothing(three: Interactions) -> None:
-    """Over 16 seeds, as the interval of one run is above chance once in 40: beyond 3 standard errors once in 200."""
+    """Over 16 seeds, since one run's interval is above chance once in 40; 3 standard errors are once in 200."""
     noise = {"privatizer": "dp+average", "epsilon": 0.01, "learning_rate": 1e-4}
     runs = [audited(three, IDENTIFICATION, seed=seed, **noise).findings[0] for seed in range(16)]
     above = np.array([one.score - one.chance for one in runs])

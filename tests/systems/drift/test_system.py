@@ -511,9 +511,13 @@ def test_a_threshold_of_users_has_as_many_users_in_each_group() -> None:
 
 
 def test_the_orchestrator_gets_no_interaction() -> None:
-    """All that it receives: what owners hold and want, gradients, numbers of windows and users, who is active."""
+    """All that it receives: what owners hold and want, gradients, numbers of windows and users, who is active.
+
+    Where the users' side keeps users' vectors: sums of items' gradients, and that others are done.
+    """
     kinds = {kind.__name__ for kind in DRIFT.messages if kind.receiver == "orchestrator"}
-    assert kinds == {"Holdings", "Began", "WindowSent", "Wanted", "BlockGradients", "Recommended"}
+    published = {"Holdings", "Began", "WindowSent", "Wanted", "BlockGradients", "Recommended"}
+    assert kinds == published | {"NamedUsers", "HandedUsers", "ItemSums", "MovedUsers"}
     silent = run("drift", some_events())
     assert not silent.sent(Recommend)
 
