@@ -58,7 +58,11 @@ def test_every_attack_has_a_score_and_a_chance(data: Interactions, monkeypatch: 
     made = {name: np.tile(["a", "b"], data.num_users)[: data.num_users] for name in ATTRIBUTES}
     monkeypatch.setattr(driver, "user_facts", lambda train: made if train.num_users == data.num_users else {})
     sums = [job_of("fedrec", data, **{**SUMS, "participation": share}) for share in (0.99, 0.05)]
-    jobs = [*(job_of(name, data) for name in SHORT), *sums]
+    kept = job_of("drift", data, user_vectors="users")
+    fedcore = SYSTEMS["fedcore"]
+    three = next(copies(data, Deal(3), 0)).train
+    joint = job_for(fedcore, fedcore.configure(SHORT["fedcore"]), 0, three)
+    jobs = [*(job_of(name, data) for name in SHORT), *sums, kept, joint]
     findings = [finding for job in jobs for finding in audited(job).findings]
     names = {name for name in ATTACKS if ATTACKS.is_built_in(name) and ATTACKS[name].lie is None}
     assert {finding.attack.name for finding in findings} >= names

@@ -12,7 +12,8 @@ from hushrec.audit.interactions import Interacted
 from hushrec.audit.requests import asked_for
 from hushrec.data import Interactions, owned, synthetic
 from hushrec.draws import Draws
-from hushrec.protocol import Role, Transcript
+from hushrec.protocol import Recorded, Role, Transcript
+from hushrec.protocol.transcript import Lengths
 from hushrec.registry import SYSTEMS
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
@@ -139,14 +140,19 @@ def test_every_round_is_looked_at_and_recall_grows(train: Interactions) -> None:
 def test_the_orchestrator_sees_no_interaction_and_the_observer_nothing_else(train: Interactions) -> None:
     transcript = transcript_of(train)
     seen = {role: {type(one.message).__name__ for one in transcript.seen_by(role)} for role in Role}
-    assert seen[Role.OBSERVER] == {"SentInteractions"}
+    assert seen[Role.OBSERVER] == {"SentInteractions", "Lengths"}
     assert {"Wanted", "Vectors", "BlockGradients"} <= seen[Role.ORCHESTRATOR]
     assert {"SentInteractions", "OwnerKey"}.isdisjoint(seen[Role.ORCHESTRATOR])
 
 
+def read_by_observers(transcript: Transcript) -> list[Recorded]:
+    """What an observer sees besides lengths."""
+    return [one for one in transcript.seen_by(Role.OBSERVER) if not isinstance(one.message, Lengths)]
+
+
 def letters_to(transcript: Transcript, owner: int) -> list[Letters]:
     found = []
-    for sent in transcript.seen_by(Role.OBSERVER):
+    for sent in read_by_observers(transcript):
         message: Any = sent.message
         assert sent.addressees is not None
         for place in np.flatnonzero(sent.addressees == owner).tolist():
@@ -160,7 +166,7 @@ def test_messages_have_one_size_whoever_and_whatever_they_are_about(
     train: Interactions, settings: dict[str, Any]
 ) -> None:
     shapes = set()
-    for sent in transcript_of(train, **settings).seen_by(Role.OBSERVER):
+    for sent in read_by_observers(transcript_of(train, **settings)):
         message: Any = sent.message
         shapes.add((message.flags.values.shape[1], message.contents.values.shape[1]))
     batch = settings.get("batch", 1)

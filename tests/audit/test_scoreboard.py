@@ -53,22 +53,24 @@ def test_every_attack_reads_messages_of_some_system_from_a_seat_that_sees_them(n
     roles = {Role.SERVER if seat.role == Role.ACTIVE_SERVER else seat.role for seat in attack.seats}
     for system in attacked:
         read = [kind for kind in system.messages if attack.reads(kind)]
-        assert any(roles & {kind.sender, kind.receiver} or kind.has_own_cipher for kind in read)
+        sees_lengths = Role.OBSERVER in roles  # of all messages, whatever is in them
+        assert any(roles & {kind.sender, kind.receiver} or kind.has_own_cipher or sees_lengths for kind in read)
 
 
-OWN = ("shadow membership", "uploaded preferences")
+OWN = ("packet lengths", "shadow membership", "uploaded preferences")
 WHO = ("gender inference", "age inference", "occupation inference")
+SUMS = ("counts of one round", "differing rounds", "count equations")
 
 
 @pytest.mark.parametrize(
     ("system", "names"),
     [
-        ("pmf", [*LISTS, *WHO]),
-        ("fedrec", [*ONE_UPLOAD, *LISTS, *OWN, "public vectors", *WHO]),
-        ("fedrec++", [*ONE_UPLOAD, "noise match", *LISTS, *OWN, "public vectors", *WHO]),
+        ("pmf", [*LISTS, "packet lengths", *WHO]),
+        ("fedrec", [*ONE_UPLOAD, *LISTS, *OWN, "public vectors", *WHO, "lone rows", *SUMS]),
+        ("fedrec++", [*ONE_UPLOAD, "noise match", *LISTS, *OWN, "public vectors", *WHO, "lone rows", *SUMS]),
         (
             "fedrec-bpr",
-            ["noise match", *LISTS, "pulled up", "fitting pairs", *OWN, "public vectors", *WHO],
+            ["noise match", *LISTS, "pulled up", "fitting pairs", *OWN, "public vectors", *WHO, *SUMS],
         ),
         (
             "ptf-fedrec",
@@ -79,26 +81,28 @@ WHO = ("gender inference", "age inference", "occupation inference")
                 *(*OWN, *WHO),
             ],
         ),
-        ("fcf", ["dense gradients", *OWN, "public vectors", *WHO]),
-        ("fedmf", ["sent blocks", *OWN, *WHO]),
+        ("fcf", ["dense gradients", *OWN, "public vectors", *WHO, *SUMS]),
+        ("fedmf", ["sent blocks", *OWN, *WHO, *SUMS]),
         (
             "fedncf",
-            ["noise match", *LISTS, "dense gradients", "step direction", *OWN, "public vectors", *WHO],
+            ["noise match", *LISTS, "dense gradients", "step direction", *OWN, "public vectors", *WHO, *SUMS],
         ),
         ("metamf", ["error signs", *OWN, *WHO]),
-        ("average", []),
+        ("average", ["packet lengths"]),
         (
             "drift",
             [
                 *("request watching", "score difference", "gradient direction", "gradient sign"),
-                *("interactions read", "flag reading", "wire reading"),
+                *("interactions read", "linked items", "foreign items", "foreign items read"),
+                *("flag reading", "wire reading"),
             ],
         ),
         (
             "fedcore",
             [
                 *("gradient inversion", "item vectors", "ratings from gradients", "item identification"),
-                *("accuracy reference", "training", "model extraction"),
+                *("joint identification", "joint ratings", "accuracy reference", "training"),
+                *("training on 1%", "training on 50%", "joint answers", "model extraction"),
             ],
         ),
     ],

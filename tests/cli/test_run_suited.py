@@ -78,7 +78,7 @@ def test_flags_turn_it_on_and_off() -> None:
 
 def test_help_says_which_preset_is_usual() -> None:
     shown = " ".join(invoke("run", "fedrec", "--help").stdout.split())
-    assert "paper, general; default: general for data of no paper, else paper" in shown
+    assert "paper, general, private; default: general for data of no paper, else paper" in shown
     assert "--no-stop-early" in shown
 
 

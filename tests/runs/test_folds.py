@@ -547,7 +547,7 @@ def test_what_no_checkpoint_has_makes_a_fold_begin_again(
 def test_only_what_diverges_is_said_to_when_a_round_is_measured(
     error: HushrecError, told: str, data: Interactions
 ) -> None:
-    def fail(_state: Any, _rows: Any) -> float:
+    def fail(_state: Any, _private: Any, _rows: Any) -> float:
         raise error
 
     system = SYSTEMS["fedrec"]

@@ -58,15 +58,16 @@ def test_declared_repairs_are_settings_that_change_something(name: str) -> None:
 
 
 def test_rows_of_a_system_with_a_repair(data: Interactions) -> None:
-    """A curious server reads FedRec's uploads; of secure sums there is nothing to read, and the costs are real."""
+    """A curious server reads FedRec's uploads; of secure sums it reads what few tell by them."""
     published, repaired = made(Bench(data, audit_rounds=2), "fedrec").rows
     assert (published.switches, repaired.switches) == ("", "--rho 0 --secure-sums")
     assert published.server.best is not None
     assert published.server.best.score > 0.95
     assert published.leakage == pytest.approx(1, abs=0.1)
     assert repaired.server.num_attacks > 5
-    assert repaired.server.best is None
-    assert repaired.server.advantage == 0
+    assert repaired.server.best is not None
+    assert repaired.server.best.attack == "counts of one round", "40 people hide little in a sum"
+    assert repaired.server.best.advantage < 0.25
     assert repaired.active.advantage == 0
     assert repaired.up_bytes > published.up_bytes
     assert repaired.cpu_seconds > 5 * published.cpu_seconds, "masks are made for this, not only counted"

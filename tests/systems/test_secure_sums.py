@@ -1,6 +1,6 @@
 """Systems with secure sums keep the contract, survive losses, and end with the bits of plain sums."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,7 +45,10 @@ class SecureContract(SystemContract):
         own = () if cls.system != "fedmf" else ({"secure_sums": False},)
         few = () if cls.system in ("fcf", "fedmf") else ({"secure_masks": "counted", "secure_least_raters": 2},)
         masks = {"secure_masks": "real"}, {"secure_masks": "counted"}
-        variants = ({"secure_sums": False}, *masks, *few, *hidden, *own)
+        noisy = {"secure_masks": "counted", "secure_least_raters": 1, "noise_multiplier": 1.0}
+        if "secure_least_raters" not in {entry.name for entry in fields(system.config)}:
+            del noisy["secure_least_raters"]
+        variants = ({"secure_sums": False}, *masks, *few, noisy, *hidden, *own)
         return replace(system, about=replace(system.about, small=small, variants=variants))
 
 

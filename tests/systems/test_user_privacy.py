@@ -42,7 +42,8 @@ class PrivateContract(SystemContract):
         plain = {"secure_sums": False, "noise_multiplier": 0.0}
         real = {"noise_multiplier": 0.0, "secure_masks": "real"}
         hidden = () if cls.system != "fedncf" else ({**plain, "rho": 1, "denoisers": 3},)
-        variants = (plain, real, {"noise_multiplier": 0.0}, *hidden)
+        few = {"noise_multiplier": 0.0, "secure_least_raters": 2}
+        variants = (plain, real, few, {"noise_multiplier": 0.0}, *hidden)
         return replace(system, about=replace(system.about, small=own, variants=variants))
 
 

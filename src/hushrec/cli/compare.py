@@ -69,7 +69,7 @@ def compare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs, or all systems on a dataset.
+    """Compare runs, or with --data all systems: accuracy, bytes, CPU time, and what attackers learn.
 
     Of runs: accuracy, bytes, CPU time, and which of them end with the same model, bit for bit. Bytes are per
     client and round, with owners of all of them: up is what they send, down what the server sends.
@@ -87,8 +87,10 @@ def compare(
     if survey.data is None:
         if not runs:
             raise HushrecError("nothing to compare; name folders of runs, or a dataset: --data ml-100k")
-        if survey.systems is not None or survey.out is not None:
-            raise HushrecError("--systems and --out are for a dataset; add --data, or leave them out")
+        if survey != SurveyOptions(reading=ReadingOptions()):
+            raise HushrecError(
+                "all options but --picture and --json are for a dataset; add --data, or leave them out"
+            )
         work("compare").compare_runs(runs, picture, as_json)
     elif runs:
         raise HushrecError(f"--data {survey.data} compares systems, not runs; leave one of both out")

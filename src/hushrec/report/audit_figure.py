@@ -7,6 +7,7 @@ from hushrec.audit.kept import KeptFinding
 from hushrec.errors import HushrecError
 from hushrec.report.canvas import INK, PALETTE, WIDTH_INCHES, new_figure, style
 from hushrec.report.figures import spread_out
+from hushrec.report.numbers import format_score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +42,7 @@ def audit_figure(findings: Sequence[KeptFinding], title: str = "") -> "Figure":
 
 
 def _text(finding: KeptFinding) -> str:
-    return f"{finding.name} ({finding.role})  {finding.measure} {finding.score:.3f}"
+    return f"{finding.name} ({finding.role})  {finding.measure} {format_score(finding.score)}"
 
 
 def _draw(axes: "Axes", finding: KeptFinding, place: int) -> float:

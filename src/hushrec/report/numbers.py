@@ -73,6 +73,24 @@ def format_share(share: float) -> str:
     return f"{format_number(100 * share)}%"
 
 
+def format_leakage(advantage: float) -> str:
+    """How far an attack is from a blind guess (0) towards knowing all (1).
+
+    >>> [format_leakage(advantage) for advantage in (0.0, 0.3457, 1.0)]
+    ['0.00', '0.35', '1.00']
+    """
+    return f"{advantage:.2f}"
+
+
+def format_score(score: float) -> str:
+    """The score of an attack.
+
+    >>> format_score(0.99929)
+    '0.999'
+    """
+    return f"{score:.3f}"
+
+
 def format_bytes(count: float) -> str:
     """Bytes; 1 KB is 1000 bytes.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hushrec.report.numbers import ABSENT, format_bytes, format_metric, format_seconds
+from hushrec.report.numbers import ABSENT, format_bytes, format_leakage, format_metric, format_seconds
 from hushrec.survey.record import Look, Row, Survey
 
 HEADINGS = ("system", "settings", "accuracy", "up", "down", "CPU", "server", "others", "active server", "audit")
@@ -37,16 +37,16 @@ def look_text(look: Look) -> str:
         return "0.00 at chance"
     by = "" if look.best.role in ("server", "orchestrator", "active-server") else f", {look.best.role}"
     clear = ", stand-in" if look.best.is_of_stand_in else ""
-    return f"{look.advantage:.2f} {look.best.attack}{by}{clear}"
+    return f"{format_leakage(look.advantage)} {look.best.attack}{by}{clear}"
 
 
 def _others(row: Row) -> str:
     """One of each role; if all together learn more, that too."""
     together, one = row.together.advantage or 0.0, row.others.advantage or 0.0
-    if row.together.best is None or f"{together:.2f}" == f"{one:.2f}" or together < one:
+    if row.together.best is None or format_leakage(together) == format_leakage(one) or together < one:
         return look_text(row.others)
     best = row.together.best
-    return f"{look_text(row.others)}; {together:.2f} {best.attack}, {best.role.replace('+', '+all ')}s"
+    return f"{look_text(row.others)}; {format_leakage(together)} {best.attack}, {best.role.replace('+', '+all ')}s"
 
 
 def heading_of(survey: Survey) -> str:

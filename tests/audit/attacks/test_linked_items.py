@@ -117,13 +117,9 @@ def settings(**values: Any) -> dict[str, Any]:
 def test_kept_vectors_leave_links_and_no_names(train: Interactions) -> None:
     """Attacks that name users have nothing to read; items of one unnamed user are found all the same."""
     done = audited(train, **settings(flag="inside"))
-    assert set(done.left_out) >= {
-        "request watching",
-        "score difference",
-        "gradient direction",
-        "interactions read",
-    }
+    assert set(done.left_out) >= {"request watching", "score difference", "gradient direction"}
     found = {finding.attack.name: finding for finding in done.findings}
+    assert "interactions read" in done.left_out or found["interactions read"].score == 0
     assert found[ATTACK.name].is_above_chance
     assert not found["flag reading"].is_above_chance
     assert ATTACK.name not in scores(audited(train))

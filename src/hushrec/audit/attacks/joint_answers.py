@@ -72,7 +72,7 @@ ATTACK = Attack(
     guesses="visitors' vectors from the answers to both",
     measure="cosine",
     sentence="From what two partners were answered about a visitor they know how its vector differs from that of "
-    "their mean user with a cosine of {score:.3f}; a blind guess has {chance:.0f}.",
+    "their mean user with a cosine of {score:.3f}; a blind guess has {chance:.2f}.",
     reads=is_answer,
     look=lambda _before, view, own: recover(view, own),
     judge=judge,
