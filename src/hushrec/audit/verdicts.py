@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from hushrec.audit.scoreboard import Attack, Finding
+from hushrec.protocol import DRIVING
 from hushrec.settings import switches_of
 
 # From which advantage on, which word; below the last, an attack tells hardly more than a blind guess.
@@ -46,12 +47,21 @@ def _line(finding: Finding, switches: Sequence[str]) -> str:
     attack = finding.attack
     numbers = f"{attack.name}: {attack.measure} {finding.score:.3f}, chance {finding.chance:.3f}"
     if not finding.is_above_chance or finding.advantage < _MARGIN:
-        return f"the {attack.role}: learns nothing beyond chance by the attacks tried (at best {numbers})"
+        return f"the {_who(attack)}: learns nothing beyond chance by the attacks tried (at best {numbers})"
     word = next(word for least, word in _WORDS if finding.advantage >= least)
-    told = f"the {attack.role}: {word} {attack.guesses.split(',')[0]} ({numbers})"
+    told = f"the {_who(attack)}: {word} {attack.guesses.split(',')[0]} ({numbers})"
     if finding.is_of_stand_in:
         told += ", in a stand-in that sends in the clear what is encrypted in a real run"
     return f"{told}; against it: {' or '.join(switches)}" if switches else told
+
+
+def _who(attack: Attack[Any]) -> str:
+    """Who attacks; of a role that helps, whether all of it do."""
+    first, *others = attack.seats
+    helpers = [
+        f"all {seat.role}s" if seat.number is None and seat.role not in DRIVING else seat.role for seat in others
+    ]
+    return "+".join([first.role, *helpers])
 
 
 def repairs_of(attack: Attack[Any], config: Any) -> list[str]:
