@@ -298,7 +298,10 @@ def test_signals_while_modules_are_loaded(module: str, number: signal.Signals) -
     code = INTERRUPTED_IN.format(module=module, number=int(number), words=["run", "pmf", "--data", DATA])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 128 + number
-    assert done.stderr.strip() == "hushrec: interrupted"
+    said = done.stderr.strip().splitlines()
+    if module == "hushrec.systems.pmf":  # the last one: the run may have begun when the signal is heeded
+        said = [said[-1].partition(";")[0]]
+    assert said == ["hushrec: interrupted"]
 
 
 def test_hardly_anything_is_loaded_before_signals_are_heeded() -> None:

@@ -43,6 +43,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
+from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import check_bounds, setting
 
 
@@ -53,6 +54,7 @@ class Config:
     num_factors: int = setting(8, "length of the vectors", "[1, inf)")
     num_rounds: int = setting(20, "rounds", "[1, inf)")
     learning_rate: float = setting(0.1, "of the item vectors", "(0, inf)")
+    padding: Padding = setting("none", PADDING_HELP)
 
     def __post_init__(self) -> None:
         check_bounds(self)
