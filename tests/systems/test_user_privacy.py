@@ -44,7 +44,11 @@ class PrivateContract(SystemContract):
         hidden = () if cls.system != "fedncf" else ({**plain, "rho": 1, "denoisers": 3},)
         few = {"noise_multiplier": 0.0, "secure_least_raters": 2}
         variants = (plain, real, few, {"noise_multiplier": 0.0}, *hidden)
-        return replace(system, about=replace(system.about, small=own, variants=variants))
+        presets = {  # counts of popularity are refused with noise
+            name: {key: value for key, value in values.items() if key != "from_popularity"}
+            for name, values in system.about.presets.items()
+        }
+        return replace(system, about=replace(system.about, small=own, variants=variants, presets=presets))
 
 
 class TestPrivateFedRec(PrivateContract):

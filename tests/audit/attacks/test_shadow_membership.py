@@ -39,6 +39,19 @@ def test_scores_by_hand() -> None:
     assert found.distances.max() == pytest.approx(0.7, abs=0.01)
 
 
+def test_which_cohort_came_first_does_not_matter() -> None:
+    """Threads send batches in any order; guesses are drawn client by client."""
+    draws = np.random.default_rng(0)
+    batches = [
+        sent({client: [(item, float(draws.random())) for item in range(12)] for client in (first, first + 1)})
+        for first in (0, 2)
+    ]
+    orders = (batches, batches[::-1])
+    own = [NOTHING._replace(generator=np.random.default_rng(5)) for _ in orders]
+    one, two = (doubt(view, known) for view, known in zip(orders, own, strict=True))
+    np.testing.assert_array_equal(one.distances, two.distances)
+
+
 def test_at_chance_where_rows_tell_nothing(owning: Callable[..., Truth]) -> None:
     """The AUC of 6 against 14 items has a deviation of .144; of the mean of 300 clients .0083. |z| < 4."""
     view, owned = at_random(300, 40, seed=2)

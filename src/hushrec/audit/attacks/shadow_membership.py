@@ -37,7 +37,9 @@ class Doubted(NamedTuple):
 
 def doubt(view: View, own: Own) -> Doubted:
     """The distances of all uploads of a round; of an item that a client told of twice the largest."""
-    batches = [batch for batch in item_rows(view, own.settings) if batch.form != "listed"]
+    told = [batch for batch in item_rows(view, own.settings) if batch.form != "listed"]
+    # In the order of clients, so that draws do not depend on which thread was first.
+    batches = sorted(told, key=lambda batch: tuple(batch.clients[:1]))
     usual = _usual_scores(batches)
     pairs, distances = [np.empty(0, np.int64)], [np.empty(0)]
     for batch in batches:
