@@ -82,7 +82,10 @@ class Config:
     )
     resample: Literal["every-round", "once"] = setting("every-round", "when virtual items are drawn")
     predict_after: int = setting(
-        5, "virtual ratings are predicted when more rounds are done (T_predict)", "[0, inf)", search=Between(0, 30)
+        5,
+        "virtual ratings are predicted when more rounds are done (T_predict)",
+        "[-1, inf)",
+        search=Between(0, 30),
     )
     predict_after_counts: Literal["own", "all"] = setting(
         "own", "the rounds that are counted for it: those that the client took part in, or all of the run"
