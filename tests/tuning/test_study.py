@@ -1,5 +1,6 @@
 """The search: its first trial is the default, nothing is lost, nothing is pickled, test rows are not looked at."""
 
+import logging
 import sqlite3
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from hushrec.tuning import Tuned, prepared_search
 from hushrec.tuning.bench import Attempt, Bench, OnPoint, Outcome
 from hushrec.tuning.results import Row
 from hushrec.tuning.spaces import Spaces
+from hushrec.tuning.store import quiet
 from hushrec.tuning.study import Search, search
 
 DATA = "synthetic:users=60,items=40,ratings=900"
@@ -337,3 +339,15 @@ def test_what_cannot_be_tuned_is_one_line(data: Interactions, tmp_path: Path) ->
         with pytest.raises(HushrecError, match=words) as caught:
             wish()
         assert "--" not in str(caught.value)
+
+
+def test_the_database_is_quiet_while_a_study_is_open(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It logs the traceback of a Ctrl-C that comes while it puts a connection back: nothing for a terminal."""
+    database = logging.getLogger("sqlalchemy.pool.impl.NullPool")
+    with quiet():
+        database.error("Exception during reset or similar", exc_info=KeyboardInterrupt())
+    assert (capsys.readouterr().err, caplog.records) == ("", [])
+    database.error("as before")
+    assert [record.message for record in caplog.records] == ["as before"]

@@ -1,6 +1,7 @@
 """Where trials are kept: a study of Optuna, in memory or in a folder's SQLite file. Nothing of it is pickled."""
 
 import json
+import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -34,16 +35,24 @@ def need_optuna() -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Have Optuna print nothing, and leave its settings as they were."""
+    """Have Optuna and its database print nothing, and leave their settings as they were.
+
+    SQLAlchemy logs the traceback of a Ctrl-C that comes while it puts a connection back. What fails, it raises.
+    """
     import optuna
 
-    before = optuna.logging.get_verbosity()
+    before, database = optuna.logging.get_verbosity(), logging.getLogger("sqlalchemy")
+    silent, was_passed_on = logging.NullHandler(), database.propagate
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    database.addHandler(silent)
+    database.propagate = False
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             yield
     finally:
+        database.removeHandler(silent)
+        database.propagate = was_passed_on
         optuna.logging.set_verbosity(before)
 
 
