@@ -20,6 +20,7 @@ from hushrec.protocol import AnySystem, Message, Numbers, Role, Round, Seat, Vie
 Guess = TypeVar("Guess")
 Arrays = Mapping[str, NDArray[Any]]
 _NO_ARRAYS: Arrays = {}
+HARDLY_HIDDEN = 0.99  # a blind guess that is so good knows what there is to know
 
 
 class Own(NamedTuple):
@@ -192,6 +193,11 @@ class Finding:
         """Whether it is better than a blind guess by more than its interval leaves open."""
         low = self.score if self.interval is None else self.interval[0]
         return self.score > self.chance and low > self.chance
+
+    @property
+    def is_hardly_hidden(self) -> bool:
+        """Whether a blind guess knows nearly all already: there is nothing left to attack, as nothing is hidden."""
+        return min(self.score, self.chance) >= HARDLY_HIDDEN
 
     def said(self) -> str:
         """One sentence for people."""

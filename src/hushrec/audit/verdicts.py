@@ -39,17 +39,22 @@ def strongest_first(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=_rank)
 
 
-def _rank(finding: Finding) -> tuple[bool, float]:
-    return not finding.is_above_chance, -finding.advantage
+def _rank(finding: Finding) -> tuple[bool, bool, float]:
+    return not finding.is_above_chance, not finding.is_hardly_hidden, -finding.advantage
 
 
 def _line(finding: Finding, switches: Sequence[str]) -> str:
     attack = finding.attack
     numbers = f"{attack.name}: {attack.measure} {finding.score:.3f}, chance {finding.chance:.3f}"
-    if not finding.is_above_chance or finding.advantage < _MARGIN:
+    is_learned = finding.is_above_chance and finding.advantage >= _MARGIN
+    what = attack.guesses.split(",")[0]
+    if is_learned:
+        word = next(word for least, word in _WORDS if finding.advantage >= least)
+        told = f"the {_who(attack)}: {word} {what} ({numbers})"
+    elif finding.is_hardly_hidden:
+        told = f"the {_who(attack)}: need not attack, a blind guess knows {what} ({numbers})"
+    else:
         return f"the {_who(attack)}: learns nothing beyond chance by the attacks tried (at best {numbers})"
-    word = next(word for least, word in _WORDS if finding.advantage >= least)
-    told = f"the {_who(attack)}: {word} {attack.guesses.split(',')[0]} ({numbers})"
     if finding.is_of_stand_in:
         told += ", in a stand-in that sends in the clear what is encrypted in a real run"
     return f"{told}; against it: {' or '.join(switches)}" if switches else told

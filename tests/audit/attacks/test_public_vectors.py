@@ -23,12 +23,16 @@ def watched(*moves: list[float]) -> Watched:
 
 
 def test_how_far_vectors_move_by_hand(owning: Callable[..., Truth]) -> None:
-    """Items move by 3 + 1, 0, 2 and 1 in all: user 1 has items 0 and 3. 0 is before both others, 3 before one."""
+    """Items move by 3 + 1, 0, 2 and 1 in all: user 1 has items 0 and 3. 0 is before both others, 3 before one.
+
+    Blind: of the others, one has item 0 and nobody has another. So 0 is before both others, 3 is level with them.
+    """
     found = watched([0, 0, 0, 0], [3, 0, 1, 1], [2, 0, 2, 1])
     assert found.moved.tolist() == [4, 0, 2, 1]
     outcome = judge(found, owning([[0], [0, 3]], 4))
     assert outcome.victims.tolist() == [1], "not of the watcher itself"
     assert outcome.scores.tolist() == [0.75]
+    assert outcome.chances.tolist() == [(2 + 1) / 4]
 
 
 def test_the_watchers_own_items_tell_which_way_to_read_it(owning: Callable[..., Truth]) -> None:

@@ -2,9 +2,9 @@
 
 Every participant is sent V in every round, and an item's vector moves as those who trained on it push it. Where
 the server adds up, what many have moves furthest; where it takes means, what few have. The watcher sees which by
-the items of its own uploads. The guess is the same about all others: it finds what is common among them, as a list
-of popular items would, and tells of a person only where few take part in a round. No published attack; the weakest
-seat that there is, beside which what the server can do is to be seen.
+the items of its own uploads. The guess is the same about all others: it finds what is common among them, and tells of
+a person only where few take part in a round. So a list of the items that most others have stands beside it as the blind
+guess. No published attack; the weakest seat that there is, beside which what the server can do is to be seen.
 """
 
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 
 from hushrec.audit.item_rows import Floats, item_rows
 from hushrec.audit.scoreboard import Attack, Outcome, Own, Truth
+from hushrec.audit.sums import everything, judged
 from hushrec.errors import HushrecError
 from hushrec.protocol import Message, Role, Seat, View
 
@@ -62,15 +63,14 @@ def watch(before: Watched | None, view: View, own: Own) -> Watched:
 
 
 def judge(watched: Watched, truth: Truth) -> Outcome:
-    """Per other user: how often one of its items has moved further than another item; nothing after one round."""
-    train = truth.train
-    ranks = rankdata(watched.scores())
-    num_own = np.bincount(train.users, minlength=train.num_users).astype(np.float64)
-    sums = np.bincount(train.users, ranks[train.items], train.num_users)
-    pairs = num_own * (len(ranks) - num_own)
-    can_tell = (pairs > 0) & (np.arange(train.num_users) != WATCHER) & (watched.times > 1)
-    shares = (sums - num_own * (num_own + 1) / 2)[can_tell] / pairs[can_tell]
-    return Outcome.of_victims(np.flatnonzero(can_tell), shares, np.full(len(shares), 0.5))
+    """Per other user: how often one of its items has moved further than another item; nothing after one round.
+
+    Blind: how often more of the others have it.
+    """
+    others = np.arange(truth.train.num_users if watched.times > 1 else 0)
+    victims = others[others != WATCHER]
+    pairs = everything(victims, truth.train.num_items)
+    return judged(pairs, np.tile(watched.scores(), len(victims)), truth.train)
 
 
 ATTACK = Attack(
@@ -79,7 +79,7 @@ ATTACK = Attack(
     guesses="the items that others have, by how far their public vectors moved",
     measure="AUC",
     sentence="Of an item that another user has and one that it has not, how far vectors moved, which every "
-    "participant sees, tells the former in {score:.0%} of cases; blindly it would be {chance:.0%}.",
+    "participant sees, tells the former in {score:.0%} of cases; a list of what most have, in {chance:.0%}.",
     reads=is_public,
     look=watch,
     judge=judge,
