@@ -196,7 +196,7 @@ class Finding:
 
     @property
     def is_hardly_hidden(self) -> bool:
-        """Whether a blind guess knows nearly all already: there is nothing left to attack, as nothing is hidden."""
+        """Whether a blind guess knows nearly all: there is nothing left to attack, as nothing is hidden."""
         return min(self.score, self.chance) >= HARDLY_HIDDEN
 
     def said(self) -> str:

@@ -2,9 +2,10 @@
 
 Every participant is sent V in every round, and an item's vector moves as those who trained on it push it. Where
 the server adds up, what many have moves furthest; where it takes means, what few have. The watcher sees which by
-the items of its own uploads. The guess is the same about all others: it finds what is common among them, and tells of
-a person only where few take part in a round. So a list of the items that most others have stands beside it as the blind
-guess. No published attack; the weakest seat that there is, beside which what the server can do is to be seen.
+the items of its own uploads. The guess is the same about all others: it finds what is common among them, and tells
+of a person only where few take part in a round. So a list of the items that most others have stands beside it as
+the blind guess. No published attack; the weakest seat that there is, beside which what the server can do is to be
+seen.
 """
 
 from typing import NamedTuple
