@@ -118,8 +118,10 @@ def _make(folder: Path, plan: Mapping[str, Any], directions: list[Direction]) ->
 @contextmanager
 def _storage(path: Path) -> Iterator["optuna.storages.RDBStorage"]:
     import optuna
+    from sqlalchemy.pool import NullPool
 
-    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    # Without a pool no connection stays open, not even that of a file which turns out to be damaged.
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}", engine_kwargs={"poolclass": NullPool})
     try:
         yield storage
     finally:
