@@ -380,8 +380,14 @@ class Federation:
         return psutil.Process(self.processes[name].pid).children()[0]
 
     def connect(self) -> NVFlareSession:
-        if self.session is None:
-            self.session = ENGINE.session(self.folder, STARTING_SECONDS)
+        """The session; whoever wants to wait for a server that starts, asks again."""
+        deadline = time.monotonic() + STARTING_SECONDS
+        while self.session is None:
+            try:
+                self.session = ENGINE.session(self.folder, STARTING_SECONDS)
+            except HushrecError:
+                if time.monotonic() > deadline:
+                    raise
         return self.session
 
     def all_connected(self, nodes: list[str]) -> bool:

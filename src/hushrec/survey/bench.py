@@ -123,9 +123,9 @@ class _Making:
         if plan.stops_early and self._seconds_per_round(plan) * plan.config.num_rounds > self.bench.budget_seconds:
             self.left_out.append("the rounds were not chosen on a validation part: that takes too long")
             plan = replace(plan, stops_early=False)
-        end = time.process_time() + self.bench.budget_seconds
 
         def train(ready: Plan) -> Run:
+            end = time.process_time() + self.bench.budget_seconds
             done = run(
                 system, ready.config, data, settings, _ONE_THREAD, chosen=ready.chosen,
                 is_enough=lambda progress: progress.round_number > 0 and time.process_time() > end,
