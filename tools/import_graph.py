@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "hushrec"
 # From the ground up. A module may import from its own part, and from the parts of the lines above its own.
 LAYERS = (
     ("errors", "compiling", "choices"),
+    ("limits",),
     ("draws", "settings", "files", "plugins", "tables", "progress", "callables"),
     ("kernels",),
     ("data",),

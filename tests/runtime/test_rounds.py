@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError
-from hushrec.protocol import Answer, Ask, Collect, Transcript, kept
+from hushrec.protocol import Answer, Ask, Collect, Message, Transcript, kept
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.rounds import diverged, drive_round, run_rounds
 
@@ -50,7 +50,7 @@ def asking(num_asks: int, fails_with: Exception | None = None) -> Any:
             raise fails_with
         return State(state.weights + round_number + lost)
 
-    return SimpleNamespace(round=one_round)
+    return SimpleNamespace(round=one_round, reply_to=lambda _request, _config: Message)
 
 
 @pytest.mark.parametrize("num_asks", [0, 1, 3])

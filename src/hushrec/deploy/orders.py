@@ -1,13 +1,12 @@
 """What server and nodes tell each other around a run: what will be run, who hosts whom, how good it was."""
 
-import math
 import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from hushrec import choices
+from hushrec import choices, limits
 from hushrec.data.holdings.node_files import Catalogue
 from hushrec.deploy.identity import KeyCard
 from hushrec.errors import HushrecError
@@ -15,8 +14,8 @@ from hushrec.files import write_private_file
 from hushrec.registry import system_named
 
 Relay = choices.Relay
-Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31 - 1)]  # of a client
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Number = Annotated[int, msgspec.Meta(ge=0, lt=limits.MOST_PARTIES)]  # of a client
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,12 +84,11 @@ class Enrolled(msgspec.Struct, frozen=True):
     Of parties that have names: those.
     """
 
-    num_clients: Annotated[int, msgspec.Meta(ge=1, le=10**8)]
+    num_clients: Annotated[int, msgspec.Meta(ge=1, le=limits.MOST_PARTIES)]
     numbers: list[Number] | None  # if they were agreed on beforehand
-    letter_bytes: Annotated[
-        int, msgspec.Meta(ge=1, lt=2**31)
-    ]  # no letter of its clients is longer; coarsely rounded
-    names: list[str] = []  # ascending
+    # No letter of its clients is longer; coarsely rounded.
+    letter_bytes: Annotated[int, msgspec.Meta(ge=1, le=limits.MOST_LETTER_BYTES)]
+    names: list[Annotated[str, msgspec.Meta(max_length=limits.MOST_NAME)]] = []  # ascending
 
     def has_sense(self) -> bool:
         """Whether each party has a number of its own, if they have numbers, and each name is of another one."""
@@ -116,8 +114,10 @@ class Hosts(msgspec.Struct, frozen=True):
     """To a node: all nodes."""
 
     hosts: list[HostEntry]
-    pad_bytes: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]  # 0: mail is neither padded nor wrapped
-    num_clients: Count = 0  # with those whom no node hosts
+    pad_bytes: Annotated[
+        int, msgspec.Meta(ge=0, le=limits.MOST_LETTER_BYTES)
+    ]  # 0: mail is neither padded nor wrapped
+    num_clients: Annotated[int, msgspec.Meta(ge=0, le=limits.MOST_PARTIES)] = 0  # with those whom no node hosts
     away: list[str] = []  # those who do not take part now
 
 
@@ -146,8 +146,8 @@ class Measured(msgspec.Struct, frozen=True):
     def has_sense(self) -> bool:
         """Whether these can be means over that many."""
         told = (*self.metrics.values(), *self.facts.values(), *self.promises.values())
-        is_finite = all(math.isfinite(value) for value in told)
-        return is_finite and (self.num_test > 0 or not self.metrics)
+        is_possible = all(abs(value) <= limits.MOST_MEASURED for value in told)
+        return is_possible and (self.num_test > 0 or not self.metrics)
 
 
 class Ready(msgspec.Struct, frozen=True):

@@ -29,6 +29,7 @@ from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measu
 from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError, LostForGoodError, NotAsOrderedError, PublicError
 from hushrec.files import write_private_file
+from hushrec.limits import check_sizes
 from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Store
 from hushrec.protocol.padding import padding_of
 from hushrec.registry import system_named
@@ -257,6 +258,7 @@ class _NodeRun:
     def _private(self, numbers: Numbers) -> Any:
         train = prepared(self.system, self._train(), self.config)
         rows = self.system.holders.rows(train)
+        check_sizes(self.config, len(numbers), train.num_items)
         return self.system.enrol(numbers, rows, train.num_items, self.config, self._draws())
 
     def _first_private(self) -> Any:

@@ -1,6 +1,6 @@
 """Rounds: what the driving side asks, what becomes of it, and who answers."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -29,16 +29,22 @@ class Fold(Protocol):
 
 @dataclass
 class Collect:
-    """The fold that keeps every batch, in the order of the parties."""
+    """The fold that keeps every batch, in the order of the parties.
+
+    `check` refuses a batch that its reader could not use, so that its sender is known.
+    """
 
     batches: list[tuple[Numbers, Any]] = field(default_factory=list)
+    check: Callable[[Numbers, Any], object] | None = None
 
     def fork(self) -> "Collect":
         """An empty one."""
-        return Collect()
+        return Collect(check=self.check)
 
     def add(self, numbers: Numbers, message: Any) -> None:
         """Keep one batch."""
+        if self.check is not None:
+            self.check(numbers, message)
         self.batches.append((numbers, message))
 
     def merge(self, other: "Collect") -> None:

@@ -111,7 +111,10 @@ def restore(state: object, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def restored(state: State, arrays: Mapping[str, NDArray[Any]]) -> State:
-    """A frozen state with its kept arrays as they were; a result may have grown, but has the same width."""
+    """A frozen state with its kept arrays as they were; rows may be others, of the same width and kind.
+
+    Of a result there are no fewer: it may have grown.
+    """
     marks = _marks(type(state))
     for mark in marks:
         if mark.packed is not None:
@@ -119,14 +122,16 @@ def restored(state: State, arrays: Mapping[str, NDArray[Any]]) -> State:
             raise HushrecError(
                 f"{where} cannot be packed: the driving side's state is frozen; make it a kept() field"
             )
-        if mark.is_result and not _fits(arrays[mark.name], getattr(state, mark.name)):
+        array, own = arrays[mark.name], getattr(state, mark.name)
+        if not _is_like(array, own) or (mark.is_result and len(np.atleast_1d(array)) < len(np.atleast_1d(own))):
             raise ValueError(f"{mark.name} has another shape")
     return replace(state, **{mark.name: arrays[mark.name] for mark in marks})  # type: ignore[type-var]
 
 
-def _fits(array: NDArray[Any], start: NDArray[Any]) -> bool:
-    """Whether an array can have grown out of another: with rows for those who came since."""
-    return array.ndim == start.ndim and array.shape[1:] == start.shape[1:] and len(array) >= len(start)
+def _is_like(array: NDArray[Any], start: NDArray[Any]) -> bool:
+    """Whether an array can have become of another: it has rows of the same kind, however many."""
+    is_same_kind = np.asarray(array).dtype.kind == np.asarray(start).dtype.kind
+    return is_same_kind and array.ndim == start.ndim and array.shape[1:] == start.shape[1:]
 
 
 def is_finite(state: object) -> bool:

@@ -79,6 +79,8 @@ class Handler(Generic[ConfigIn, PrivateIn]):
     # The request is of the type that it is listed for.
     answer: Callable[[Cohort[PrivateIn], Any, ConfigIn, Draws], Reply]
     reads: tuple[type[Message], ...] = ()
+    # The type of its reply with a config; None: the reply that is sent next after the request.
+    replies: Callable[[ConfigIn], type[Message]] | None = None
 
 
 # --- What comes out of it --------------------------------------------------------------------------------
@@ -194,6 +196,14 @@ class System(Generic[Config, Rows, Server, Private]):
     def name(self) -> str:
         """What it is called on the command line."""
         return self.about.name
+
+    def reply_to(self, request: type[Message], config: Config) -> type[Message]:
+        """The type that a request is answered with: no other is taken in."""
+        handler = self.handlers[request]
+        if handler.replies is not None:
+            return handler.replies(config)
+        later = self.messages[self.messages.index(request) + 1 :]
+        return next(kind for kind in later if kind not in self.handlers and kind not in self.inboxes)
 
     def configure(self, values: Mapping[str, object]) -> Config:
         """A config from names and values; `preset` among them picks what the others default to."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hushrec.data import Interactions, UserRows
 from hushrec.errors import HushrecError
 from hushrec.files import private_file
+from hushrec.limits import MOST_ROUNDS, check_room
 from hushrec.protocol import (
     AnySystem,
     Arrays,
@@ -33,7 +34,8 @@ from hushrec.protocol import (
 
 # All that NumPy and zipfile raise when bytes of an archive are not what they were.
 _DAMAGE = (
-    OSError, ValueError, KeyError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error,
+    OSError, ValueError, KeyError, EOFError, RuntimeError, NotImplementedError, MemoryError, zipfile.BadZipFile,
+    zlib.error,
 )  # fmt: skip
 
 
@@ -74,6 +76,7 @@ def read_arrays(path: Path) -> Arrays:
     """The arrays of a file."""
     try:
         with path.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
+            check_room(str(path), sum(member.file_size for member in archive.zip.infolist()))
             return {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise HushrecError(f"{path} is missing; run again without --resume to start anew") from None
@@ -101,7 +104,7 @@ def load_progress(path: Path, system: AnySystem, start: Progress) -> Progress:
     arrays = read_arrays(path)
     try:
         return progress_of(arrays, system, start)
-    except (KeyError, ValueError, IndexError):
+    except (KeyError, ValueError, IndexError, TypeError, OverflowError):
         raise HushrecError(f"{path} is not of this run; choose another --out") from None
 
 
@@ -125,15 +128,17 @@ def progress_arrays(system: AnySystem, progress: Progress) -> Arrays:
 def progress_of(arrays: Arrays, system: AnySystem, start: Progress) -> Progress:
     """What `progress_arrays` told; `start` is the same run before its first round, and is used up."""
     state = restored(start.state, from_file("server", arrays))
-    round_number = int(arrays["round_number"])
+    round_number, tallies, curve = int(arrays["round_number"]), arrays["tallies"], arrays.get("curve")
+    if not 0 <= round_number <= MOST_ROUNDS or tallies.shape[1:] != (5,) or (tallies < 0).any():
+        raise ValueError("a round or a count that cannot be")
+    if curve is not None and curve.ndim != 2:
+        raise ValueError("curve has another shape")
     if start.private is not None:
         restore(start.private, from_file("private", arrays))
-    for sent_in, kind, *counts in arrays["tallies"].tolist():
+    for sent_in, kind, *counts in tallies.tolist():
         start.transcript.tallies[sent_in, system.messages[kind]] = Tally(*counts)
     cpu_seconds, wall_seconds = arrays["seconds"].tolist()
-    return Progress(
-        state, start.private, start.transcript, round_number, cpu_seconds, wall_seconds, arrays.get("curve")
-    )
+    return Progress(state, start.private, start.transcript, round_number, cpu_seconds, wall_seconds, curve)
 
 
 def save_train(path: Path, train: Interactions, system: AnySystem) -> None:
@@ -157,12 +162,24 @@ def save_train(path: Path, train: Interactions, system: AnySystem) -> None:
     write_arrays(path, arrays | system.holders.arrays(train))
 
 
+def _are_rows(rows: UserRows, num_users: int, num_items: int) -> bool:
+    """Whether arrays are a slice of known items for each user, with as many ratings, if there are some."""
+    starts, items, ratings = rows.starts, rows.items, rows.ratings
+    if starts.shape != (num_users + 1,) or items.ndim != 1 or starts.dtype.kind + items.dtype.kind != "ii":
+        return False
+    is_cut = starts[0] == 0 and starts[-1] == len(items) and bool((np.diff(starts) >= 0).all())
+    is_known = not len(items) or 0 <= int(items.min()) <= int(items.max()) < num_items
+    return is_cut and is_known and (ratings is None or ratings.shape == items.shape)
+
+
 def load_train(path: Path, system: AnySystem, name: str, data_sha256: str, is_synthetic: bool) -> Interactions:
     """What `save_train` kept. Times are not, but for the order of events where the holders need it."""
     arrays = read_arrays(path)
     if not {"starts", "items", "user_ids", "item_ids"} <= arrays.keys():
         raise HushrecError(f"{path} is not what a run was trained on; delete its folder and run again")
     rows = UserRows(arrays["starts"], arrays["items"], arrays.get("ratings"))
+    if not _are_rows(rows, len(arrays["user_ids"]), len(arrays["item_ids"])):
+        raise HushrecError(f"{path} is not what a run was trained on; delete its folder and run again")
     users = np.repeat(np.arange(len(rows.starts) - 1, dtype=np.int32), np.diff(rows.starts))
     low_high = arrays.get("rating_range")
     rating_range = None if low_high is None else (float(low_high[0]), float(low_high[1]))

@@ -12,11 +12,12 @@ from typing import TypeVar
 
 import msgspec
 
+from hushrec import limits
 from hushrec.runtime.wire import WireError
 
 VERSION = 1
-MAX_PACKET_BYTES = 1 << 31
-MAX_SECTIONS = 1 << 20
+MAX_PACKET_BYTES = limits.MOST_PACKET_BYTES
+MAX_SECTIONS = limits.MOST_SECTIONS
 RUN_ID_BYTES = 16
 
 Buffer = bytes | memoryview
@@ -103,7 +104,8 @@ def encode_packet(packet: Packet) -> bytes:
 
 
 def decode_packet(data: Buffer, max_bytes: int = MAX_PACKET_BYTES) -> Packet:
-    """The packet in `data`; its sections are views of a copy. Anything odd is refused."""
+    """The packet in `data`; its sections are views of a copy. Anything odd is refused, or too long to be read."""
+    max_bytes = min(max_bytes, limits.packet_bytes())
     if len(data) > max_bytes:
         raise WireError(f"a packet of {len(data)} bytes is larger than {max_bytes}")
     # Views of `bytes` cannot be written to, which is another type to Numba: it would compile every kernel again.
@@ -138,7 +140,7 @@ def about(packet: Packet, kind: type[About]) -> About:
     """What the packet says about itself, checked."""
     try:
         return msgspec.msgpack.decode(packet.about, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise WireError(f"a packet that does not say what a {packet.kind.name.lower()} must say") from None
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,8 +10,9 @@ from threadpoolctl import threadpool_limits
 
 from hushrec.draws import Draws
 from hushrec.errors import DivergedError, option
-from hushrec.protocol import Answer, AnySystem, Ask, is_finite
+from hushrec.protocol import Answer, AnySystem, Ask, Fold, Message, Numbers, is_finite
 from hushrec.runtime.checkpoint import Progress
+from hushrec.runtime.wire import WireError
 from hushrec.settings import to_dict
 
 IsEnough = Callable[[Progress], bool]  # whether a training may end before its last round
@@ -22,6 +24,30 @@ class Runtime(Protocol):
     def run_round(self, state: Any, round_number: int) -> Any:
         """Drive one round of the driving side to its end."""
         ...
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The fold of an ask, which takes in replies of one type only, and of somebody."""
+
+    fold: Fold
+    kind: type[Message]
+
+    def fork(self) -> "Expected":
+        """An empty one."""
+        return Expected(self.fold.fork(), self.kind)
+
+    def add(self, numbers: Numbers, message: Message) -> None:
+        """Take in one batch."""
+        if type(message) is not self.kind:
+            raise WireError(f"answered with {type(message).__name__}, not {self.kind.__name__}")
+        if not len(numbers):
+            raise WireError("answered for nobody")
+        self.fold.add(numbers, message)
+
+    def merge(self, other: "Expected") -> None:
+        """Take in all that a fork took in."""
+        self.fold.merge(other.fold)
 
 
 def drive_round(
@@ -37,7 +63,8 @@ def drive_round(
     try:
         ask = next(steps)
         while True:
-            ask = steps.send(serve(ask))
+            kind = system.reply_to(type(ask.request), config)
+            ask = steps.send(serve(replace(ask, replies=Expected(ask.replies, kind))))
     except StopIteration as end:
         return end.value
     except DivergedError as error:

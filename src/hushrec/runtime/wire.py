@@ -19,12 +19,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec import limits
 from hushrec.errors import PublicError
 from hushrec.protocol import FieldKind, Message, Numbers, Ragged
 from hushrec.protocol.padding import Padding, is_padded, padded_size, padded_sizes
 
 VERSION = 1
-MAX_FRAME_BYTES = 1 << 31
+MAX_FRAME_BYTES = limits.MOST_FRAME_BYTES
 
 Size = TypeVar("Size", int, NDArray[np.int64])
 

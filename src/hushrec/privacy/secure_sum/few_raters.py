@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws, uniform_rows
+from hushrec.errors import HushrecError
 from hushrec.privacy.masking import MaskedSum, as_ragged
 from hushrec.privacy.secure_sum.messages import ItemCounts, LeaveOut, LeftOut, SendCounts, stand_in_for
 from hushrec.privacy.secure_sum.noise import Size
@@ -54,6 +55,8 @@ def counting(lists: Lists) -> Callable[[Cohort[Any], SendCounts, SecureItemSums,
 
     def counts(cohort: Cohort[Any], request: SendCounts, config: SecureItemSums, draws: Draws) -> Reply:
         items, num_items = lists(cohort, config, draws), int(request.num_items)
+        if num_items != len(cohort.private.sum_left_out):
+            raise HushrecError("a sum over another number of items than the catalogue has; use its own")
         rows = np.zeros((len(cohort.numbers), num_items), np.int64)
         rows[np.repeat(np.arange(len(rows)), items.lengths), items.values] = 1
         if config.secure_count_noise:
@@ -67,6 +70,8 @@ def counting(lists: Lists) -> Callable[[Cohort[Any], SendCounts, SecureItemSums,
 
 def leave_out(cohort: Cohort[LeavesOut], request: LeaveOut, _config: object, _draws: Draws) -> Reply:
     """Note what is left out of the sum to come."""
+    if (request.items >= len(cohort.private.sum_left_out)).any():
+        raise HushrecError("an item is to be left out that is not in the catalogue; leave out known ones")
     cohort.private.sum_left_out[:] = False
     cohort.private.sum_left_out[request.items] = True
     return Reply(LeftOut())

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError
+from hushrec.privacy.secure_sum.masks import KEY_BYTES
 from hushrec.privacy.secure_sum.messages import Shares
 from hushrec.protocol import Fold, Message, Numbers
 
@@ -36,7 +37,12 @@ class LetterBox:
         return LetterBox()
 
     def add(self, addressees: Numbers, message: Shares) -> None:
-        """Keep letters."""
+        """Keep letters; each has one row of its keys and shares."""
+        columns = (message.writer_key, message.reader_key, message.key_share, message.seed_share)
+        if (message.lengths != 1).any() or any(column.values.shape[1] != KEY_BYTES for column in columns):
+            raise HushrecError(
+                f"a letter has not one key and one share of {KEY_BYTES} bytes; begin the round again"
+            )
         self._batches.append((addressees, message))
         self._sorted = None
 

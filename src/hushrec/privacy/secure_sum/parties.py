@@ -135,6 +135,8 @@ def _check_neighbours(cohort: Cohort[TakesPart], request: SendShares, plan: Plan
     is_wrong = (neighbours.lengths != plan.degree).any() or neighbours.not_ascending().any()
     if is_wrong or (neighbours.values == np.repeat(cohort.numbers, neighbours.lengths)).any():
         raise RefusedError(f"a participant was not given {plan.degree} neighbours; give it those of the plan")
+    if request.keys.values.shape[1] != KEY_BYTES:
+        raise RefusedError(f"a participant was given keys that are not of {KEY_BYTES} bytes")
 
 
 def _shared(cohort: Cohort[TakesPart], plan: Plan, draws: Draws) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

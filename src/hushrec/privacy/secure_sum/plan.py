@@ -22,6 +22,7 @@ from itertools import accumulate
 from math import comb, floor
 
 from hushrec.errors import HushrecError, option
+from hushrec.limits import MOST_PARTIES, check_claim
 from hushrec.privacy.secure_sum.settings import SecureSums
 
 MOST_NEIGHBOURS = 255  # shares are values of a polynomial over 256 elements, at other places than 0
@@ -50,6 +51,7 @@ def chance_of_a_gap(num_parties: int, removed: int, length: int) -> float:
 
 def plan_for(num_parties: int, settings: SecureSums) -> Plan:
     """The plan of a sum over so many participants: the fewest neighbours that will do."""
+    check_claim("participants of a sum", num_parties, MOST_PARTIES)
     if num_parties < settings.secure_least:
         raise HushrecError(
             f"a sum over {num_parties} is not secure below {option('secure_least', settings.secure_least)}; "

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,8 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError, option
 from hushrec.privacy.masking import MaskedSum
 from hushrec.privacy.secure_sum.graph import places_of, ring_neighbours
-from hushrec.privacy.secure_sum.masks import Agreements, Streams, Words, public_key_of, sign_of
-from hushrec.privacy.secure_sum.messages import SendKeys, SendShares, Unmask
+from hushrec.privacy.secure_sum.masks import KEY_BYTES, Agreements, Streams, Words, public_key_of, sign_of
+from hushrec.privacy.secure_sum.messages import PublicKeys, SendKeys, SendShares, Unmask, Unmasking
 from hushrec.privacy.secure_sum.noise import read_noisy
 from hushrec.privacy.secure_sum.parties import Summed, Total
 from hushrec.privacy.secure_sum.plan import Plan, plan_for
@@ -66,7 +67,7 @@ def secure_sum(
 
     `together`: who may be in a sum with whom; where a sum would tell of too few, it is not made, and all are lost.
     """
-    keys = Collect()
+    keys = Collect(check=_check_keys)
     answer = yield Ask(ask.to, SendKeys(), keys)
     present = answer.came(ask.to)
     if together is not None:
@@ -88,7 +89,9 @@ def secure_sum(
     graph.check_enough(survivors, "have survived")
     if together is not None and not together.allows(survivors):
         return Answer(ask.to)
-    shares = Collect()
+    shares = Collect(check=partial(_places_of_shares, graph, survivors))
+    if is_counted(config):
+        shares = Collect()  # there are none
     yield Ask(survivors, Unmask(survivors), shares)
     if not is_counted(config):
         take_out_masks(total.totals, graph, sharing, survivors, shares)
@@ -104,12 +107,16 @@ def secure_sum(
     return Answer(ask.to[~np.isin(ask.to, survivors)])
 
 
+def _check_keys(_numbers: Numbers, message: PublicKeys) -> None:
+    """A key of each participant."""
+    if (message.key.lengths != 1).any() or message.key.values.shape[1] != KEY_BYTES:
+        raise HushrecError(f"a participant sent no key of {KEY_BYTES} bytes; leave it out")
+
+
 def _key_rows(keys: Collect, present: Numbers) -> Bytes:
     """Public keys of the participants, in their order."""
     numbers = np.concatenate([numbers for numbers, _ in keys.batches])
     rows: Bytes = np.concatenate([message.key.values for _, message in keys.batches])
-    if rows.shape != (len(numbers), 32):
-        raise HushrecError("a participant sent no key of 32 bytes; leave it out")
     order = np.argsort(numbers)
     return rows[order[np.isin(numbers[order], present)]]
 
@@ -145,22 +152,31 @@ def _opened(graph: Graph, sharing: Numbers, survivors: Numbers, shares: Collect)
 
 def _sorted_shares(graph: Graph, survivors: Numbers, shares: Collect) -> tuple[Places, Places, Bytes]:
     """Whom shares are about, where on its polynomial they are, and the shares, by these two."""
-    senders = np.concatenate([np.repeat(numbers, sent.neighbours.lengths) for numbers, sent in shares.batches])
-    told = np.concatenate([sent.neighbours.values for _, sent in shares.batches])
-    is_key = np.concatenate([sent.is_key.values for _, sent in shares.batches])
+    found = [_places_of_shares(graph, survivors, numbers, sent) for numbers, sent in shares.batches]
+    about, places = (np.concatenate(column) for column in zip(*found, strict=True))
     rows: Bytes = np.concatenate([sent.shares.values for _, sent in shares.batches])
+    order = np.lexsort((places, about))
+    return about[order], places[order] + 1, rows[order]
+
+
+def _places_of_shares(
+    graph: Graph, survivors: Numbers, numbers: Numbers, sent: Unmasking
+) -> tuple[Places, Places]:
+    """Whom shares are about, and where on its polynomial they are; refused if they were not asked for."""
+    senders, told = np.repeat(numbers, sent.neighbours.lengths), sent.neighbours.values
     about = np.minimum(places_of(told, graph.numbers), len(graph.numbers) - 1)
     sender_places = places_of(senders, graph.numbers)
     places = (graph.neighbours[about] < sender_places[:, None]).sum(axis=1)
     at = np.minimum(places, graph.plan.degree - 1)
     is_right = (graph.numbers[about] == told) & (graph.neighbours[about, at] == sender_places)
-    is_right &= is_key != np.isin(told, survivors)
+    is_right &= (sent.is_key.values != np.isin(told, survivors)) & ~sent.neighbours.not_ascending()
     if not is_right.all():
         raise HushrecError(
             f"participant {senders[np.argmin(is_right)]} sent shares that were not asked for; leave it out"
         )
-    order = np.lexsort((places, about))
-    return about[order], places[order] + 1, rows[order]
+    if sent.shares.values.shape[1] != KEY_BYTES:
+        raise HushrecError(f"participant {numbers[0]} sent shares that are not of {KEY_BYTES} bytes; leave it out")
+    return about, places
 
 
 def _take_out(words: Words, graph: Graph, sharing: Numbers, survivors: Numbers, opened: dict[int, bytes]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +23,8 @@ from hushrec.privacy.secure_sum.messages import (
     COUNTING,
     MESSAGES,
     LeaveOut,
+    MaskedNumbers,
+    NoisyNumbers,
     SendCounts,
     SendKeys,
     SendShares,
@@ -50,6 +53,15 @@ def summed(reply: type[Message], empty: Callable[[Any, Any, int], Total], size: 
     """
     is_of_items = any(kind.name == "items" for kind in reply.kinds())
     return Summed(reply, stand_in_for(reply), empty, size, is_of_items)
+
+
+def reply_of(one: Summed, config: Any) -> type[Message]:
+    """What a party answers with: its numbers as they are, behind masks, or what stands for those."""
+    if not is_secure(config):
+        return one.reply
+    if not is_counted(config):
+        return MaskedNumbers
+    return NoisyNumbers if is_private(config) else one.stand_in
 
 
 def with_secure_sums(
@@ -96,7 +108,11 @@ def with_secure_sums(
         return (*system.result.warnings(config), *([WARNING] if is_private(config) else []))
 
     handlers = {
-        kind: Handler(answering(handler.answer, sums[kind]), (*handler.reads, Shares)) if kind in sums else handler
+        kind: Handler(
+            answering(handler.answer, sums[kind]), (*handler.reads, Shares), partial(reply_of, sums[kind])
+        )
+        if kind in sums
+        else handler
         for kind, handler in system.handlers.items()
     }
     own: dict[type[Message], Handler[Any, Any]] = {
@@ -106,7 +122,7 @@ def with_secure_sums(
     }
     counts: tuple[type[Message], ...] = ()
     if lists is not None:
-        own[SendCounts] = Handler(answering(counting(lists), COUNTED), reads=(Shares,))
+        own[SendCounts] = Handler(answering(counting(lists), COUNTED), (Shares,), partial(reply_of, COUNTED))
         own[LeaveOut] = Handler(leave_out)
         counts = (*COUNTING, COUNTED.stand_in)
     return replace(

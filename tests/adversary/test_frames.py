@@ -1,0 +1,59 @@
+"""Hostile but well-formed messages of every system: taken in or refused in one line, and nothing else."""
+
+import numpy as np
+import pytest
+
+from hushrec.errors import MissingExtraError
+from hushrec.protocol import Message, Ragged
+from hushrec.registry import SYSTEMS
+from hushrec.runtime.wire import WireError, decode, encode
+from hushrec.testing.hostile import Act, Alter, scenes
+
+NUM_ACTS = 12  # of each variant
+BUILT_IN = [name for name in SYSTEMS if SYSTEMS.is_built_in(name)]
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_hostile_values_are_taken_in_or_refused(name: str) -> None:
+    """Of each type that is sent some are given to whoever takes it in."""
+    met: set[str] = set()
+    try:
+        for scene in scenes(SYSTEMS[name]):
+            sent = {kind.__name__ for kind in scene.sent if kind.kinds()}
+            for seed in range(NUM_ACTS):
+                act = Act(scene, 1 + seed % len(scene.rounds), seed)
+                act.play()
+                assert not act.faults, (scene.variant, seed, act.faults)
+                assert "\n" not in act.ending
+                met |= {kind for kind, _ in act.counts}
+            assert sent & met
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", ["fedrec++", "fedcore", "drift", "metamf"])
+def test_altered_messages_are_well_formed(name: str) -> None:
+    """Most come out of a frame as they went in: it is values that are hostile, not bytes."""
+    scene = next(scenes(SYSTEMS[name]))
+    alter, num_refused, num_altered = Alter(np.random.default_rng(0)), 0, 0
+    for kind, known in scene.sent.items():
+        message, size = known[0]
+        if not kind.kinds():
+            continue
+        for _ in range(100):
+            altered = alter.message(message, size)
+            num_altered += 1
+            try:
+                frame = decode(bytearray(encode(altered, 1, np.arange(size, dtype=np.int32))), (kind,))
+                assert_same_columns(frame.message, altered)
+            except WireError:
+                num_refused += 1
+    assert 0 < num_refused < num_altered / 3
+
+
+def assert_same_columns(one: Message, other: Message) -> None:
+    for kind in one.kinds():
+        left, right = getattr(one, kind.name), getattr(other, kind.name)
+        if isinstance(left, Ragged):
+            left, right = left.values, right.values
+        np.testing.assert_array_equal(left, right)
