@@ -92,9 +92,9 @@ def _authority(name: str) -> Authority:
 
 
 @cache
-def certificate(name: str, authority: str = OURS) -> tuple[bytes, bytes]:
-    """A certificate and its key, of this federation or of a foreign one."""
-    return issue(_authority(authority), name)
+def certificate(name: str, authority: str = OURS, hosts: tuple[str, ...] = ()) -> tuple[bytes, bytes]:
+    """A certificate and its key, of this federation or of a foreign one; with hosts, of a server."""
+    return issue(_authority(authority), name, hosts)
 
 
 def make_kits(folder: Path, nodes: Sequence[str]) -> None:

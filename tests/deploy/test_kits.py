@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from federation import certificate
 from federation import make_kits as make_plain_kits
 
+from hushrec.deploy.certificates import Authority, PrivateKey, new_authority
 from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.engines import EngineName, Session
 from hushrec.deploy.kits import Federation, find_kit, make_kits, node_names, read_federation, read_kit
@@ -16,14 +18,29 @@ from hushrec.errors import HushrecError
 
 
 class Engine:
-    """Provisions folders, and nothing in them."""
+    """Provisions folders, and certificates of nodes in them."""
 
     name: EngineName = "nvflare"
 
-    def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> None:
+    def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> Authority:
         assert (host, port) == ("localhost", 8002)
         for name in ("server", *nodes):
             (folder / name / "startup").mkdir(parents=True)
+        for name in nodes:
+            (folder / name / "startup" / "client.crt").write_bytes(certificate(name)[0])
+        return new_authority("hushrec")
+
+    def new_key(self) -> PrivateKey:
+        raise NotImplementedError
+
+    def fill_kit(self, kit: Path, name: str, host: str, port: int) -> None:
+        raise NotImplementedError
+
+    def admit(self, folder: Path, name: str, certificate: bytes) -> None:
+        raise NotImplementedError
+
+    def dismiss(self, folder: Path, name: str) -> None:
+        raise NotImplementedError
 
     def server_command(self, folder: Path) -> list[str]:
         raise NotImplementedError
@@ -65,9 +82,12 @@ def test_names_that_can_be_nodes(tmp_path: Path, name: str) -> None:
     assert make(tmp_path / "fed", name).nodes == [name]
 
 
+def test_a_federation_can_begin_without_nodes(tmp_path: Path) -> None:
+    assert make(tmp_path / "fed").nodes == []
+    assert sorted(path.name for path in (tmp_path / "fed").iterdir()) == ["authority", "federation.json", "server"]
+
+
 def test_other_mistakes_are_told_before_anything_is_made(tmp_path: Path) -> None:
-    with pytest.raises(HushrecError, match="needs a node"):
-        make(tmp_path / "fed")
     with pytest.raises(HushrecError, match="same name"):
         make(tmp_path / "fed", "a", "b", "a")
     for port in (0, -1, 65536):

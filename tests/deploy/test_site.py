@@ -445,12 +445,18 @@ def changed_host(hosts: Hosts, place: int, **values: Any) -> Hosts:
 
 
 def forged(
-    federation: Federation, folder: Path, name: str, run_id: bytes, numbers: list[int], ours: str
+    federation: Federation,
+    folder: Path,
+    name: str,
+    run_id: bytes,
+    numbers: list[int],
+    ours: str,
+    hosts: tuple[str, ...] = (),
 ) -> KeyCard:
     """A card signed by another key under that name."""
     kit = folder / name
     (kit / "startup").mkdir(parents=True, exist_ok=True)
-    own, key = certificate(name, ours)
+    own, key = certificate(name, ours, hosts)
     (kit / "startup" / "client.crt").write_bytes(own)
     (kit / "startup" / "client.key").write_bytes(key)
     return key_card(kit, run_id, numbers_digest(numbers))
@@ -464,7 +470,9 @@ def test_a_foreign_or_altered_card_is_refused(federation: Federation, tmp_path: 
     entry, other = hosts.hosts[0], hosts.hosts[1]
     foreign = forged(federation, tmp_path / "foreign", entry.card.name, packet.run_id, entry.numbers, "strangers")
     server = forged(federation, tmp_path / "ours", "server", packet.run_id, entry.numbers, "our federation")
-    ghost = forged(federation, tmp_path / "ghost", "node-9", packet.run_id, entry.numbers, "our federation")
+    ghost = forged(
+        federation, tmp_path / "ghost", "node-9", packet.run_id, entry.numbers, "our federation", ("node-9",)
+    )
     earlier = forged(federation, tmp_path / "earlier", "node-9", bytes(16), entry.numbers, "our federation")
     card = entry.card
 

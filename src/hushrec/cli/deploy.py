@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hushrec.cli import deploy_run
+from hushrec.cli import deploy_join, deploy_run
 from hushrec.cli.commands import joined
 from hushrec.cli.groups import made_when_needed, work
 from hushrec.cli.options import AsJson, ColumnNames, WhatOfDuplicates, complete_system
@@ -27,22 +27,27 @@ app = typer.Typer(
     epilog="Start with: hushrec deploy local --nodes 5 --system fedrec++ --data ml-100k",
 )
 app.add_typer(deploy_run.app, name="run")
+deploy_join.add_to(app)
 
 
-@app.command("init", epilog="Example: hushrec deploy init fed --name shop-a --name shop-b --host server.example")
+@app.command("init", epilog="Example: hushrec deploy init fed --host server.example")
 def init(
-    folder: Annotated[Path, typer.Argument(help="A new folder, for the kits of all machines.")],
-    nodes: Annotated[int | None, typer.Option(help="How many nodes: node-1, node-2, ...")] = None,
-    name: Annotated[list[str] | None, typer.Option(help="Or the name of each node.")] = None,
+    folder: Annotated[Path, typer.Argument(help="A new folder, for the server and the authority.")],
+    nodes: Annotated[
+        int | None, typer.Option(help="To rehearse: make so many nodes here, with keys: node-1, node-2, ...")
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Or the name of each node to make here, with keys.")
+    ] = None,
     host: Annotated[str, typer.Option(help="The server's name, as nodes reach it.")] = "localhost",
     port: Annotated[int, typer.Option(help="The server's only open port.")] = 8002,
     engine: Annotated[EngineName, typer.Option(help="What carries the packets.")] = "nvflare",
 ) -> None:
-    """Make certificates, keys and kits: one folder per machine."""
-    if (nodes is None) == (not name):
-        raise HushrecError("say which nodes: --nodes 3, or --name for each of them")
-    if nodes is not None and nodes > _MOST_NODES:
-        raise HushrecError(f"--nodes {nodes} is too many; use at most {_MOST_NODES}")
+    """Make a federation: the server's certificate and keys, and an authority that approves nodes."""
+    if nodes is not None and name:
+        raise HushrecError("--nodes and --name are two ways to say which nodes; use one of them")
+    if nodes is not None and not 1 <= nodes <= _MOST_NODES:
+        raise HushrecError(f"--nodes {nodes} is not within 1 to {_MOST_NODES}; without it, nodes join later")
     check_folder_to_write(folder, "DIR")
     names = name or [f"node-{number}" for number in range(1, (nodes or 0) + 1)]
     work("deploy").make_federation(folder, names, host, port, engine)

@@ -21,6 +21,7 @@ from hushrec.data.holdings.node_files import Catalogue, ids_of
 from hushrec.deploy.enrolment import numbers_digest
 from hushrec.deploy.identity import KeyCard, check_key_card
 from hushrec.deploy.measuring import joined, shared_digest, summed_facts, weakest_promises, without_deal
+from hushrec.deploy.membership import check_standing, newest_revoked
 from hushrec.deploy.orders import (
     Assignment,
     Attempt,
@@ -189,17 +190,23 @@ class _ServerRun:
         else:
             changed = [HostEntry(cards.get(host.card.name, host.card), host.numbers) for host in known.hosts]
             known = Hosts(changed, known.pad_bytes, known.num_clients, self._attempt.away)
+        known = msgspec.structs.replace(known, revoked=newest_revoked(*self._server_and_root()).pem)
         write_private_file(path, msgspec.msgpack.encode(known))
         self._call(caller, "start", Kind.START, dict.fromkeys(present, known), Ready)
         return known
 
     def _check_cards(self, cards: dict[str, KeyCard], numbers: dict[str, list[int]]) -> None:
-        root = (self._folder.parent.parent / "server" / "startup" / "rootCA.pem").read_bytes()
+        server, root = self._server_and_root()
         for name, card in cards.items():
             with blamed(name, "assign", self._rounds_done):
                 if card.name != name:
                     raise WireError("sent a card of another name")
                 check_key_card(card, root, bytes.fromhex(self._order.run_id), numbers_digest(numbers[name]))
+                check_standing(server, root, [card], [name])
+
+    def _server_and_root(self) -> tuple[Path, bytes]:
+        server = self._folder.parent.parent / "server"
+        return server, (server / "startup" / "rootCA.pem").read_bytes()
 
     def _call(self, caller: Caller, phase: str, kind: Kind, requests: dict[str, Any], reply: type[Any]) -> Any:
         sequence = caller.next_sequence()

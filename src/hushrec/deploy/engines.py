@@ -5,6 +5,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal, Protocol
 
+from hushrec.deploy.certificates import Authority, PrivateKey
+
 EngineName = Literal["nvflare", "flower"]
 
 
@@ -49,11 +51,28 @@ class Engine(Protocol):
         """What it is called on the command line."""
         ...
 
-    def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> None:
+    def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> Authority:
         """Make the kits: `folder/server`, `folder/<node>` for each node, and what the operator needs.
 
-        Every node's kit has `startup/rootCA.pem`, `startup/client.crt` and `startup/client.key`.
+        Every node's kit has `startup/rootCA.pem`, `startup/client.crt` and `startup/client.key`. The
+        authority that signed them is returned and not kept.
         """
+        ...
+
+    def new_key(self) -> PrivateKey:
+        """A new key of a kind that the engine can use, for a node that wants to join."""
+        ...
+
+    def fill_kit(self, kit: Path, name: str, host: str, port: int) -> None:
+        """Put the engine's own files into the kit of a node that joins, and leave its key alone."""
+        ...
+
+    def admit(self, folder: Path, name: str, certificate: bytes) -> None:
+        """Have the server know a node that joined, also while it runs."""
+        ...
+
+    def dismiss(self, folder: Path, name: str) -> None:
+        """Have the server forget a node whose certificate was revoked."""
         ...
 
     def server_command(self, folder: Path) -> list[str]:

@@ -21,7 +21,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hushrec.deploy.certificates import issue, new_authority
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from hushrec.deploy.certificates import Authority, PrivateKey, issue, new_authority
 from hushrec.deploy.engines import EngineName, JobState
 from hushrec.errors import HushrecError, MissingExtraError, how_to_install
 from hushrec.files import last_holder, write_private_file
@@ -50,11 +52,11 @@ class FlowerEngine:
 
     name: EngineName = "flower"
 
-    def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> None:
-        """Make certificates and kits. The authority's key is thrown away: who joins later needs new kits."""
+    def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> Authority:
+        """Make certificates and kits."""
         authority, token = new_authority("hushrec"), secrets.token_urlsafe(32)
         certificate, key = issue(authority, host, [host, "localhost", "127.0.0.1"])
-        address = json.dumps({"host": host, "port": port}).encode()
+        address = _address(host, port)
         server = {
             "server.crt": certificate,
             "server.key": key,
@@ -71,6 +73,23 @@ class FlowerEngine:
             )
         _write_kit(folder / "server", authority.root, server)
         _write_kit(folder / "admin", authority.root, {"token": token.encode()})
+        return authority
+
+    def new_key(self) -> PrivateKey:
+        """A key on the curve that Flower signs requests with."""
+        return ec.generate_private_key(ec.SECP384R1())
+
+    def fill_kit(self, kit: Path, name: str, host: str, port: int) -> None:
+        """Where the server is."""
+        write_private_file(kit / "startup" / "address.json", _address(host, port))
+
+    def admit(self, folder: Path, name: str, certificate: bytes) -> None:
+        """The server looks for new certificates here every second."""
+        write_private_file(folder / "server" / "startup" / "nodes" / f"{name}.crt", certificate)
+
+    def dismiss(self, folder: Path, name: str) -> None:
+        """The server, which knows nodes by their keys, forgets one whose certificate is gone."""
+        (folder / "server" / "startup" / "nodes" / f"{name}.crt").unlink(missing_ok=True)
 
     def server_command(self, folder: Path) -> list[str]:
         """Flower's SuperLink, fenced."""
@@ -213,6 +232,10 @@ class _Bearer:
     def intercept(self, context: Any, call_next: Any) -> Any:
         context.request.headers["authorization"] = f"Bearer {self._token}"
         return call_next(context)
+
+
+def _address(host: str, port: int) -> bytes:
+    return json.dumps({"host": host, "port": port}).encode()
 
 
 def _write_kit(kit: Path, root: bytes, startup: dict[str, bytes]) -> None:

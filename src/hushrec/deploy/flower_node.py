@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,10 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from hushrec.deploy.flower_job import NO_MESSAGE, SHORTEST_PAUSE_SECONDS, packed, unpacked, whole_message
+from hushrec.deploy.membership import refusal_file
 from hushrec.deploy.site import Site, open_site
 from hushrec.errors import HushrecError
-from hushrec.files import locked
+from hushrec.files import locked, write_private_file
 
 LOGGER = logging.getLogger(__name__)
 LONGEST_PAUSE_SECONDS = 1.0
@@ -73,7 +75,7 @@ class _Link:
 
     def __init__(self, kit: Path, client: FleetHttpClient, key: Any) -> None:
         self._kit, self._client, self._key = kit, client, key
-        self._node_id = kit / "flower.id"
+        self._node_id, self._place = kit / "flower.id", kit / "flower.place"
         self.node = Node()
 
     def activate(self) -> None:
@@ -83,10 +85,13 @@ class _Link:
         is_told = False
         while True:
             try:
-                # Flower turns away a node that seems to be there already, as one that was killed does.
-                self.leave()
+                # Flower turns away a node that seems to be there already, as one that was killed does. A copy of
+                # the kit in another place does not speak for the original, and is turned away while that is there.
+                if self._place.exists() and self._place.read_text() == place_of(self._kit):
+                    self.leave()
                 self.node = Node(node_id=self._client.ActivateNode(request).node_id)
                 self._node_id.write_text(str(self.node.node_id))
+                self._place.write_text(place_of(self._kit))
                 return
             except httpx.TransportError as error:
                 if any(word in str(error) for word in ("CERTIFICATE", "UNKNOWN_CA")):
@@ -98,9 +103,12 @@ class _Link:
                 is_told = True
                 time.sleep(LONGEST_PAUSE_SECONDS)
             except httpx.HTTPStatusError as error:
-                raise HushrecError(
-                    f"the server does not know {self._kit} ({error.response.status_code})"
-                ) from None
+                reason = (
+                    "another process is connected with its certificate, or that was revoked; a copy is refused "
+                    f"while the original is there ({error.response.status_code})"
+                )
+                write_private_file(refusal_file(self._kit), reason.encode())
+                raise HushrecError(f"the server does not know {self._kit}: {reason}") from None
 
     def leave(self) -> None:
         """Say that this node goes; in another life, if this one has not begun."""
@@ -161,6 +169,13 @@ def _reply(site: Site, message: Message) -> Message:
         reason = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
     LOGGER.error("a call failed: %s", reason)
     return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
+
+
+def place_of(kit: Path) -> str:
+    """A mark of this folder on this machine; a copy has another one."""
+    machine, folder = Path("/etc/machine-id"), kit.stat()
+    known = machine.read_text() if machine.exists() else ""
+    return sha256(f"{known}:{folder.st_dev}:{folder.st_ino}".encode()).hexdigest()
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 Since 1.41 Flower serves nodes, jobs and operators on one port, and whoever reaches the operators' part can have
 the server run any code. So that port is on the loopback; an operator there needs the token of `deploy init`, and
 the process that starts jobs a secret of its own. The port that nodes see passes their part only, over mutual TLS.
-Flower's state is in memory: the kits say who may join, and a job goes on from our own checkpoint.
+Flower's state is in memory: `startup/nodes` says who is a node, and a job goes on from our own checkpoint.
 
 Not protected: who has the operator's token, or can read the server's kit, can have the server run any code; nodes
 run none of it, they ask for packets only. Flower starts a job with its token in the command line: users of the
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -38,6 +39,7 @@ from hushrec.files import write_private_file
 
 LOGGER = logging.getLogger(__name__)
 NODES_PART = "/v1/fleet/"
+LOOK_SECONDS = 1.0  # between two looks for nodes that joined or were revoked
 LARGEST_REQUEST_BYTES = 8 * 2**20  # packets travel in parts of 4 MB
 App = Callable[[MutableMapping[str, Any], Any, Callable[[Any], Awaitable[None]]], Awaitable[None]]
 
@@ -49,6 +51,8 @@ def serve(kit: Path, host: str, port: int) -> None:
     secret = kit / "flower" / "executor.secret"
     write_private_file(secret, secrets.token_bytes(32))
     app = _superlink(kit, control_port, secret)
+    members = Members(kit / "startup" / "nodes", app.state.linkstate_factory.state())
+    members.look()
     operators = uvicorn.Server(_settings(app, kit))
     nodes = uvicorn.Server(_settings(fenced(app), kit, lifespan="off", ssl_cert_reqs=ssl.CERT_REQUIRED))
     nodes.config.load()
@@ -58,6 +62,7 @@ def serve(kit: Path, host: str, port: int) -> None:
     helpers = [
         threading.Thread(target=nodes.run, kwargs={"sockets": [outside]}),
         threading.Thread(target=_keep_executor, args=(kit, control_port, secret, ending)),
+        threading.Thread(target=members.watch, args=(ending,)),
     ]
     for helper in helpers:
         helper.start()
@@ -143,12 +148,41 @@ def _superlink(kit: Path, control_port: int, secret: Path) -> Any:
     ]  # fmt: skip
     operator = _OperatorOnly((startup / "operator.sha256").read_text())
     app = create_app(replace(_parse_superlink_lifespan_config(), authn_plugin=operator), SuperLinkLifespan)
-    state = app.state.linkstate_factory.state()
-    for path in (startup / "nodes").glob("*.crt"):
-        key: Any = load_pem_x509_certificate(path.read_bytes()).public_key()
-        public_key = public_key_to_bytes(key)
-        state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, public_key, HEARTBEAT_MIN_INTERVAL, name=path.stem)
     return app
+
+
+class Members:
+    """The nodes that Flower knows: those whose certificates are in a folder, also while the server runs."""
+
+    def __init__(self, folder: Path, state: Any) -> None:
+        self._folder, self._state = folder, state
+        self._known: dict[tuple[str, bytes], int] = {}  # names and public keys, and Flower's numbers of them
+
+    def look(self) -> None:
+        """Know who has joined, and forget who was revoked: Flower refuses requests that a forgotten key signs."""
+        found = {(path.stem, _public_key(path)) for path in self._folder.glob("*.crt")}
+        for member in self._known.keys() - found:
+            with suppress(ValueError, TypeError):  # of a node that was never there, Flower stumbles over its times
+                self._state.delete_node(NOOP_FLWR_AID, self._known[member])
+            del self._known[member]
+            LOGGER.info("%s is no longer a node", member[0])
+        for name, public_key in found - self._known.keys():
+            number = self._state.create_node(
+                NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, public_key, HEARTBEAT_MIN_INTERVAL, name=name
+            )
+            self._known[name, public_key] = number
+
+    def watch(self, ending: threading.Event) -> None:
+        """Look every second."""
+        while not ending.wait(LOOK_SECONDS):
+            with suppress(OSError, ValueError):  # a file that is just being replaced
+                self.look()
+
+
+def _public_key(path: Path) -> bytes:
+    key: Any = load_pem_x509_certificate(path.read_bytes()).public_key()
+    found: bytes = public_key_to_bytes(key)
+    return found
 
 
 def _settings(app: Any, kit: Path, **more: Any) -> uvicorn.Config:

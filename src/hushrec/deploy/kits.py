@@ -1,24 +1,24 @@
 """The folder of a federation: one kit per machine, and what is in each beside the engine's own files.
 
-`deploy init` makes `DIR/server`, `DIR/<node>` for each node, the operator's kit and `DIR/federation.json`. A
-node's kit is copied to its machine as a whole and has `startup/nodes.json`, the names of all nodes.
+`deploy init` makes `DIR/server`, the operator's kit, `DIR/federation.json` and `DIR/authority`, which approves
+nodes that join. For rehearsals it also makes `DIR/<node>`, with keys, for nodes that are named at once. A node's
+kit has `startup/nodes.json`: who it is, where the server is, and the names of nodes that were there when it was
+made.
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from hushrec.deploy.authority import FOLDER, Place, check_node_name, keep_authority
 from hushrec.deploy.engines import Engine, EngineName
 from hushrec.errors import HushrecError
-from hushrec.files import write_private_file
-
-_RESERVED = {"server", "admin", "operator", "runs"}
+from hushrec.files import make_private_folder, write_private_file
 
 
 class Federation(msgspec.Struct, frozen=True):
-    """What `deploy init` was told: `federation.json`."""
+    """Where the server is, and which nodes it counts on: `federation.json`."""
 
     engine: EngineName
     host: str
@@ -27,32 +27,31 @@ class Federation(msgspec.Struct, frozen=True):
 
 
 def make_kits(folder: Path, engine: Engine, nodes: Sequence[str], host: str, port: int) -> Federation:
-    """Certificates, keys and kits for a server and these nodes."""
-    _check_names(nodes)
+    """Certificates, keys and kits for a server and these nodes, and the authority that signs for others later."""
+    for name in nodes:
+        check_node_name(name)
+    if len(set(nodes)) < len(nodes):
+        raise HushrecError("two nodes have the same name; give each its own")
     if folder.exists() and any(folder.iterdir()):
         raise HushrecError(f"{folder} is not empty; choose a new folder for the kits")
     if not 1 <= port <= 65535:
         raise HushrecError(f"--port {port} is not within 1 to 65535")
-    engine.provision(folder, nodes, host, port)
-    federation = Federation(engine.name, host, port, list(nodes))
+    make_private_folder(folder)
+    signed = engine.provision(folder, nodes, host, port)
+    authority = keep_authority(folder / FOLDER, signed, Place(engine.name, host, port))
+    write_private_file(folder / "server" / "revoked.pem", authority.revoked.pem)
     for name in nodes:
-        card = KitCard(engine.name, name, sorted(nodes), host, port)
-        content = msgspec.json.encode(card)
-        (folder / name / "startup" / "nodes.json").write_bytes(content)
+        certificate = (folder / name / "startup" / "client.crt").read_bytes()
+        authority.keep(certificate)
+        write_private_file(folder / "server" / "members" / f"{name}.crt", certificate)
+        write_kit_card(folder / name, KitCard(engine.name, name, sorted(nodes), host, port))
+    return write_federation(folder, Federation(engine.name, host, port, list(nodes)))
+
+
+def write_federation(folder: Path, federation: Federation) -> Federation:
+    """Keep what is known of a federation."""
     write_private_file(folder / "federation.json", msgspec.json.encode(federation))
     return federation
-
-
-def _check_names(nodes: Sequence[str]) -> None:
-    if not nodes:
-        raise HushrecError("a federation needs a node; use --nodes 2 or --name for each")
-    for name in nodes:
-        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", name) or name in _RESERVED:
-            raise HushrecError(
-                f"{name!r} cannot be a node's name; use a-z, 0-9 and -, and not {sorted(_RESERVED)}"
-            )
-    if len(set(nodes)) < len(nodes):
-        raise HushrecError("two nodes have the same name; give each its own")
 
 
 def read_federation(folder: Path) -> Federation:
@@ -73,13 +72,18 @@ class KitCard(msgspec.Struct, frozen=True):
     port: int = 0
 
 
+def write_kit_card(kit: Path, card: KitCard) -> None:
+    """Have a folder say whose kit it is."""
+    (kit / "startup" / "nodes.json").write_bytes(msgspec.json.encode(card))
+
+
 def read_kit(kit: Path) -> KitCard:
     """Whose kit a folder is."""
     try:
         return msgspec.json.decode((kit / "startup" / "nodes.json").read_bytes(), type=KitCard)
     except (OSError, msgspec.MsgspecError):
         raise HushrecError(
-            f"{kit} is no node's kit; copy one from the folder that hushrec deploy init made"
+            f"{kit} is no node's kit; make one with hushrec deploy join, and have it approved"
         ) from None
 
 
@@ -94,5 +98,5 @@ def find_kit(folder: Path, name: str | None) -> Path:
 
 
 def node_names(kit: Path) -> list[str]:
-    """Names of all nodes of the federation."""
+    """Names of the nodes that were there when the kit was made."""
     return read_kit(kit).nodes

@@ -15,6 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from nvflare.fuel.flare_api import api_spec
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 from nvflare.fuel.hci.client.api import AdminAPI
@@ -26,11 +28,12 @@ from nvflare.lighter.provisioner import Provisioner
 from nvflare.lighter.spec import Project
 from nvflare.lighter.utils import generate_keys
 
+from hushrec.deploy.certificates import Authority, PrivateKey
 from hushrec.deploy.engines import EngineName, JobState
+from hushrec.deploy.nvflare_process import OPERATOR, PROGRAMS
 from hushrec.errors import HushrecError
 
 PROJECT = "hushrec"
-OPERATOR = "operator@hushrec.local"
 CERTIFICATE_DAYS = 3650
 HEARTBEAT_SECONDS = 4
 SILENCE_SECONDS = 20  # a node that sends no heartbeat for so long is gone
@@ -40,9 +43,12 @@ MESSAGE_BYTES = 1 << 30  # a longer message is refused before it is read
 CHUNK_BYTES = 4 << 20  # of a message per frame; NVFlare's 1 MB cost a seventh more time of the processor
 FRAME_BYTES = 64 << 20
 PROCESS = "hushrec.deploy.nvflare_process"
+SCRIPT = "startup/sub_start.sh"
 SERVER_CLASSES = ["hushrec.deploy.nvflare_job.Driver", "nvflare.collab.runtime.controller.CollabController"]
 NODE_CLASSES = ["hushrec.deploy.nvflare_job.Node", "nvflare.collab.runtime.executor.CollabExecutor"]
 DROPPED = (api_spec.NoConnection, api_spec.SessionClosed, api_spec.AuthenticationError, api_spec.NoReply)
+# By this other nodes tell a node from the server and the operator, which have certificates of the same root.
+_FOR_NODES = [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False)]
 Result = TypeVar("Result")
 
 
@@ -51,18 +57,40 @@ class NVFlareEngine:
 
     name: EngineName = "nvflare"
 
-    def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> None:
-        """Make certificates and kits with NVFlare's own builders, then harden them. The CA's key is not kept."""
+    def provision(self, folder: Path, nodes: Sequence[str], host: str, port: int) -> Authority:
+        """Make certificates and kits with NVFlare's own builders, then harden them."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         kits = {host: "server", OPERATOR: "admin", **{node: node for node in nodes}}
+        certificates = _LongLived(CERTIFICATE_DAYS + 1)
         with tempfile.TemporaryDirectory(dir=folder) as workspace:
-            made = _build(Path(workspace), nodes, host, port)
+            made = _build(Path(workspace), nodes, host, port, [certificates])
             for name, kit in kits.items():
                 (made / name).chmod(0o700)
                 shutil.move(made / name, folder / kit)
         _harden_server(folder / "server")
         for node in nodes:
             _harden_node(folder / node)
+        return Authority(certificates.root_cert, certificates.pri_key)
+
+    def new_key(self) -> PrivateKey:
+        """An RSA key: NVFlare signs with no other kind."""
+        key, _ = generate_keys()
+        found: PrivateKey = key
+        return found
+
+    def fill_kit(self, kit: Path, name: str, host: str, port: int) -> None:
+        """NVFlare's static files, made here: what the authority sends is data, and never a script or a policy."""
+        with tempfile.TemporaryDirectory(dir=kit) as workspace:
+            made = _build(Path(workspace), [name], host, port, [])
+            shutil.copytree(made / name, kit, dirs_exist_ok=True)
+        kit.chmod(0o700)
+        _harden_node(kit)
+
+    def admit(self, folder: Path, name: str, certificate: bytes) -> None:
+        """Nothing: a certificate of the root, if it is not revoked, is all that NVFlare's server asks for."""
+
+    def dismiss(self, folder: Path, name: str) -> None:
+        """Nothing: the server's door (`nvflare_door`) looks at the list of revoked certificates."""
 
     def server_command(self, folder: Path) -> list[str]:
         """NVFlare's server process."""
@@ -212,7 +240,7 @@ def write_job(folder: Path, job: bytes, nodes: Sequence[str]) -> None:
         _write_json(folder / name, part)
 
 
-def _build(workspace: Path, nodes: Sequence[str], host: str, port: int) -> Path:
+def _build(workspace: Path, nodes: Sequence[str], host: str, port: int, signing: Sequence[CertBuilder]) -> Path:
     """The folder with the kits that NVFlare makes."""
     try:
         project = Project(PROJECT, PROJECT)
@@ -223,7 +251,7 @@ def _build(workspace: Path, nodes: Sequence[str], host: str, port: int) -> Path:
     except ValueError as error:
         raise HushrecError(f"NVFlare cannot use a name: {_line(error)}") from None
     files = StaticFileBuilder(config_folder="config", scheme="grpc")
-    builders = [WorkspaceBuilder(), files, _LongLived(CERTIFICATE_DAYS + 1)]
+    builders = [WorkspaceBuilder(), files, *signing]
     made = Provisioner(str(workspace), builders).provision(project, logger=_Silent())
     return Path(made["current_prod_dir"])
 
@@ -243,6 +271,7 @@ class _LongLived(CertBuilder):  # type: ignore[misc]
             valid_days=CERTIFICATE_DAYS,
             role=participant.get_prop("role"),
             server=participant if participant.type == "server" else None,
+            extra_extensions=_FOR_NODES if participant.type == "client" else None,
         )
         return key, certificate
 
@@ -304,6 +333,9 @@ def _write_local(kit: Path, resources: dict[str, Any]) -> None:
     _write_json(kit / "local" / "authorization.json", policy)
     _write_json(kit / "local" / "log_config.json", logs)
     _write_json(kit / "local" / "comm_config.json", sizes)
+    # NVFlare's script, too, starts our process, which looks who comes.
+    script = kit / SCRIPT
+    script.write_text(script.read_text().replace(f"-m {PROGRAMS}.", f"-m {PROCESS} "))
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

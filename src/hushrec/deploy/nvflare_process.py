@@ -8,6 +8,9 @@ import importlib
 import os
 import signal
 import sys
+import threading
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,7 +22,13 @@ from nvflare.app_common.storages.filesystem_storage import FilesystemStorage
 from nvflare.fuel.f3.mpm import MainProcessMonitor
 from nvflare.fuel.utils.buffer_list import ConsumableBufferList
 
+from hushrec.deploy.nvflare_door import Door, show_instance
+from hushrec.errors import HushrecError
+from hushrec.files import locked
+
 PROGRAMS = "nvflare.private.fed.app"
+OPERATOR = "operator@hushrec.local"
+LOOK_SECONDS = 0.2
 GRACE_SECONDS = 0.2  # NVFlare sleeps for 3 s at the end of every process
 
 
@@ -27,13 +36,42 @@ def main() -> None:
     """Run the program that the command line names, as its own `__main__` would."""
     # NVFlare words every request for a debug log that nobody reads, with all its bytes: 10 ms per MB.
     ConsumableBufferList.__repr__ = object.__repr__
-    program = importlib.import_module(f"{PROGRAMS}.{sys.argv[1]}")
+    name = sys.argv[1]
+    program = importlib.import_module(f"{PROGRAMS}.{name}")
     del sys.argv[1]
     signal.signal(signal.SIGTERM, _end)
     arguments = program.parse_arguments()
-    folder = Path(arguments.workspace) / getattr(arguments, "job_id", "")
-    run = MainProcessMonitor.run
-    sys.exit(run(program.main, str(folder), shutdown_grace_time=GRACE_SECONDS, args=arguments))
+    kit = Path(arguments.workspace)
+    folder = kit / getattr(arguments, "job_id", "")
+    with ExitStack() as stack:
+        try:
+            _stand_guard(name, kit, stack)
+        except HushrecError as error:
+            print(f"hushrec: {error}", file=sys.stderr)
+            sys.exit(2)
+        run = MainProcessMonitor.run
+        sys.exit(run(program.main, str(folder), shutdown_grace_time=GRACE_SECONDS, args=arguments))
+
+
+def _stand_guard(name: str, kit: Path, stack: ExitStack) -> None:
+    """Let one process serve a kit, and its workers die with it; show who a node is, and look who comes."""
+    if name == "server.server_train":
+        Door(kit, lambda peer: peer == OPERATOR).guard()
+    elif name == "client.client_train":
+        stack.enter_context(
+            locked(kit / "process.lock", f"{kit} is in use by another process; end that one first")
+        )
+        show_instance(kit, is_worker=False)
+    elif name == "client.worker_process":
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+        show_instance(kit, is_worker=True)
+
+
+def _end_with(parent: int) -> None:
+    """End this worker when its node's process has ended: the next one starts workers of its own."""
+    while os.getppid() == parent:
+        time.sleep(LOOK_SECONDS)
+    os._exit(1)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

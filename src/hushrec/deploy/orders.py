@@ -59,6 +59,14 @@ def place_order(folder: Path, order: Order, catalogue: Catalogue, resume: bool) 
     return run
 
 
+def nodes_of(run: Path, nodes: list[str]) -> list[str]:
+    """Who takes part in a run: the nodes that are there when it begins, whoever joins or is revoked after that."""
+    path = run / "hosts.msgpack"
+    if not path.exists():
+        return nodes
+    return [host.card.name for host in msgspec.msgpack.decode(path.read_bytes(), type=Hosts).hosts]
+
+
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One job of an engine: all or the rest of an ordered run."""
 
@@ -119,6 +127,7 @@ class Hosts(msgspec.Struct, frozen=True):
     ]  # 0: mail is neither padded nor wrapped
     num_clients: Annotated[int, msgspec.Meta(ge=0, le=limits.MOST_PARTIES)] = 0  # with those whom no node hosts
     away: list[str] = []  # those who do not take part now
+    revoked: bytes = b""  # the authority's newest list of revoked certificates, in PEM
 
 
 class Measure(msgspec.Struct, frozen=True):

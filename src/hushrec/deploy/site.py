@@ -25,6 +25,7 @@ from hushrec.deploy.enrolment import NodeSettings, is_as_wanted, letter_bytes, n
 from hushrec.deploy.identity import check_key_card, key_card, mail_key
 from hushrec.deploy.kits import node_names, read_kit
 from hushrec.deploy.measuring import measure
+from hushrec.deploy.membership import standing_hosts
 from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Ready
 from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError, LostForGoodError, NotAsOrderedError, PublicError
@@ -223,12 +224,16 @@ class _NodeRun:
     def start(self, run_id: bytes, hosts: Hosts, root: bytes) -> Ready:
         """Check everybody's card, and be ready for the first ask."""
         names = [host.card.name for host in hosts.hosts]
-        if not set(names) <= set(node_names(self._kit)) or len(set(names)) < len(names):
-            raise Refused("hosts that are not nodes of this federation, or one of them twice")
+        if len(set(names)) < len(names):
+            raise Refused("one of the hosts twice")
         if read_kit(self._kit).name not in names:
             raise Refused("hosts without this node itself")
         for host in hosts.hosts:
             check_key_card(host.card, root, run_id, numbers_digest(host.numbers))
+        try:
+            hosts = standing_hosts(self._kit / "private", root, hosts, node_names(self._kit))
+        except PublicError as error:
+            raise Refused(str(error)) from None
         self._node = self._open_node(hosts)
         write_private_file(self._folder / "hosts.msgpack", msgspec.msgpack.encode(hosts))
         return Ready()

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -14,6 +15,7 @@ from hushrec.cli.options import parse_columns
 from hushrec.data.holdings import described
 from hushrec.data.holdings.node_files import NodeFiles
 from hushrec.deploy.apart import Apart
+from hushrec.deploy.authority import FOLDER
 from hushrec.deploy.driver import read_report
 from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.engines import EngineName
@@ -21,6 +23,7 @@ from hushrec.deploy.enrolment import NodeSettings, check_required, write_setting
 from hushrec.deploy.identity import fingerprint, mail_key
 from hushrec.deploy.kits import find_kit, make_kits, read_federation, read_kit
 from hushrec.deploy.local import node_process, server_process
+from hushrec.deploy.membership import check_welcome, refusal_file
 from hushrec.deploy.processes import Kept, WaitingForServer, refuse_taken
 from hushrec.errors import HushrecError
 from hushrec.files import locked
@@ -33,15 +36,19 @@ _STATUS_SECONDS = 5.0  # for an answer of the server
 
 def make_federation(folder: Path, names: list[str], host: str, port: int, engine: EngineName) -> None:
     """Make certificates, keys and kits, and say where each goes."""
+    authority = folder / FOLDER
     make_kits(folder, engine_named(engine), names, host, port)
     table = Table(box=None, pad_edge=False)
     for heading in ("kit", "goes to", "then"):
         table.add_column(heading)
     table.add_row(str(folder), "stays with the server and its operator", f"hushrec deploy server {folder}")
+    table.add_row(str(authority), "a machine that is not the server's", f"hushrec deploy approve {folder} REQUEST")
     for node in names:
         table.add_row(str(folder / node), f"the machine of {node}", f"hushrec deploy node {node} --data RATINGS")
     show(table)
-    note("a kit holds its owner's private key: copy it over a safe way, then delete it here")
+    note(f"whoever has {authority} says who is a node")
+    if names:
+        note("a node's kit that was made here holds its private key: better, let nodes use hushrec deploy join")
 
 
 def run_server(folder: Path) -> None:
@@ -65,7 +72,8 @@ def run_node(folder: Path, name: str | None, own: OwnFiles, consent: Consent) ->
         note(f"{card.name}: {has}, which stay here; Ctrl-C ends it")
         note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")
         waiting = WaitingForServer(card.host, card.port, note) if card.host else None
-        _keep(node_process(kit, card.name, card.engine, note), waiting)
+        refusal_file(kit).unlink(missing_ok=True)
+        _keep(node_process(kit, card.name, card.engine, note), waiting, lambda: check_welcome(kit, card.name))
 
 
 def node_files(own: OwnFiles) -> NodeFiles:
@@ -107,8 +115,10 @@ def _named_value(text: str) -> tuple[str, str]:
     return name.strip().replace("-", "_"), value.strip()
 
 
-def _keep(process: Kept, waiting: WaitingForServer | None = None) -> None:
-    """Keep a process alive until we are told to end."""
+def _keep(
+    process: Kept, waiting: WaitingForServer | None = None, check: Callable[[], None] = lambda: None
+) -> None:
+    """Keep a process alive until we are told to end, or a check fails."""
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         raise SystemExit(0)
@@ -119,6 +129,7 @@ def _keep(process: Kept, waiting: WaitingForServer | None = None) -> None:
         process.start()
         while True:
             time.sleep(0.2)
+            check()
             process.keep()
             if waiting is not None:
                 waiting.look()

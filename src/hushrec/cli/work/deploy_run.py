@@ -21,7 +21,7 @@ from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.engines import EngineName
 from hushrec.deploy.kits import read_federation
 from hushrec.deploy.local import prepare, running
-from hushrec.deploy.orders import Order, place_order
+from hushrec.deploy.orders import Order, nodes_of, place_order
 from hushrec.deploy.supervisor import Supervisor, Terms
 from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem
@@ -55,12 +55,15 @@ def order_run(system: AnySystem, values: dict[str, Any], folder: Path, options: 
         relay=options.relay,
         timeout_seconds=options.waiting.timeout,
     )
-    terms = _terms(options.waiting, len(federation.nodes))
+    nodes = nodes_of(folder / "runs" / order.run_name, federation.nodes)
+    if not nodes:
+        raise HushrecError(f"{folder} has no nodes yet; approve one with: hushrec deploy approve {folder} REQUEST")
+    terms = _terms(options.waiting, len(nodes))
     left = "interrupted; the nodes may go on without us: the same command with --resume is told how far"
     with if_interrupted(left):
-        run = _supervised(folder, order, catalogue, federation.nodes, federation.engine, terms, options.resume)
+        run = _supervised(folder, order, catalogue, nodes, federation.engine, terms, options.resume)
     keep_command(run, options.said.command)
-    _print(run, len(federation.nodes), options.as_json)
+    _print(run, len(nodes), options.as_json)
     note(f"kept in {run}")
 
 
