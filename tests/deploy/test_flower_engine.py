@@ -165,8 +165,10 @@ def silence(message: Any) -> None:
 
 def call(grid: FakeGrid, requests: dict[str, bytes], timeout_seconds: float = 5.0) -> Any:
     from hushrec.deploy.flower_job import FlowerTransport
+    from hushrec.runtime.transport import Delivery
 
-    return FlowerTransport(grid).call("echo", requests, 3, timeout_seconds)
+    delivery = FlowerTransport(grid).call("echo", requests, 3, timeout_seconds)
+    return Delivery(dict(delivery.arriving()), delivery.lost)
 
 
 @pytest.mark.usefixtures("in_job")

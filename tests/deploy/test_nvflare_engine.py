@@ -32,8 +32,9 @@ from hushrec.deploy import nvflare_job
 from hushrec.deploy.engines import JobState
 from hushrec.deploy.local import free_port
 from hushrec.deploy.nvflare_engine import NVFlareEngine, NVFlareSession, job_state, write_job
-from hushrec.deploy.nvflare_job import CollabTransport, Node, NodeFailure
+from hushrec.deploy.nvflare_job import PART_BYTES, CollabTransport, Node, NodeFailure
 from hushrec.errors import HushrecError
+from hushrec.runtime.transport import Delivery, Requests
 
 ENGINE = NVFlareEngine()
 NODES = ["node-1", "node-2"]
@@ -173,11 +174,21 @@ def test_without_a_server_a_session_says_what_to_start(tmp_path: Path) -> None:
 class FakeNode:
     """A node as Collab shows it to the server."""
 
-    handle: Callable[[bytes], bytes]
+    answer: Callable[[bytes], Any]
     is_alive: Callable[[], bool] = lambda: True
+    fetch: Callable[[int], Any] = lambda _start: b""
+    brought: bytes = b""
 
     def __call__(self, timeout: float) -> "FakeNode":
         return self
+
+    def bring(self, start: int, part: bytes) -> None:
+        assert start == len(self.brought)
+        self.brought += part
+
+    def handle(self, packet: bytes, start: int) -> Any:
+        assert start == len(self.brought)
+        return self.answer(self.brought + packet)
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -195,13 +206,73 @@ def sleeping(seconds: float) -> Callable[..., bytes]:
     return sleep
 
 
-def call(nodes: dict[str, FakeNode], timeout: float = 5.0, is_aborted: Callable[[], bool] = lambda: False) -> Any:
+def call(
+    nodes: dict[str, FakeNode],
+    timeout: float = 5.0,
+    is_aborted: Callable[[], bool] = lambda: False,
+    packet: Callable[[str], bytes] = str.encode,
+) -> Delivery:
+    """A call whose replies have all been taken."""
     transport = CollabTransport(nodes, is_aborted)
-    return transport.call("ask", {name: name.encode() for name in nodes}, 0, timeout)
+    delivery = transport.call("ask", Requests(nodes, lambda name: iter([packet(name)])), 0, timeout)
+    return Delivery({name: bytes(reply) for name, reply in delivery.arriving()}, delivery.lost)
 
 
 def echo(packet: bytes) -> bytes:
     return b"from " + packet
+
+
+def test_long_packets_travel_in_parts_of_one_node_at_a_time() -> None:
+    reply, packet = os.urandom(2 * PART_BYTES + 5), os.urandom(2 * PART_BYTES + 3)
+    seen: list[bytes] = []
+
+    def take(packet: bytes) -> int:
+        seen.append(packet)
+        return len(reply)
+
+    long = FakeNode(take, fetch=lambda start: reply[start : start + PART_BYTES])
+    delivery = call({"a": long, "b": FakeNode(echo)}, packet=lambda name: packet if name == "a" else b"b")
+    assert delivery.replies == {"a": reply, "b": b"from b"}
+    assert seen == [packet]
+    assert long.brought == packet
+
+
+def test_a_reply_is_fetched_only_when_the_one_before_was_taken() -> None:
+    fetched = list[str]()
+
+    def node(name: str) -> FakeNode:
+        def fetch(start: int) -> bytes:
+            fetched.append(name)
+            return name.encode()
+
+        return FakeNode(lambda _packet: 1, fetch=fetch)
+
+    transport = CollabTransport({name: node(name) for name in "abc"}, lambda: False)
+    delivery = transport.call("ask", Requests("abc", lambda name: iter([b""])), 0, 5.0)
+    for number, (name, _) in enumerate(delivery.arriving(), start=1):
+        assert len(fetched) == number
+        assert fetched[-1] == name
+
+
+@pytest.mark.parametrize("claimed", [-1, 0, 2**40, True, 1.5, None, "x", [b"x"], {"a": 1}])
+def test_what_is_no_reply_is_for_others_to_refuse(claimed: Any) -> None:
+    """An empty packet is refused, and its sender blamed."""
+    delivery = call({"a": FakeNode(lambda _packet: claimed), "b": FakeNode(echo)})
+    assert delivery.replies == {"a": b"", "b": b"from b"}
+
+
+@pytest.mark.parametrize("part", [b"", b"x" * (PART_BYTES + 1), 5, None])
+def test_parts_that_are_none_end_a_reply(part: Any) -> None:
+    node = FakeNode(lambda _packet: 10**9, fetch=lambda start: part)
+    assert call({"a": node}).replies == {"a": b""}
+
+
+def test_a_reply_that_breaks_off_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvflare_job, "ABORT_SECONDS", 0.1)
+    node = FakeNode(lambda _packet: 10**9, fetch=raising(UNREACHABLE))
+    delivery = call({"a": node, "b": FakeNode(echo)})
+    assert delivery.replies == {"b": b"from b"}
+    assert delivery.lost == {"a": "not reachable"}
 
 
 UNREACHABLE = CollabCallError("b", "handle", "Message sending error to target b")
@@ -297,6 +368,27 @@ def test_a_node_opens_its_site_once_and_survives_exceptions(
     assert failure.value.__cause__ is None
     assert node.handle(b"two") == b"two"
     assert opened == [tmp_path]
+
+
+def test_a_node_takes_long_packets_and_gives_long_replies_in_parts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(nvflare_job, "open_site", lambda _kit: FakeSite())
+    monkeypatch.setattr(nvflare_job, "WHOLE_BYTES", 5)
+    monkeypatch.setattr(nvflare_job, "PART_BYTES", 4)
+    monkeypatch.setenv("HUSHREC_KIT", str(tmp_path))
+    node = Node()
+    node.bring(0, b"a packet of which the rest never comes")
+    node.bring(0, b"1234")
+    node.bring(4, b"5678")
+    with pytest.raises(NodeFailure, match="do not fit"):
+        node.bring(4, b"5678")
+    assert node.handle(b"9", start=8) == 9
+    assert [node.fetch(0), node.fetch(4), node.fetch(8), node.fetch(8)] == [b"1234", b"5678", b"9", b""]
+    with pytest.raises(NodeFailure, match="do not fit"):
+        node.handle(b"9", start=8)
+    node.bring(0, b"left over")
+    assert node.handle(b"short") == b"short"
 
 
 def test_a_node_without_a_site_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:

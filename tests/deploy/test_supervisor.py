@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from federation import (
+
+from deploy.federation import (
     Expected,
     Fate,
     Federation,
@@ -18,35 +18,18 @@ from federation import (
     Lost,
     Ordered,
     ServerKilled,
-    Wire,
     in_process,
     losing_from,
-    quick,
     small,
     some_split,
 )
-
+from deploy.watching import NODES, Clock, Engine, Job, driving, supervised
 from hushrec.deploy import supervisor
-from hushrec.deploy.driver import Report, drive, read_report
+from hushrec.deploy.driver import read_report
 from hushrec.deploy.engines import JobState
 from hushrec.deploy.orders import Attempt
 from hushrec.deploy.supervisor import Submitted, Supervisor, Terms
 from hushrec.errors import HushrecError
-
-NODES = ["node-1", "node-2", "node-3"]
-
-
-class Clock:
-    """Time that passes only when somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @pytest.fixture
@@ -54,75 +37,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(supervisor, "time", clock)
     return clock
-
-
-Job = Callable[["Engine", Attempt, Sequence[str]], JobState]
-
-
-@dataclass
-class Engine:
-    """An engine of functions: what a job does, who is connected when, whether the server answers."""
-
-    folder: Path
-    clock: Clock
-    job: Job
-    connected_at: Callable[[float], set[str]] = lambda _seconds: set(NODES)
-    answers_at: Callable[[float], bool] = lambda _seconds: True
-    attempts: list[Attempt] = field(default_factory=list)
-    aborted: list[str] = field(default_factory=list)
-    sessions: int = 0
-    closed: int = 0
-    states: dict[str, JobState] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.started = self.clock.now
-
-    def check(self) -> None:
-        if not self.answers_at(self.clock.now - self.started):
-            raise HushrecError("the server cannot be reached")
-
-    def connect(self) -> "Engine":
-        self.check()
-        self.sessions += 1
-        return self
-
-    def connected(self) -> set[str]:
-        self.check()
-        return self.connected_at(self.clock.now - self.started)
-
-    def submit(self, job: bytes, nodes: Sequence[str]) -> str:
-        self.check()
-        attempt = msgspec.json.decode(job, type=Attempt)
-        self.attempts.append(attempt)
-        name = f"job-{attempt.attempt}"
-        self.states[name] = self.job(self, attempt, nodes)
-        return name
-
-    def state(self, job_id: str) -> JobState:
-        self.check()
-        if job_id not in self.states:
-            raise HushrecError("no such job")
-        return self.states[job_id]
-
-    def abort(self, job_id: str) -> None:
-        self.check()
-        self.aborted.append(job_id)
-        self.states[job_id] = JobState.FAILED
-
-    def close(self) -> None:
-        self.closed += 1
-
-    def tell(self, attempt: int, status: Any, round_number: int, **values: Any) -> None:
-        """What a job writes down for whoever watches."""
-        report = Report(status, attempt, round_number, 5, **values)
-        (self.folder / "progress.json").write_bytes(msgspec.json.encode(report))
-
-
-def supervised(engine: Engine, **terms: Any) -> tuple[Supervisor, list[str], list[Report]]:
-    told, watched = list[str](), list[Report]()
-    known = Terms(**{"min_nodes": 3, "patience_seconds": 10.0, "stall_seconds": 100.0, **terms})
-    watcher = Supervisor(engine.folder, NODES, engine.connect, known, told.append, watched.append)
-    return watcher, told, watched
 
 
 def script(*steps: Callable[[Engine, int], JobState]) -> Job:
@@ -139,10 +53,12 @@ def done(engine: Engine, attempt: int) -> JobState:
     return JobState.DONE
 
 
-def losing(name: str, round_number: int) -> Callable[[Engine, int], JobState]:
+def losing(name: str, round_number: int, is_proven: bool = True) -> Callable[[Engine, int], JobState]:
     def step(engine: Engine, attempt: int) -> JobState:
-        reason = f"round {round_number + 1}, ItemFactors: lost {name} (no reply)"
-        engine.tell(attempt, "paused", round_number, lost={name: "no reply"}, reason=reason)
+        why = "a frame ends 4 bytes too early" if is_proven else "no reply"
+        reason = f"round {round_number + 1}, ItemFactors: lost {name} ({why})"
+        proven = [name] if is_proven else []
+        engine.tell(attempt, "paused", round_number, lost={name: why}, reason=reason, proven=proven)
         return JobState.DONE
 
     return step
@@ -512,7 +428,7 @@ def test_a_node_that_spoils_a_round_three_times_is_left_out(tmp_path: Path, cloc
     engine = Engine(tmp_path, clock, script(*[losing("node-2", 1)] * 3, done))
     watcher, told, _ = supervised(engine, min_nodes=2)
     watcher.run()
-    lost = "round 2, ItemFactors: lost node-2 (no reply); going on from round 2"
+    lost = "round 2, ItemFactors: lost node-2 (a frame ends 4 bytes too early); going on from round 2"
     assert told == [lost, lost, lost, "node-2 failed 3 times in one round and is left out from now on"]
     assert [attempt.away for attempt in engine.attempts] == [[], [], [], ["node-2"]]
 
@@ -524,11 +440,47 @@ def test_losses_in_other_rounds_are_forgiven(tmp_path: Path, clock: Clock) -> No
     assert engine.attempts[-1].away == []
 
 
+def test_who_is_only_silent_is_never_left_out(tmp_path: Path, clock: Clock) -> None:
+    """It is tried again as often as anything else; then one line names it, and says what to do."""
+    engine = Engine(tmp_path, clock, script(losing("node-2", 1, is_proven=False)))
+    watcher, told, _ = supervised(engine, min_nodes=2)
+    expected = (
+        "no round was finished in 6 attempts; it may be the fault of node-2 (no reply); "
+        "see their logs, stop who is at fault, then use --resume"
+    )
+    with pytest.raises(HushrecError, match=f"^{re.escape(expected)}$"):
+        watcher.run()
+    assert all(attempt.away == [] for attempt in engine.attempts)
+    assert watcher.banned == {}
+    assert not any("left out" in line for line in told)
+
+
+def test_all_who_may_be_at_fault_are_named(tmp_path: Path, clock: Clock) -> None:
+    def framed(engine: Engine, attempt: int) -> JobState:
+        lost = {"node-1": "wrote mail that node-2 refused", "node-2": "refused: letter 1"}
+        engine.tell(attempt, "paused", 1, lost=lost, reason="round 2: lost")
+        return JobState.DONE
+
+    engine = Engine(tmp_path, clock, script(framed))
+    watcher, _, _ = supervised(engine, min_nodes=1)
+    with pytest.raises(HushrecError, match=r"fault of node-1 \(wrote .*\) or node-2 \(refused: letter 1\); see"):
+        watcher.run()
+    assert watcher.banned == {}
+
+
+def test_suspects_of_a_round_that_was_finished_are_forgotten(tmp_path: Path, clock: Clock) -> None:
+    steps = [losing("node-1", 1, is_proven=False), losing("node-3", 2, is_proven=False)]
+    engine = Engine(tmp_path, clock, script(*steps, *[losing("node-3", 2, is_proven=False)] * 9))
+    watcher, _, _ = supervised(engine)
+    with pytest.raises(HushrecError, match=r"fault of node-3 \(no reply\); see"):
+        watcher.run()
+
+
 def test_leaving_out_never_goes_below_the_least(tmp_path: Path, clock: Clock) -> None:
     engine = Engine(tmp_path, clock, script(losing("node-2", 1)))
     watcher, told, _ = supervised(engine, min_nodes=3)
     with pytest.raises(
-        HushrecError, match=r"2 of 3 nodes are there, 3 are needed \(node-2 failed: no reply\); start"
+        HushrecError, match=r"2 of 3 nodes are there, 3 are needed \(node-2 failed: a frame ends .*\); start"
     ):
         watcher.run()
     assert len(engine.attempts) == 3
@@ -547,21 +499,6 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
 def expected(first_round: int, numbers: tuple[int, ...]) -> Expected:
     losses = losing_from(first_round, np.array(numbers))
     return in_process("fedrec++", small("fedrec++"), some_split(), losses)
-
-
-def driving(federation: Federation, mishap: Callable[[Leg], Fate | None]) -> Job:
-    """A job that runs the driver at once, to the end or until the server is killed."""
-
-    def job(_engine: Engine, attempt: Attempt, nodes: Sequence[str]) -> JobState:
-        try:
-            with quick():
-                wire = Wire(federation, mishap)
-                drive(wire, list(nodes), federation.folder, msgspec.json.encode(attempt))
-        except ServerKilled:
-            return JobState.FAILED
-        return JobState.DONE
-
-    return job
 
 
 def watched_over(
@@ -603,18 +540,25 @@ def test_a_run_with_kills_ends_with_the_same_bits(federation: Federation, clock:
     assert all("\n" not in line for line in told)
 
 
-def test_a_node_that_never_answers_again_is_banned_and_the_rest_is_lossless(
+def test_a_node_that_never_answers_again_ends_the_run_until_it_is_stopped(
     federation: Federation, clock: Clock
 ) -> None:
-    ordered, watcher, told, _ = watched_over(
+    """Silence proves nothing. Who stops it goes on without it, and the rest is lossless."""
+    gone = list[str]()
+    ordered, watcher, told, engine = watched_over(
         federation,
         clock,
         lambda leg: lost if leg.node == "node-2" and leg.round_number >= 2 else None,
         min_nodes=2,
+        connected_at=lambda _seconds: set(NODES) - set(gone),
     )
+    with pytest.raises(HushrecError, match=r"may be the fault of node-2 \(no reply within 60 s\); see their logs"):
+        watcher.run()
+    gone.append("node-2")
+    watcher, told, _ = supervised(engine, min_nodes=2)
     watcher.run()
     ordered.assert_equals(expected(2, tuple(federation.numbers("node-2").tolist())), away=["node-2"])
-    assert told[-1] == "node-2 failed 3 times in one round and is left out from now on"
+    assert told[-1] == "going on without node-2 from round 2 on"
 
 
 def test_a_node_that_disconnects_is_done_without_from_that_round_on(federation: Federation, clock: Clock) -> None:

@@ -15,9 +15,10 @@ from hushrec.errors import HushrecError
 from hushrec.privacy.sealing import new_private_key, public_key_of
 from hushrec.protocol import Ask, Ragged, Transcript
 from hushrec.registry import SYSTEMS
+from hushrec.runtime.calling import Caller, NodesLost, RefusedForGood
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.node import Node
-from hushrec.runtime.over_network import Caller, NodesLost, OverNetwork, RefusedForGood
+from hushrec.runtime.over_network import OverNetwork
 from hushrec.runtime.packets import (
     Contents,
     Kind,
@@ -391,8 +392,8 @@ def test_mail_of_an_ask_replaces_that_of_the_one_before(monkeypatch: pytest.Monk
     seen: list[set[int]] = []
     request = OverNetwork._request
 
-    def watched(self: OverNetwork, message: Any, numbers: Any, round_number: int, sequence: int) -> Packet:
-        packet = request(self, message, numbers, round_number, sequence)
+    def watched(self: OverNetwork, *about: Any) -> Packet:
+        packet = request(self, *about)
         seen.append({one.sequence for one in msgspec.msgpack.decode(packet.about, type=Contents).mail})
         return packet
 
@@ -414,6 +415,7 @@ def test_only_sealed_mail_is_routed() -> None:
     [(code, letters)] = network._letters.items()
     assert code == code_of(Noise)
     assert 6 <= len(letters) <= 9
-    for _, letter in letters:
+    for held in letters:
         with pytest.raises(HushrecError):
-            decode(letter, SYSTEM.messages)
+            decode(network._mailroom._read(held.place, held.size), SYSTEM.messages)
+    network._mailroom.empty()

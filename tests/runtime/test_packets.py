@@ -18,6 +18,7 @@ from hushrec.runtime.packets import (
     contents_of,
     decode_packet,
     encode_packet,
+    writable,
 )
 from hushrec.runtime.wire import WireError
 
@@ -66,16 +67,25 @@ def test_layout_is_what_it_was() -> None:
     assert encode_packet(Packet(Kind.ASK, RUN, 3, 5, b"a", (b"123456789",))) == expected
 
 
-def test_sections_are_views_that_can_be_written_to() -> None:
+def test_sections_are_views_and_copied_only_where_they_cannot_be_written_to() -> None:
     """Numba takes arrays that cannot be written to for another type, and compiles anew."""
     data = encode_packet(example())
-    packet = decode_packet(data)
-    section = packet.sections[1]
+    section = decode_packet(data).sections[1]
     assert isinstance(section, memoryview)
-    assert not section.readonly
-    section[0] = ord("L")
-    assert bytes(packet.sections[1]) == b"Letter 1"
+    assert section.obj is data
+    copy = writable(section)
+    copy[0] = ord("L")  # type: ignore[index]
     assert b"letter 1" in data
+    own = bytearray(data)
+    section = decode_packet(memoryview(own)).sections[1]
+    assert writable(section) is section
+    assert section.obj is own  # type: ignore[union-attr]
+
+
+def test_what_is_nested_without_end_is_refused() -> None:
+    nested = b"\x82\xa1x" + b"\x91" * 200_000 + b"\xc0" + b"\xaanum_frames\x01"
+    with pytest.raises(WireError):
+        about(example(about=nested), Contents)
 
 
 def test_every_shorter_or_longer_packet_is_refused() -> None:

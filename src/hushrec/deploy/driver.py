@@ -42,6 +42,7 @@ from hushrec.registry import system_named
 from hushrec.runs.folds import planned_run
 from hushrec.runs.record import FoldResult, write_run
 from hushrec.runs.run_settings import settings_for
+from hushrec.runtime.calling import Caller, NodesLost, blamed
 from hushrec.runtime.checkpoint import (
     Progress,
     digest,
@@ -50,7 +51,7 @@ from hushrec.runtime.checkpoint import (
     save_progress,
     save_train,
 )
-from hushrec.runtime.over_network import Caller, NodesLost, OverNetwork, blamed
+from hushrec.runtime.over_network import OverNetwork
 from hushrec.runtime.packets import Kind, Packet, about
 from hushrec.runtime.rounds import run_rounds
 from hushrec.runtime.transport import Transport
@@ -74,6 +75,7 @@ class Report(msgspec.Struct, frozen=True):
     lost: dict[str, str] = {}  # nodes, and why
     reason: str = ""
     timed_rounds: int = 0  # those of this attempt
+    proven: list[str] = []  # of the lost, those whose own fault it is beyond doubt
 
 
 def read_report(folder: Path) -> Report | None:
@@ -92,7 +94,7 @@ def drive(transport: Transport, nodes: list[str], folder: Path, job: bytes) -> N
         try:
             run.go(transport, nodes)
         except NodesLost as error:
-            run.report("paused", lost=error.lost, reason=str(error))
+            run.report("paused", lost=error.lost, proven=sorted(error.proven), reason=str(error))
         except HushrecError as error:
             run.report("failed", reason=str(error))
 
@@ -141,8 +143,9 @@ class _ServerRun:
         num_clients = hosts.num_clients
         progress = self._open(num_clients)
         network = OverNetwork(
-            self._system, self._config, Draws(order.seed), members, caller, progress.transcript, self._attempt.away
-        )
+            self._system, self._config, Draws(order.seed), members, caller, progress.transcript,
+            self._attempt.away, self._folder,
+        )  # fmt: skip
         self._seconds = network.seconds
         self._seconds["enrol"] = time.perf_counter() - started
         run_rounds(self._system, self._config, progress, network, self._keep)
@@ -154,6 +157,7 @@ class _ServerRun:
         status: Literal["running", "paused", "failed", "done"],
         lost: dict[str, str] | None = None,
         reason: str = "",
+        proven: list[str] | None = None,
     ) -> None:
         """Tell whoever watches."""
         progress = self._progress
@@ -161,7 +165,7 @@ class _ServerRun:
         seconds = {what: round(spent, 4) for what, spent in self._seconds.items()}
         report = Report(
             status, self._attempt.attempt, self._rounds_done, self._config.num_rounds, sent, seconds, lost or {},
-            reason, self._rounds_done - self._rounds_before,
+            reason, self._rounds_done - self._rounds_before, proven or [],
         )  # fmt: skip
         write_private_file(self._folder / "progress.json", msgspec.json.encode(report))
 

@@ -73,14 +73,23 @@ class FlowerTransport:
     def call(
         self, phase: str, requests: Mapping[str, bytes], round_number: int, timeout_seconds: float
     ) -> Delivery:
-        """Send all packets, then ask for replies until they are there, the node is gone or the time is up."""
+        """Send all packets, one after the other, then hand replies over as they come."""
+        lost: dict[str, str] = {}
+        return Delivery(self._replies(requests, timeout_seconds, lost), lost)
+
+    def _replies(
+        self, requests: Mapping[str, bytes], timeout_seconds: float, lost: dict[str, str]
+    ) -> Iterator[tuple[str, bytes]]:
+        """Ask for replies until they are there, the node is gone or the time is up."""
         deadline = time.monotonic() + timeout_seconds
         present = self._present()
-        replies: dict[str, bytes] = {}
-        lost = {node: "not connected" for node in requests if node not in present}
-        called = [node for node in requests if node in present]
-        messages = [_message(requests[node], present[node].node_id, timeout_seconds) for node in called]
-        waiting = dict(zip(self._grid.push_messages(messages), called, strict=True))
+        lost |= {node: "not connected" for node in requests if node not in present}
+        waiting: dict[str, str] = {}
+        for node in requests:
+            if node in present:
+                message = _message(requests[node], present[node].node_id, timeout_seconds)
+                waiting |= dict.fromkeys(self._grid.push_messages([message]), node)
+                del message
         next_look, pause = time.monotonic() + PRESENCE_POLL_SECONDS, SHORTEST_PAUSE_SECONDS
         while waiting and time.monotonic() < deadline:
             time.sleep(pause)
@@ -88,15 +97,16 @@ class FlowerTransport:
             for message_id, reply in self._arrived(list(waiting), deadline):
                 node, pause = waiting.pop(message_id), SHORTEST_PAUSE_SECONDS
                 if isinstance(reply, bytes):
-                    replies[node] = reply
+                    yield node, reply
                 else:
                     lost[node] = reply
+                del reply
             if time.monotonic() > next_look:
                 gone = self._gone(waiting.values(), present)
                 waiting = {message_id: node for message_id, node in waiting.items() if node not in gone}
-                next_look, lost = time.monotonic() + PRESENCE_POLL_SECONDS, lost | gone
+                next_look = time.monotonic() + PRESENCE_POLL_SECONDS
+                lost |= gone
         lost |= dict.fromkeys(waiting.values(), "no reply in time")
-        return Delivery(replies, lost)
 
     def _present(self) -> dict[str, Any]:
         return {info.name: info for info in self._grid.get_nodes()}

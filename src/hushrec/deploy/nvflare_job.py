@@ -1,14 +1,16 @@
 """The parts of hushrec that run inside an NVFlare job: one on each node, one on the server."""
 
 import base64
+import gc
 import logging
 import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from itertools import chain
 from pathlib import Path
 
 from nvflare.collab import collab
@@ -18,12 +20,16 @@ from nvflare.collab.api.proxy import Proxy
 from hushrec.deploy.driver import drive
 from hushrec.deploy.site import Site, open_site
 from hushrec.errors import HushrecError
-from hushrec.runtime.transport import Delivery
+from hushrec.runtime.packets import MAX_PACKET_BYTES
+from hushrec.runtime.transport import Buffer, Delivery, Requests
 
 LOGGER = logging.getLogger(__name__)
 ABORT_SECONDS = 3.0
 SIGN_SECONDS = 2.0
 SILENCE_SECONDS = 15.0
+PART_BYTES = 2 << 20  # of a long packet, both ways
+PART_SECONDS = 30.0
+WHOLE_BYTES = 16 << 20  # replies up to this travel at once: to ask for parts costs more time than it saves memory
 
 
 class NodeFailure(Exception):
@@ -31,11 +37,13 @@ class NodeFailure(Exception):
 
 
 class Node:
-    """Answers the server's calls with what this node's site says."""
+    """Answers the server's calls with what this node's site says. Long packets come and go in parts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._site: Site | None = None
+        self._brought = bytearray()  # of a long packet, what is there
+        self._reply = b""  # which the server fetches
 
     @collab.publish
     def is_alive(self) -> bool:
@@ -43,19 +51,47 @@ class Node:
         return True
 
     @collab.publish
-    def handle(self, packet: bytes) -> bytes:
-        """The site's reply; an exception becomes an error reply, and the worker lives on."""
+    def bring(self, start: int, part: bytes) -> None:
+        """Take a part of a long packet, which `handle` then gets."""
         with self._lock:
+            if start == 0:
+                self._brought.clear()
+            if start != len(self._brought) or start + len(part) > MAX_PACKET_BYTES:
+                raise NodeFailure("parts of a packet that do not fit together, or that are too many")
+            self._brought += part
+
+    @collab.publish
+    def handle(self, packet: bytes, start: int = 0) -> bytes | int:
+        """The site's reply, or its length if it is long; an exception becomes an error reply."""
+        with self._lock:
+            self._reply = b""
+            brought, self._brought = self._brought if start else b"", bytearray()
+            if start != len(brought):
+                raise NodeFailure("parts of a packet that do not fit together")
+            packet = b"".join((brought, packet))
             try:
                 if self._site is None:
                     # The kit is named by this node's own environment, never by the job.
                     self._site = open_site(Path(os.environ["HUSHREC_KIT"]))
-                return self._site.handle(packet)
+                reply = self._site.handle(packet)
+                if len(reply) <= WHOLE_BYTES:
+                    return reply
+                self._reply = reply
+                return len(reply)
             except Exception as error:
                 # Messages may speak of the node's own files and values: they stay here.
                 reason = f"{type(error).__name__} at {_place(error)}"
                 LOGGER.error("a call failed: %s", error if isinstance(error, HushrecError) else reason)
         raise NodeFailure(f"{reason}; see the node's log")
+
+    @collab.publish
+    def fetch(self, start: int) -> bytes:
+        """A part of the last reply, which is let go with its last part."""
+        with self._lock:
+            part = self._reply[start : start + PART_BYTES]
+            if start + len(part) >= len(self._reply):
+                self._reply = b""
+            return part
 
 
 def _place(error: Exception) -> str:
@@ -64,48 +100,115 @@ def _place(error: Exception) -> str:
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
+_FAILURES = (CollabCallError, RunAborted)  # of a call; mistakes of ours are no loss of a node
+
+
 class CollabTransport:
-    """Packets to nodes and back as Collab calls."""
+    """Packets to nodes and back as Collab calls.
+
+    Short packets travel to and from all nodes at once. Long ones are sent and fetched in parts, of one node after
+    the other: so the server holds one of them, and NVFlare no more than a part.
+    """
 
     def __init__(self, nodes: Mapping[str, Proxy], is_aborted: Callable[[], bool]) -> None:
         self._nodes = nodes
         self._is_aborted = is_aborted
 
-    def call(
-        self, phase: str, requests: Mapping[str, bytes], round_number: int, timeout_seconds: float
-    ) -> Delivery:
+    def call(self, phase: str, requests: Requests, round_number: int, timeout_seconds: float) -> Delivery:
         """Call every node at once. NVFlare's own timeout starts anew with each frame; ours is the wall clock."""
-        deadline = time.monotonic() + timeout_seconds
+        lost: dict[str, str] = {}
+        return Delivery(self._replies(requests, timeout_seconds, lost), lost)
+
+    def _replies(
+        self, requests: Requests, timeout_seconds: float, lost: dict[str, str]
+    ) -> Iterator[tuple[str, Buffer]]:
         pool = ThreadPoolExecutor(max(1, 2 * len(requests)), thread_name_prefix="call")
-        calls = {
-            node: pool.submit(self._nodes[node](timeout=timeout_seconds + SIGN_SECONDS).handle, packet=packet)
-            for node, packet in requests.items()
-        }
-        signs = self._wait(pool, calls, deadline)
-        pool.shutdown(wait=False)
-        ended = {node: call for node, call in calls.items() if call.done()}
-        failures = {node: error for node, call in ended.items() if (error := call.exception()) is not None}
-        replies = {node: call.result() for node, call in ended.items() if node not in failures}
-        lost = dict.fromkeys(calls.keys() - ended.keys(), f"no reply within {timeout_seconds:g} s")
-        lost |= {node: "no sign of life" for node in lost if _has_failed(signs.get(node))}
+        failures: dict[str, BaseException] = {}
+        try:
+            calls: dict[str, Future[bytes | int]] = {}
+            for node in requests:
+                try:
+                    calls[node] = self._send(pool, requests, node, timeout_seconds)
+                except _FAILURES as error:
+                    failures[node] = error
+            deadline = time.monotonic() + timeout_seconds
+            for node in self._ended(pool, calls, deadline, lost):
+                try:
+                    # Popped, so that the reply is gone when whoever takes it lets it go.
+                    yield node, self._fetched(node, calls.pop(node).result(), timeout_seconds)
+                except _FAILURES as error:
+                    failures[node] = error
+        finally:
+            pool.shutdown(wait=False)
+        lost |= dict.fromkeys(calls.keys() - lost.keys(), f"no reply within {timeout_seconds:g} s")
         lost |= {node: _reason(error) for node, error in failures.items()}
         if not all(node in failures and _is_answer(failures[node]) for node in lost):
             self._leave_if_aborted(deadline)
-        return Delivery(replies, lost)
 
-    def _wait(
-        self, pool: ThreadPoolExecutor, calls: Mapping[str, "Future[bytes]"], deadline: float
-    ) -> dict[str, "Future[bool]"]:
-        """Wait for replies, and ask those who take long for signs of life: NVFlare does not tell of the dead."""
+    def _send(
+        self, pool: ThreadPoolExecutor, requests: Requests, node: str, timeout_seconds: float
+    ) -> "Future[bytes | int]":
+        """Have a packet handled, whose parts were brought before if there are several."""
+        parts, start = requests.parts(node, PART_BYTES), 0
+        part, second = next(parts), next(parts, None)
+        if second is not None:
+            for brought in chain((part, second), parts):
+                self._nodes[node](timeout=min(timeout_seconds, PART_SECONDS)).bring(start=start, part=brought)
+                start, part = start + len(brought), b""
+            gc.collect()
+        proxy = self._nodes[node](timeout=timeout_seconds + SIGN_SECONDS)
+        return pool.submit(proxy.handle, packet=part, start=start)
+
+    def _fetched(self, node: str, reply: object, timeout_seconds: float) -> Buffer:
+        """A reply, of which the node may have sent its length only; what is neither, is for others to refuse."""
+        if isinstance(reply, bytes):
+            return reply
+        if type(reply) is not int or not 0 < reply <= MAX_PACKET_BYTES:
+            return b""
+        whole, place = memoryview(bytearray(reply)), 0  # zeros cost nothing before they are written over
+        deadline = time.monotonic() + timeout_seconds
+        while place < reply:
+            if time.monotonic() > deadline:
+                raise CollabCallError(node, "fetch", "too slow")
+            part = self._nodes[node](timeout=min(timeout_seconds, PART_SECONDS)).fetch(start=place)
+            if not isinstance(part, bytes) or not 0 < len(part) <= min(PART_BYTES, reply - place):
+                return b""
+            whole[place : place + len(part)] = part
+            place += len(part)
+        gc.collect()  # what NVFlare leaves of calls refers to itself, and holds their parts
+        return whole
+
+    def _ended(
+        self,
+        pool: ThreadPoolExecutor,
+        calls: Mapping[str, "Future[bytes | int]"],
+        deadline: float,
+        lost: dict[str, str],
+    ) -> Iterator[str]:
+        """Nodes whose calls have ended, as they end.
+
+        Those who take long are asked for signs of life: NVFlare does not tell of the dead.
+        """
         signs: dict[str, Future[bool]] = {}
-        waiting = set(calls)
-        while waiting and (left := deadline - time.monotonic()) > 0:
-            wait_for([calls[node] for node in waiting], min(left, SIGN_SECONDS))
-            waiting = {node for node in waiting if not calls[node].done() and not _has_failed(signs.get(node))}
-            for node in waiting:
-                if node not in signs or signs[node].done():
-                    signs[node] = pool.submit(self._nodes[node](timeout=SILENCE_SECONDS).is_alive)
-        return signs
+        waiting, look_at = set(calls), time.monotonic() + SIGN_SECONDS
+        while waiting:
+            if ended := [node for node in waiting if calls[node].done()]:
+                waiting.remove(ended[0])
+                yield ended[0]
+                continue
+            now = time.monotonic()
+            if now >= deadline:
+                return
+            if now >= look_at:
+                dead = {node for node in waiting if _has_failed(signs.get(node))}
+                waiting -= dead
+                lost |= dict.fromkeys(dead, "no sign of life")
+                for node in waiting:
+                    if node not in signs or signs[node].done():
+                        signs[node] = pool.submit(self._nodes[node](timeout=SILENCE_SECONDS).is_alive)
+                look_at = now + SIGN_SECONDS
+            until = max(0.0, min(deadline, look_at) - now)
+            wait_for([calls[node] for node in waiting], until, FIRST_COMPLETED)
 
     def _leave_if_aborted(self, deadline: float) -> None:
         """When a job is ended, its nodes go seconds before the server's part hears of it: these are no losses."""
@@ -142,6 +245,8 @@ class Driver:
     @collab.main
     def run(self) -> None:
         """Drive the job to its end."""
+        gc.collect()
+        gc.freeze()  # what is there now stays: to look for garbage among it would take a second each time
         nodes = {proxy.name: proxy for proxy in collab.clients}
         folder = Path(os.environ["HUSHREC_PROJECT"])
         transport = CollabTransport(nodes, collab.context.is_aborted)

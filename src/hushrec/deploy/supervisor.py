@@ -2,6 +2,10 @@
 
 An engine's job ends with its first dead process. The run does not: the server's checkpoint and the nodes' own
 states hold all rounds that are done, so a new job goes on where the last one stopped, to the same bits.
+
+A node is left out for what is proven against it, three times in one round: nobody can have another one banned.
+What may be the fault of several (silence, mail that one wrote, another passed on and a third cannot open) is tried
+again, and ends the run with a line that names them all.
 """
 
 import time
@@ -22,7 +26,7 @@ from hushrec.files import write_private_file
 _POLL_SECONDS = 0.1
 _JOB_STATE_SECONDS = 2.0
 _QUIET_SECONDS = 3.0  # of waiting, before a word is said of it
-# How often a node may spoil the same round before the run goes on without it.
+# How often a node may spoil the same round, beyond doubt, before the run goes on without it.
 _MOST_STRIKES = 3
 _MOST_ATTEMPTS_WITHOUT_A_ROUND = 6
 
@@ -71,6 +75,9 @@ class Supervisor:
     watch: Callable[[Report], None]
     banned: dict[str, str] = field(default_factory=dict)  # nodes, and why
     strikes: Counter[tuple[str, int]] = field(default_factory=Counter)
+    suspects: dict[str, str] = field(
+        default_factory=dict
+    )  # who may have kept the next round from its end, and why
 
     def run(self) -> None:
         """Until it is done; or an error that says what to do."""
@@ -92,11 +99,15 @@ class Supervisor:
                 raise HushrecError(report.reason)
             if report is not None:
                 self._note_losses(report)
-            fruitless = fruitless + 1 if self._rounds_done() == before else 0
+            if self._rounds_done() == before:
+                fruitless += 1
+            else:
+                fruitless = 0
+                self.suspects = {
+                    name: why for name, why in self.suspects.items() if report and name in report.lost
+                }
             if fruitless == _MOST_ATTEMPTS_WITHOUT_A_ROUND:
-                raise HushrecError(
-                    f"no round was finished in {fruitless} attempts; see the logs in the kits, then use --resume"
-                )
+                raise self._nowhere(fruitless)
 
     def _rounds_done(self) -> int:
         report = read_report(self.folder)
@@ -219,9 +230,21 @@ class Supervisor:
             self.tell(f"the server does not answer ({error})")
             return True
 
+    def _nowhere(self, num_attempts: int) -> HushrecError:
+        """Why a run is given up: all who may be at fault, since it is not known who is."""
+        suspects = {name: why for name, why in self.suspects.items() if name not in self.banned}
+        if not suspects:
+            what = "see the logs in the kits, then use --resume"
+        else:
+            who = " or ".join(f"{name} ({why})" for name, why in sorted(suspects.items()))
+            what = f"it may be the fault of {who}; see their logs, stop who is at fault, then use --resume"
+        return HushrecError(f"no round was finished in {num_attempts} attempts; {what}")
+
     def _note_losses(self, report: Report) -> None:
         self.tell(f"{report.reason}; going on from round {report.round_number + 1}")
-        for name, why in report.lost.items():
+        self.suspects |= {name: why for name, why in report.lost.items() if name not in report.proven}
+        for name in report.proven:
+            why = report.lost[name]
             self.strikes[name, report.round_number] += 1
             if self.strikes[name, report.round_number] >= _MOST_STRIKES:
                 self.banned[name] = why

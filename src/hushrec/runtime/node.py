@@ -13,7 +13,7 @@ from hushrec.errors import HushrecError, PublicError
 from hushrec.protocol import AnySystem, Cohort, Fold, Message, Numbers
 from hushrec.protocol.padding import padding_of
 from hushrec.runtime.in_process import cohort_bounds
-from hushrec.runtime.packets import Buffer, Contents, Kind, Mail, Packet, contents_of
+from hushrec.runtime.packets import Buffer, Contents, Kind, Mail, Packet, contents_of, writable
 from hushrec.runtime.post import BadLetter, Post, numbers_within
 from hushrec.runtime.wire import WireError, decode, encode
 
@@ -66,7 +66,7 @@ class Node:
         if len(requests) != 1:
             raise WireError("an ask has one frame")
         with watch.at("decode"):
-            request = decode(requests[0], tuple(self.system.handlers), padding=self._padding)
+            request = decode(writable(requests[0]), tuple(self.system.handlers), padding=self._padding)
             if request.round_number != round_number:
                 raise WireError("a frame of another round than its packet")
             rows = self._order[numbers_within(request.numbers, self.numbers)]

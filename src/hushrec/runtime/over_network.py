@@ -2,123 +2,23 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from hushrec.draws import Draws
-from hushrec.errors import DivergedError, HushrecError
-from hushrec.protocol import NO_ONE, Answer, AnySystem, Ask, Message, Numbers, Recorded, Tally, Transcript
+from hushrec.protocol import Answer, AnySystem, Ask, Fold, Message, Numbers, Recorded, Tally, Transcript
 from hushrec.protocol.padding import padding_of
-from hushrec.runtime.packets import (
-    Buffer,
-    Contents,
-    Kind,
-    Mail,
-    Packet,
-    Refusal,
-    about,
-    contents_of,
-    decode_packet,
-    encode_packet,
-)
+from hushrec.runtime.calling import Caller, NodesLost, Receive
+from hushrec.runtime.mailroom import Held, Mailroom
+from hushrec.runtime.packets import Buffer, Contents, Kind, Mail, Packet, about, contents_of, writable
 from hushrec.runtime.rounds import drive_round
-from hushrec.runtime.transport import Transport
-from hushrec.runtime.wire import Frame, WireError, code_of, decode, encode
-
-Letters = list[tuple[Mail, Buffer]]
-
-
-class NodesLost(HushrecError):
-    """Nodes that did not answer as they should; the round can begin again, with or without them."""
-
-    def __init__(
-        self, phase: str, round_number: int, lost: Mapping[str, str], letters: Mapping[str, int] | None = None
-    ) -> None:
-        who = ", ".join(f"{name} ({reason})" for name, reason in sorted(lost.items()))
-        super().__init__(f"round {round_number}, {phase}: lost {who}")
-        self.lost = dict(lost)
-        self.round_number = round_number
-        self.letters = dict(letters or {})  # by node, the place of the letter that it could not use
-
-
-class RefusedForGood(HushrecError):
-    """A node says that the run as a whole cannot go on."""
-
-
-class LetterRefused(HushrecError):
-    """A node says why it does not answer; `letter` is the place of the letter that it cannot use, or -1."""
-
-    def __init__(self, reason: str, letter: int) -> None:
-        super().__init__(reason)
-        self.letter = letter
-
-
-class Caller:
-    """Calls nodes with packets of one run; each call has a number of its own, over all restarts."""
-
-    def __init__(self, transport: Transport, run_id: bytes, timeout_seconds: float, first_sequence: int) -> None:
-        self.run_id, self.timeout_seconds = run_id, timeout_seconds
-        self._transport, self._sequence = transport, first_sequence
-
-    def next_sequence(self) -> int:
-        """The number of the next call."""
-        self._sequence += 1
-        return self._sequence
-
-    def call(self, phase: str, requests: Mapping[str, Packet], round_number: int) -> dict[str, Packet]:
-        """The nodes' replies, all of them; who answers garbage is asked once more."""
-        replies: dict[str, Packet] = {}
-        lost: dict[str, str] = {}
-        letters: dict[str, int] = {}
-        for _ in range(2):
-            packets = {name: encode_packet(requests[name]) for name in requests if name not in replies}
-            delivery = self._transport.call(phase, packets, round_number, self.timeout_seconds)
-            lost = {name: delivery.lost.get(name, "no reply") for name in packets}
-            for name, data in delivery.replies.items():
-                try:
-                    replies[name] = _checked_reply(requests[name], data)
-                    del lost[name]
-                except RefusedForGood as error:
-                    raise RefusedForGood(f"round {round_number}, {phase}: {name} {error}") from None
-                except HushrecError as error:
-                    lost[name] = str(error)
-                    if isinstance(error, LetterRefused) and error.letter >= 0:
-                        letters[name] = error.letter
-            if not lost or not set(lost) <= set(delivery.replies):
-                break
-        if lost:
-            raise NodesLost(phase, round_number, lost, letters)
-        return replies
-
-
-def _checked_reply(request: Packet, data: bytes) -> Packet:
-    reply = decode_packet(data)
-    if not reply.is_reply_to(request):
-        raise WireError("answered another request")
-    if reply.kind == Kind.REFUSAL:
-        refusal = about(reply, Refusal)
-        reason = "refused: " + "".join(sign if sign.isprintable() else " " for sign in refusal.reason[:300])
-        if refusal.is_final:
-            raise RefusedForGood(reason)
-        raise LetterRefused(reason, refusal.letter)
-    if reply.kind != Kind.REPLY:
-        raise WireError("answered with something that is not a reply")
-    return reply
-
-
-@contextmanager
-def blamed(name: str, phase: str, round_number: int) -> Iterator[None]:
-    """What is wrong with a node's reply is a loss of that node."""
-    try:
-        yield
-    except DivergedError:
-        raise
-    except HushrecError as error:
-        raise NodesLost(phase, round_number, {name: str(error)}) from None
+from hushrec.runtime.transport import Requests
+from hushrec.runtime.wire import WireError, code_of, decode, encode
 
 
 class OverNetwork:
@@ -133,6 +33,7 @@ class OverNetwork:
         caller: Caller,
         transcript: Transcript,
         away: Collection[str] = (),  # nodes to go on without
+        mail_folder: Path | None = None,  # where mail waits; None: where temporary files are
     ) -> None:
         self.system, self.config = system, system.in_full(config)
         self.draws, self.transcript, self._padding = draws, transcript, padding_of(config)
@@ -144,134 +45,221 @@ class OverNetwork:
         for place, name in enumerate(self._names):
             self._host_of[members[name]] = place
         self._replies_to = tuple(kind for kind in system.messages if kind not in system.handlers)
-        self._letters: dict[int, Letters] = {}  # by code of the type inside
-        self._writers: dict[bytes, str] = {}  # of this round's letters, by their first bytes
+        self._codes = {code_of(kind): kind for kind in system.inboxes}
+        self._mailroom = Mailroom(mail_folder)
+        self._letters: dict[int, list[Held]] = {}  # by code of the type inside
+        self._through: dict[str, set[str]] = {}  # by relay, who sent letters through it in this round
+        self._delivered: set[int] = set()  # places of letters
         self.seconds: defaultdict[str, float] = defaultdict(float)  # of the slowest node of each call, and here
 
     def run_round(self, state: Any, round_number: int) -> Any:
         """Drive one round of the driving side to its end."""
-        self._letters.clear()
-        self._writers.clear()
-        return drive_round(
-            self.system, state, round_number, self.config, self.draws, lambda ask: self._serve(ask, round_number)
-        )
+        try:
+            new_state = drive_round(
+                self.system,
+                state,
+                round_number,
+                self.config,
+                self.draws,
+                lambda ask: self._serve(ask, round_number),
+            )
+            self._check_delivered(round_number)
+            return new_state
+        finally:
+            self._letters.clear()
+            self._through.clear()
+            self._delivered.clear()
+            self._mailroom.empty()
 
     def _serve(self, ask: Ask, round_number: int) -> Answer:
-        phase = type(ask.request).__name__
-        started = time.perf_counter()
-        hosts = self._host_of[ask.to]
-        requests: dict[str, Packet] = {}
-        asked: dict[str, Numbers] = {}
-        sequence = self._caller.next_sequence()
-        for place, name in enumerate(self._names):
-            places = np.flatnonzero(hosts == place)
-            if len(places) and not self._is_away[place]:
-                asked[name] = ask.to[places]
-                requests[name] = self._request(ask.request.take(places), asked[name], round_number, sequence)
-        self.seconds["encode"] += time.perf_counter() - started
-        replies = self._call(phase, requests, round_number)
-        started = time.perf_counter()
-        post = self._take_in(ask, phase, asked, replies, round_number)
-        self.seconds["decode"] += time.perf_counter() - started
+        """Send an ask, and fold the replies as they come.
+
+        Each is folded into a fork of its own, which is merged when the reply is whole and sound; so a bad one
+        spoils nothing. The system's own fold gets the sum of all when nobody was lost: two forks beside it.
+        """
+        phase, hosts = type(ask.request).__name__, self._host_of[ask.to]
+        head = Packet(Kind.ASK, self._caller.run_id, round_number, self._caller.next_sequence(), b"")
+        is_there = ~self._is_away[: len(self._names)]
+        asked = {
+            self._names[place]: np.flatnonzero(hosts == place)
+            for place in np.unique(hosts[hosts >= 0])
+            if is_there[place]
+        }
+        sent: dict[str, list[Held]] = {}
+        post: dict[int, list[Held]] = defaultdict(list)
+        gathered: list[Fold] = []
+
+        def pieces_of(name: str) -> Iterator[bytes]:
+            message, numbers = ask.request.take(asked[name]), ask.to[asked[name]]
+            is_first = name not in sent
+            sent[name] = self._mail_for(type(message), numbers)
+            return self._mailroom.pieces(self._request(head, message, numbers, sent[name], is_first), sent[name])
+
+        def receive(name: str, reply: Packet) -> None:
+            fork = ask.replies.fork()
+            letters = self._fold(name, reply, ask.to[asked[name]], fork)
+            if gathered:
+                gathered[0].merge(fork)
+            else:
+                gathered.append(fork)
+            for held in letters:
+                post[held.mail.code].append(held)
+
+        try:
+            self._call(phase, head, Requests(asked, pieces_of), receive)
+        except NodesLost as error:
+            raise self._with_suspects(error, sent) from None
+        for fold in gathered:
+            ask.replies.merge(fold)
+        self._delivered.update(held.place for letters in sent.values() for held in letters)
         self._letters.update({code: self._relayed(letters, round_number) for code, letters in post.items()})
         return Answer(ask.to[self._is_away[hosts]])
 
-    def _take_in(
-        self, ask: Ask, phase: str, asked: dict[str, Numbers], replies: dict[str, Packet], round_number: int
-    ) -> dict[int, Letters]:
-        """Fold the replies, once all of them are known to be sound; returns the mail that came with them."""
-        opened = {}
-        for name, reply in replies.items():
-            with blamed(name, phase, round_number):
-                opened[name] = self._open(reply, asked[name], round_number)
-        post: dict[int, Letters] = defaultdict(list)
-        for name, (frames, letters) in opened.items():
-            for frame in frames:
-                with blamed(name, phase, round_number):
-                    ask.replies.add(frame.numbers, frame.message)
-            for mail, letter in letters:
-                post[mail.code].append((mail, letter))
-                self._writers[bytes(letter[:32])] = name
-        return post
+    def _check_delivered(self, round_number: int) -> None:
+        """A relay can send a letter to somebody who is not asked to read any: then it is as if it kept it back."""
+        lost: dict[str, str] = {}
+        for held in (held for letters in self._letters.values() for held in letters):
+            is_waited_for = not self._is_away[self._host_of[held.mail.addressee]]
+            if held.is_relayed and is_waited_for and held.place not in self._delivered:
+                what = "mail to somebody who reads none"
+                lost[held.writer] = f"passed on {what}"
+                for writer in self._through[held.writer]:
+                    lost.setdefault(writer, f"may have written {what}")
+        if lost:
+            raise NodesLost("relay", round_number, lost)
 
-    def _request(self, message: Message, numbers: Numbers, round_number: int, sequence: int) -> Packet:
-        """An ask, with the mail that came for those who are asked, of the types that they read now."""
-        frame = encode(message, round_number, numbers, self._padding)
-        self.transcript.record(Recorded(round_number, numbers, message), len(frame))
+    def _mail_for(self, kind: type[Message], numbers: Numbers) -> list[Held]:
+        """The mail that came for those who are asked, of the types that they read now."""
         wanted = set(numbers.tolist())
-        held = [self._letters.get(code_of(kind), []) for kind in self.system.handlers[type(message)].reads]
-        letters = [entry for kind in held for entry in kind if entry[0].addressee in wanted]
-        contents = msgspec.msgpack.encode(Contents(1, [mail for mail, _ in letters]))
-        sections = (frame, *(letter for _, letter in letters))
-        return Packet(Kind.ASK, self._caller.run_id, round_number, sequence, contents, sections)
+        letters = [self._letters.get(code_of(read), []) for read in self.system.handlers[kind].reads]
+        return [held for of_kind in letters for held in of_kind if held.mail.addressee in wanted]
 
-    def _call(self, phase: str, requests: dict[str, Packet], round_number: int) -> dict[str, Packet]:
+    def _request(
+        self, head: Packet, message: Message, numbers: Numbers, letters: Sequence[Held], is_first: bool
+    ) -> Packet:
+        """An ask, without the mail that it announces; counted when it is made for the first time."""
         started = time.perf_counter()
-        try:
-            replies = self._caller.call(phase, requests, round_number)
-        except NodesLost as error:
-            raise self._with_writers_blamed(error, phase, requests) from None
-        elapsed = time.perf_counter() - started
-        claims = []
-        for name, reply in replies.items():
-            with blamed(name, phase, round_number):
-                claims.append(_claimed(about(reply, Contents).seconds, elapsed))
+        frame = encode(message, head.round_number, numbers, self._padding)
+        if is_first:
+            self.transcript.record(Recorded(head.round_number, numbers, message), len(frame))
+        contents = msgspec.msgpack.encode(Contents(1, [held.mail for held in letters]))
+        self.seconds["encode"] += time.perf_counter() - started
+        return replace(head, about=contents, sections=(frame,))
+
+    def _call(self, phase: str, head: Packet, requests: Requests, receive: Receive) -> None:
+        started, here = time.perf_counter(), self.seconds["encode"]
+        claims: list[Mapping[str, float]] = []
+        received = 0.0
+
+        def timed(name: str, reply: Packet) -> None:
+            nonlocal received
+            begun = time.perf_counter()
+            claims.append(_claimed(about(reply, Contents).seconds, begun - started))
+            receive(name, reply)
+            received += time.perf_counter() - begun
+
+        self._caller.take(phase, head, requests, head.round_number, timed)
         slowest = max(claims, key=_total, default={})
         for what, seconds in slowest.items():
             self.seconds[what] += seconds
-        self.seconds["wire"] += elapsed - _total(slowest)
-        return replies
+        self.seconds["decode"] += received
+        here = self.seconds["encode"] - here + received
+        self.seconds["wire"] += max(0.0, time.perf_counter() - started - _total(slowest) - here)
 
-    def _with_writers_blamed(self, error: NodesLost, phase: str, requests: dict[str, Packet]) -> NodesLost:
-        """Who got a letter that cannot be used is not to blame, if we know who wrote it."""
+    def _with_suspects(self, error: NodesLost, sent: Mapping[str, Sequence[Held]]) -> NodesLost:
+        """Beside who refused a letter: who wrote it or passed it on. Whose fault it is, nobody can prove."""
         lost = dict(error.lost)
-        for name, place in error.letters.items():
-            carried = requests[name].sections[1:] if requests[name].kind == Kind.ASK else ()
-            writer = self._writers.get(bytes(carried[place][:32])) if place < len(carried) else None
-            if writer is not None:
-                lost[writer] = f"wrote mail that {name} {lost.pop(name)}"
-        return NodesLost(phase, error.round_number, lost)
+        for name, place in error.refused.items():
+            if not 0 <= place < len(sent.get(name, ())):
+                continue
+            held, what = sent[name][place], f"mail that {name} {error.lost[name]}"
+            lost.setdefault(held.writer, f"{'passed on' if held.is_relayed else 'wrote'} {what}")
+            if held.is_relayed:
+                for writer in self._through[held.writer]:
+                    lost.setdefault(writer, f"may have written {what}")
+        return NodesLost(error.phase, error.round_number, lost, error.proven)
 
-    def _open(self, reply: Packet, asked: Numbers, round_number: int) -> tuple[list[Frame], Letters]:
-        """Frames and letters of a reply, checked: it must answer for exactly those who were asked."""
+    def _fold(self, name: str, reply: Packet, asked: Numbers, fork: Fold) -> list[Held]:
+        """Fold a reply, which must answer for exactly those who were asked; the letters that came with it."""
         data, letters = contents_of(reply)
-        frames = [decode(part, self._replies_to, padding=self._padding) for part in data]
-        if any(frame.round_number != round_number for frame in frames):
-            raise WireError("answered for another round")
-        if not np.array_equal(np.concatenate([frame.numbers for frame in frames] or [NO_ONE]), asked):
+        num_answered = 0
+        for part in data:
+            frame = decode(writable(part), self._replies_to, padding=self._padding)
+            if frame.round_number != reply.round_number:
+                raise WireError("answered for another round")
+            first, num_answered = num_answered, num_answered + len(frame.numbers)
+            if not len(frame.numbers) or not np.array_equal(frame.numbers, asked[first:num_answered]):
+                raise WireError("answered for others than were asked")
+            fork.add(frame.numbers, frame.message)
+            self.transcript.record(Recorded(reply.round_number, frame.numbers, frame.message), len(part))
+        if num_answered != len(asked):
             raise WireError("answered for others than were asked")
-        for frame, part in zip(frames, data, strict=True):
-            self.transcript.record(Recorded(round_number, frame.numbers, frame.message), len(part))
-        codes = {code_of(kind): kind for kind in self.system.inboxes}
         for mail, letter in letters:
-            if mail.code not in codes or mail.sequence != reply.sequence:
+            if mail.code not in self._codes or mail.sequence != reply.sequence:
                 raise WireError("sent mail of an unknown type or of another ask")
             if mail.relay and (mail.relay not in self._names or self._is_away[self._names.index(mail.relay)]):
                 raise WireError("sent mail through a node that is not there")
-            self.transcript.count(round_number, codes[mail.code], Tally(1, 0, len(letter)))
-        return frames, letters
+            if not mail.relay:
+                self._check_addressee(mail)
+            tally = Tally(1, 0, len(letter))
+            self.transcript.count(reply.round_number, self._codes[mail.code], tally)
+        return self._keep(name, letters)
 
-    def _relayed(self, letters: Letters, round_number: int) -> Letters:
+    def _keep(self, name: str, letters: list[tuple[Mail, Buffer]], is_relayed: bool = False) -> list[Held]:
+        held = [self._mailroom.keep(mail, letter, name, is_relayed) for mail, letter in letters]
+        if len({one.head for one in held}) < len(held):
+            raise WireError("sent the same letter twice")
+        return held
+
+    def _check_addressee(self, mail: Mail) -> None:
+        if not (0 <= mail.addressee < len(self._host_of) and self._host_of[mail.addressee] >= 0):
+            raise WireError("sent mail to a client that no node hosts")
+
+    def _relayed(self, letters: list[Held], round_number: int) -> list[Held]:
         """Letters without their outer layer, if they have one: via the nodes that are to relay them."""
-        by_relay: dict[str, Letters] = defaultdict(list)
-        for mail, letter in letters:
-            by_relay[mail.relay].append((mail, letter))
+        by_relay: dict[str, list[Held]] = defaultdict(list)
+        for held in letters:
+            by_relay[held.mail.relay].append(held)
         direct = by_relay.pop("", [])
         if not by_relay:
             return direct
-        sequence = self._caller.next_sequence()
-        requests = {}
-        for name, held in by_relay.items():
-            contents = msgspec.msgpack.encode(Contents(0, [mail for mail, _ in held]))
-            sections = tuple(letter for _, letter in held)
-            requests[name] = Packet(Kind.RELAY, self._caller.run_id, round_number, sequence, contents, sections)
-        for name, reply in self._call("relay", requests, round_number).items():
-            with blamed(name, "relay", round_number):
-                _, passed = contents_of(reply)
-                if len(passed) != len(by_relay[name]):
-                    raise WireError("kept mail back")
-            direct += passed
+        for name, through in by_relay.items():
+            self._through.setdefault(name, set()).update(held.writer for held in through)
+        head = Packet(Kind.RELAY, self._caller.run_id, round_number, self._caller.next_sequence(), b"")
+
+        def pieces_of(name: str) -> Iterator[bytes]:
+            contents = msgspec.msgpack.encode(Contents(0, [held.mail for held in by_relay[name]]))
+            return self._mailroom.pieces(replace(head, about=contents), by_relay[name])
+
+        def receive(name: str, reply: Packet) -> None:
+            direct.extend(self._passed_on(name, reply, by_relay[name]))
+
+        try:
+            self._call("relay", head, Requests(by_relay, pieces_of), receive)
+        except NodesLost as error:
+            raise self._with_writers(error, by_relay) from None
         return direct
+
+    def _passed_on(self, name: str, reply: Packet, given: Sequence[Held]) -> list[Held]:
+        """What a relay made of the letters that it was given: as many, of the same types and asks, each once."""
+        frames, letters = contents_of(reply)
+        if frames or len(letters) != len(given):
+            raise WireError("kept mail back, or sent more than it was given")
+        asks = sorted((mail.code, mail.sequence) for mail, _ in letters)
+        if asks != sorted((held.mail.code, held.mail.sequence) for held in given):
+            raise WireError("passed on mail as another kind than it was given")
+        for mail, _ in letters:
+            self._check_addressee(mail)
+        return self._keep(name, letters, is_relayed=True)
+
+    def _with_writers(self, error: NodesLost, by_relay: Mapping[str, Sequence[Held]]) -> NodesLost:
+        """Beside a relay that cannot pass mail on: who wrote that mail."""
+        lost = dict(error.lost)
+        for name, place in error.refused.items():
+            given = by_relay[name]
+            for held in given[place : place + 1] if 0 <= place < len(given) else given:
+                lost.setdefault(held.writer, f"wrote mail that {name} {error.lost[name]}")
+        return NodesLost(error.phase, error.round_number, lost, error.proven)
 
 
 def _claimed(seconds: Mapping[str, float], elapsed: float) -> Mapping[str, float]:

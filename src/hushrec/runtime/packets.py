@@ -6,6 +6,7 @@ section is what the packet says about itself (MessagePack, typed), then come fra
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
@@ -91,25 +92,29 @@ class Packet:
         return own == (request.run_id, request.round_number, request.sequence)
 
 
+def packet_head(packet: Packet, sizes: Sequence[int]) -> bytes:
+    """What stands before the sections of a packet, which have these sizes."""
+    header = _HEADER.pack(
+        _MAGIC, VERSION, packet.kind, len(sizes), packet.run_id, packet.round_number, 0, packet.sequence
+    )
+    return header + struct.pack(f"<{len(sizes)}Q", *sizes)
+
+
 def encode_packet(packet: Packet) -> bytes:
     """The packet's bytes."""
     sections = (packet.about, *packet.sections)
-    header = _HEADER.pack(
-        _MAGIC, VERSION, packet.kind, len(sections), packet.run_id, packet.round_number, 0, packet.sequence
-    )
-    parts: list[Buffer] = [header, struct.pack(f"<{len(sections)}Q", *map(len, sections))]
+    parts: list[Buffer] = [packet_head(packet, [len(section) for section in sections])]
     for section in sections:
         parts += [section, bytes(-len(section) % 8)]
     return b"".join(parts)
 
 
 def decode_packet(data: Buffer, max_bytes: int = MAX_PACKET_BYTES) -> Packet:
-    """The packet in `data`; its sections are views of a copy. Anything odd is refused, or too long to be read."""
+    """The packet in `data`; its sections are views of it. Anything odd is refused, or too long to be read."""
     max_bytes = min(max_bytes, limits.packet_bytes())
     if len(data) > max_bytes:
         raise WireError(f"a packet of {len(data)} bytes is larger than {max_bytes}")
-    # Views of `bytes` cannot be written to, which is another type to Numba: it would compile every kernel again.
-    view = memoryview(bytearray(data))
+    view = memoryview(data)
     if len(view) < _HEADER.size:
         raise WireError(f"a packet of {len(view)} bytes is shorter than its header")
     magic, version, kind, num_sections, run_id, round_number, zeros, sequence = _HEADER.unpack_from(view)
@@ -134,6 +139,14 @@ def decode_packet(data: Buffer, max_bytes: int = MAX_PACKET_BYTES) -> Packet:
 
 
 About = TypeVar("About")
+
+
+def writable(section: Buffer) -> Buffer | bytearray:
+    """A section whose arrays can be written to, copied if need be.
+
+    Arrays that cannot are another type to Numba: it would compile every kernel again.
+    """
+    return bytearray(section) if memoryview(section).readonly else section
 
 
 def about(packet: Packet, kind: type[About]) -> About:

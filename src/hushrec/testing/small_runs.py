@@ -13,9 +13,10 @@ from hushrec.draws import Draws
 from hushrec.privacy.sealing import new_private_key, public_key_of
 from hushrec.protocol import AnySystem, Arrays, Message, Numbers, Recorded, Scorer, Transcript, result_arrays
 from hushrec.protocol.padding import padding_of
+from hushrec.runtime.calling import Caller
 from hushrec.runtime.in_process import InProcess, Losses, RuntimeOptions
 from hushrec.runtime.node import Node
-from hushrec.runtime.over_network import Caller, OverNetwork
+from hushrec.runtime.over_network import OverNetwork
 from hushrec.runtime.packets import decode_packet, encode_packet
 from hushrec.runtime.post import Host, Post
 from hushrec.runtime.training import Job, prepared

@@ -1,0 +1,172 @@
+"""Calls to nodes: packets out, replies in, one at a time; and who is to blame for those that do not come."""
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from hushrec.errors import DivergedError, HushrecError
+from hushrec.runtime.mailroom import NoRoom
+from hushrec.runtime.packets import Buffer, Kind, Packet, Refusal, about, decode_packet, encode_packet
+from hushrec.runtime.transport import Requests, Transport
+from hushrec.runtime.wire import WireError
+
+LOGGER = logging.getLogger(__name__)
+
+Receive = Callable[[str, Packet], None]
+
+
+class NodesLost(HushrecError):
+    """Nodes that did not answer as they should; the round can begin again, with or without them.
+
+    `proven` are those whose own fault it is beyond doubt: they sent us what no honest node sends. Silence is no
+    proof, nor is what one node says about another, or about itself: to refuse an ask may be the only right thing.
+    """
+
+    def __init__(
+        self,
+        phase: str,
+        round_number: int,
+        lost: Mapping[str, str],
+        proven: Collection[str] = (),
+        refused: Mapping[str, int] | None = None,
+    ) -> None:
+        who = ", ".join(f"{name} ({reason})" for name, reason in sorted(lost.items()))
+        super().__init__(f"round {round_number}, {phase}: lost {who}")
+        self.lost, self.proven = dict(lost), frozenset(proven)
+        self.phase, self.round_number = phase, round_number
+        self.refused = dict(refused or {})  # by node that refused, the place of the letter that is why, or -1
+
+
+class RefusedForGood(HushrecError):
+    """A node says that the run as a whole cannot go on."""
+
+
+class Refused(HushrecError):
+    """A node says why it does not answer; `letter` is the place of the letter that it cannot use, or -1."""
+
+    def __init__(self, reason: str, letter: int) -> None:
+        super().__init__(reason)
+        self.letter = letter
+
+
+class Caller:
+    """Calls nodes with packets of one run; each call has a number of its own, over all restarts."""
+
+    def __init__(self, transport: Transport, run_id: bytes, timeout_seconds: float, first_sequence: int) -> None:
+        self.run_id, self.timeout_seconds = run_id, timeout_seconds
+        self._transport, self._sequence = transport, first_sequence
+
+    def next_sequence(self) -> int:
+        """The number of the next call."""
+        self._sequence += 1
+        return self._sequence
+
+    def call(self, phase: str, requests: Mapping[str, Packet], round_number: int) -> dict[str, Packet]:
+        """The nodes' replies, all of them, where they are small."""
+        replies: dict[str, Packet] = {}
+        if requests:
+            head = next(iter(requests.values()))
+            packets = Requests(requests, lambda name: iter([encode_packet(requests[name])]))
+            self.take(phase, head, packets, round_number, replies.__setitem__)
+        return replies
+
+    def take(self, phase: str, head: Packet, requests: Requests, round_number: int, receive: Receive) -> None:
+        """Have every reply received, one at a time, as they come; who answers garbage is asked once more.
+
+        `head` is any of the requests, with or without its sections. What `receive` refuses is its sender's loss.
+        """
+        waiting = requests
+        for _ in range(2):
+            losses = _Losses(dict.fromkeys(waiting, "no reply"))
+            delivery = self._transport.call(phase, waiting, round_number, self.timeout_seconds)
+            for name, data in delivery.arriving():
+                try:
+                    self._take_one(losses, name, head, data, receive)
+                except RefusedForGood as error:
+                    raise RefusedForGood(f"round {round_number}, {phase}: {name} {error}") from None
+                del data
+            losses.told(delivery.lost)
+            if not losses.lost:
+                return
+            if not losses.can_be_asked_again:
+                break
+            waiting = requests.only(losses.lost)
+        raise NodesLost(phase, round_number, losses.lost, losses.proven, losses.refused)
+
+    def _take_one(self, losses: "_Losses", name: str, head: Packet, data: Buffer, receive: Receive) -> None:
+        is_reply = False
+        try:
+            reply = _checked_reply(head, data)
+            is_reply = True
+            receive(name, reply)
+            losses.answers(name)
+        except (RefusedForGood, DivergedError, NoRoom):
+            raise
+        except Refused as error:
+            losses.refuses(name, error)
+        except HushrecError as error:
+            losses.spoils(name, str(error), is_proven=True, is_over=is_reply)
+        except Exception as error:  # nothing that a node sends may end the run; but it may be a fault of ours
+            LOGGER.exception("what %s sent cannot be used", name)
+            losses.spoils(
+                name, f"sent what cannot be used ({type(error).__name__})", is_proven=False, is_over=True
+            )
+
+
+@dataclass
+class _Losses:
+    """Who has not answered one call as it should, and why."""
+
+    lost: dict[str, str]
+    proven: set[str] = field(default_factory=set)
+    refused: dict[str, int] = field(default_factory=dict)
+    _again: set[str] = field(default_factory=set)  # who answered at once with something else than a reply
+
+    def answers(self, name: str) -> None:
+        self.lost.pop(name, None)
+
+    def refuses(self, name: str, error: Refused) -> None:
+        self.lost[name], self.refused[name] = str(error), error.letter
+        self._again.add(name)
+
+    def spoils(self, name: str, why: str, is_proven: bool, is_over: bool) -> None:
+        self.lost[name] = why
+        if is_proven:
+            self.proven.add(name)
+        if not is_over:
+            self._again.add(name)
+
+    def told(self, lost: Mapping[str, str]) -> None:
+        """What the transport says of those who are still waited for."""
+        self.lost |= {name: why for name, why in lost.items() if self.lost.get(name) == "no reply"}
+
+    @property
+    def can_be_asked_again(self) -> bool:
+        return set(self.lost) <= self._again
+
+
+def _checked_reply(request: Packet, data: Buffer) -> Packet:
+    reply = decode_packet(data)
+    if not reply.is_reply_to(request):
+        raise WireError("answered another request")
+    if reply.kind == Kind.REFUSAL:
+        refusal = about(reply, Refusal)
+        reason = "refused: " + "".join(sign if sign.isprintable() else " " for sign in refusal.reason[:300])
+        if refusal.is_final:
+            raise RefusedForGood(reason)
+        raise Refused(reason, refusal.letter)
+    if reply.kind != Kind.REPLY:
+        raise WireError("answered with something that is not a reply")
+    return reply
+
+
+@contextmanager
+def blamed(name: str, phase: str, round_number: int) -> Iterator[None]:
+    """What is wrong with a node's reply is a loss of that node."""
+    try:
+        yield
+    except DivergedError:
+        raise
+    except HushrecError as error:
+        raise NodesLost(phase, round_number, {name: str(error)}, proven=[name]) from None
