@@ -1,6 +1,6 @@
 """Rounds: what the driving side asks, what becomes of it, and who answers."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -32,13 +32,16 @@ class Collect:
     """The fold that keeps every batch, in the order of the parties."""
 
     batches: list[tuple[Numbers, Any]] = field(default_factory=list)
+    check: Callable[[Numbers, Any], None] | None = None  # refuses a batch, and names its sender
 
     def fork(self) -> "Collect":
         """An empty one."""
-        return Collect()
+        return Collect(check=self.check)
 
     def add(self, numbers: Numbers, message: Any) -> None:
         """Keep one batch."""
+        if self.check is not None:
+            self.check(numbers, message)
         self.batches.append((numbers, message))
 
     def merge(self, other: "Collect") -> None:

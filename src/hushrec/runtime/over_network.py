@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from hushrec.draws import Draws
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, FaultyPartyError, HushrecError, OutOfRangeError
 from hushrec.protocol import NO_ONE, Answer, AnySystem, Ask, Message, Numbers, Recorded, Tally, Transcript
 from hushrec.protocol.padding import padding_of
 from hushrec.runtime.packets import (
@@ -115,9 +115,9 @@ def blamed(name: str, phase: str, round_number: int) -> Iterator[None]:
     """What is wrong with a node's reply is a loss of that node."""
     try:
         yield
-    except DivergedError:
-        raise
     except HushrecError as error:
+        if isinstance(error, DivergedError) and not isinstance(error, OutOfRangeError):
+            raise
         raise NodesLost(phase, round_number, {name: str(error)}) from None
 
 
@@ -152,9 +152,18 @@ class OverNetwork:
         """Drive one round of the driving side to its end."""
         self._letters.clear()
         self._writers.clear()
-        return drive_round(
-            self.system, state, round_number, self.config, self.draws, lambda ask: self._serve(ask, round_number)
-        )
+        try:
+            return drive_round(
+                self.system,
+                state,
+                round_number,
+                self.config,
+                self.draws,
+                lambda ask: self._serve(ask, round_number),
+            )
+        except FaultyPartyError as error:
+            names = {self._names[self._host_of[number]] for number in error.numbers}
+            raise NodesLost("replies", round_number, dict.fromkeys(names, str(error))) from None
 
     def _serve(self, ask: Ask, round_number: int) -> Answer:
         phase = type(ask.request).__name__

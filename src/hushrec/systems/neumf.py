@@ -27,6 +27,7 @@ from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models import server_model
 from hushrec.models.popularity import sample_log_odds
 from hushrec.models.server_model import Learned, ModelSettings, NetworkScorer, Pairs
+from hushrec.privacy.exact_sum import check_lists
 from hushrec.protocol import (
     About,
     Ask,
@@ -181,7 +182,7 @@ def server_round(state: ServerState, round_number: int, config: Centralised, dra
 
 def _take_over(state: ServerState) -> Round[ServerState]:
     num_users, num_items = state.sizes
-    uploads = Collect()
+    uploads = Collect(check=lambda numbers, message: check_lists(numbers, message.items, num_items))
     yield Ask(np.arange(num_users, dtype=np.int32), HandOver(), uploads)
     if not uploads.batches:
         raise HushrecError("no client handed over its items; there is nothing to train on")
@@ -191,13 +192,11 @@ def _take_over(state: ServerState) -> Round[ServerState]:
     items = Ragged(starts, np.concatenate([message.items.values for _, message in uploads.batches]))
     num_positives = np.zeros(num_users, np.int64)
     num_positives[came] = lengths
-    state = replace(
+    return replace(
         state,
         starts=np.concatenate([[0], np.cumsum(num_positives)]),
         items=items.take(np.argsort(came)).values,
     )
-    state.positives().check_fit((num_users, num_items))
-    return state
 
 
 def with_negatives(state: ServerState, num_negatives: int, generator: np.random.Generator) -> Pairs:

@@ -27,7 +27,7 @@ from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.biases import initial_items, initial_users, moved_items, scale_of
 from hushrec.models.pmf import FactorModel, Step, train_clients
 from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
-from hushrec.privacy.exact_sum import ExactSum
+from hushrec.privacy.exact_sum import ExactSum, check_lists
 from hushrec.privacy.filling import list_items
 from hushrec.protocol import (
     About,
@@ -184,7 +184,7 @@ def _trained(state: ServerState, config: Config, round_number: int, draws: Draws
 
 def take_over(num_clients: int, num_items: int) -> Round[Taken]:
     """Ask all clients for their ratings; who is lost has none."""
-    uploads = Collect()
+    uploads = Collect(check=lambda numbers, message: check_lists(numbers, message.items, num_items))
     yield Ask(np.arange(num_clients, dtype=np.int32), HandOver(), uploads)
     if not any(message.items.values.size for _, message in uploads.batches):
         raise HushrecError("no client handed over its ratings; there is nothing to train on")
@@ -193,10 +193,6 @@ def take_over(num_clients: int, num_items: int) -> Round[Taken]:
     in_order, as_came = np.argsort(came), np.concatenate([[0], np.cumsum(lengths)])
     items = Ragged(as_came, np.concatenate([message.items.values for _, message in uploads.batches]))
     ratings = Ragged(as_came, np.concatenate([message.ratings.values for _, message in uploads.batches]))
-    is_unknown = (items.values < 0) | (items.values >= num_items)
-    if is_unknown.any():  # kernels do not look
-        sender = came[np.searchsorted(as_came, np.flatnonzero(is_unknown)[0], side="right") - 1]
-        raise HushrecError(f"client {sender} lists an item that is not in the catalogue; leave it out")
     num_ratings = np.zeros(num_clients, np.int64)
     num_ratings[came] = lengths
     starts = np.concatenate([[0], np.cumsum(num_ratings)])

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError, option
+from hushrec.errors import FaultyPartyError, HushrecError, option
 from hushrec.privacy.masking import MaskedSum
 from hushrec.privacy.secure_sum.graph import places_of, ring_neighbours
 from hushrec.privacy.secure_sum.masks import Agreements, Streams, Words, public_key_of, sign_of
-from hushrec.privacy.secure_sum.messages import SendKeys, SendShares, Unmask
+from hushrec.privacy.secure_sum.messages import PublicKeys, SendKeys, SendShares, Unmask
 from hushrec.privacy.secure_sum.noise import read_noisy
 from hushrec.privacy.secure_sum.parties import Summed, Total
 from hushrec.privacy.secure_sum.plan import Plan, plan_for
@@ -66,7 +66,7 @@ def secure_sum(
 
     `together`: who may be in a sum with whom; where a sum would tell of too few, it is not made, and all are lost.
     """
-    keys = Collect()
+    keys = Collect(check=_check_keys)
     answer = yield Ask(ask.to, SendKeys(), keys)
     present = answer.came(ask.to)
     if together is not None:
@@ -104,12 +104,16 @@ def secure_sum(
     return Answer(ask.to[~np.isin(ask.to, survivors)])
 
 
+def _check_keys(numbers: Numbers, message: PublicKeys) -> None:
+    is_wrong = message.key.lengths != 1
+    if message.key.values.shape[1:] != (32,) or is_wrong.any():
+        raise HushrecError(f"participant {numbers[is_wrong.argmax()]} sent no key of 32 bytes; leave it out")
+
+
 def _key_rows(keys: Collect, present: Numbers) -> Bytes:
     """Public keys of the participants, in their order."""
     numbers = np.concatenate([numbers for numbers, _ in keys.batches])
     rows: Bytes = np.concatenate([message.key.values for _, message in keys.batches])
-    if rows.shape != (len(numbers), 32):
-        raise HushrecError("a participant sent no key of 32 bytes; leave it out")
     order = np.argsort(numbers)
     return rows[order[np.isin(numbers[order], present)]]
 
@@ -156,9 +160,8 @@ def _sorted_shares(graph: Graph, survivors: Numbers, shares: Collect) -> tuple[P
     is_right = (graph.numbers[about] == told) & (graph.neighbours[about, at] == sender_places)
     is_right &= is_key != np.isin(told, survivors)
     if not is_right.all():
-        raise HushrecError(
-            f"participant {senders[np.argmin(is_right)]} sent shares that were not asked for; leave it out"
-        )
+        sender = int(senders[np.argmin(is_right)])
+        raise FaultyPartyError(f"participant {sender} sent shares that were not asked for; leave it out", [sender])
     order = np.lexsort((places, about))
     return about[order], places[order] + 1, rows[order]
 
