@@ -1,6 +1,6 @@
 """The errors that a user is meant to see, and how they name settings: as options, or as arguments in Python."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 _face = {"is_typed": False}  # whether whoever reads the messages of this process types commands
@@ -61,6 +61,18 @@ class NotAsOrderedError(HushrecError):
 
 class DivergedError(PublicError):
     """A number that is not finite or far too large: the training diverges."""
+
+
+class OutOfRangeError(DivergedError):
+    """Numbers that cannot be added up. Who sends such is at fault: an honest party says that it diverges."""
+
+
+class FaultyPartyError(HushrecError):
+    """Parties sent what they should not have. It was found when all replies were in; `numbers` says who it was."""
+
+    def __init__(self, message: str, numbers: Iterable[int]) -> None:
+        super().__init__(message)
+        self.numbers = tuple(numbers)
 
 
 class MissingExtraError(HushrecError):

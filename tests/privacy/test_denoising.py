@@ -12,7 +12,15 @@ from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError
 from hushrec.kernels.rows import FRACTION_BITS
 from hushrec.privacy import denoising
-from hushrec.privacy.denoising import Assignment, DenoiserTotal, NoiseSums, assign, check_denoisers, draw_denoisers
+from hushrec.privacy.denoising import (
+    AssignedSum,
+    Assignment,
+    DenoiserTotal,
+    NoiseSums,
+    assign,
+    check_denoisers,
+    draw_denoisers,
+)
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.protocol import Ragged, draw_participants
 
@@ -255,6 +263,16 @@ def test_large_tables_are_shared_and_still_right(monkeypatch: pytest.MonkeyPatch
     assert released(inbox, of(4), [[]]) == [{0: ([to_fixed(number) for number in (3.0, 4.0, 6.0)], 2)}]
 
 
+def uploads_for(denoisers: np.ndarray, num_each: int, num_items: int = NUM_ITEMS) -> AssignedSum:
+    """So many clients of each denoiser have come, and all list all items."""
+    ordinary = np.arange(100, 100 + num_each * len(denoisers), dtype=np.int32)
+    assignment = Assignment(ordinary, np.repeat(denoisers, num_each))
+    total = ExactSum.zeros((num_items, NUM_FACTORS), num_summands=2 * (len(ordinary) + len(denoisers)))
+    uploads = AssignedSum(total, assignment)
+    uploads.add(ordinary, message([[(item, [1.0] * 3) for item in range(num_items)]] * len(ordinary)))
+    return uploads
+
+
 @dataclass
 class Sums:
     items: Ragged
@@ -267,10 +285,10 @@ def test_the_server_adds_up_all_denoisers() -> None:
     starts = np.array([0, 2, 3])
     sums = Sums(
         Ragged(starts, of(0, 1, 1)),
-        Ragged(starts, np.array([[5, 6, 7], [-1, 2**62, 0], [10, -(2**62), 3]])),
+        Ragged(starts, np.array([[5, 6, 7], [-1, 2**53, 0], [10, -(2**53), 3]])),
         Ragged(starts, of(1, -1, 4)),
     )
-    noise = DenoiserTotal(ExactSum.zeros((3, NUM_FACTORS), 2))
+    noise = DenoiserTotal.of(uploads_for(of(8, 9), 4, num_items=3))
     for fork in (noise.fork(), noise.fork()):
         fork.add(of(8, 9), sums)
         noise.merge(fork)
@@ -377,14 +395,145 @@ def sums_of(items: np.ndarray, shape: tuple[int, ...], num_counts: int) -> Sums:
 )
 def test_sums_that_do_not_fit_the_catalogue_are_refused(sums: Sums) -> None:
     """Items outside it, other shapes, other numbers of counts; nothing of them is added."""
-    noise = DenoiserTotal(ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 2))
-    with pytest.raises(HushrecError, match="sums do not fit the catalogue"):
+    noise = DenoiserTotal.of(uploads_for(of(8), 1))
+    with pytest.raises(HushrecError, match=r"^the sums of denoiser 8 do not fit the catalogue"):
         noise.add(of(8), sums)
     assert not noise.total.totals.any()
     assert not noise.total.counts.any()
 
 
 def test_sums_without_rows_add_nothing() -> None:
-    noise = DenoiserTotal(ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 2))
+    noise = DenoiserTotal.of(uploads_for(of(8), 1))
     noise.add(of(8), sums_of(of(), (0, 3), 0))
     assert not noise.total.counts.any()
+
+
+# --- What a denoiser cannot have got -----------------------------------------------------------------------
+
+LARGEST = to_fixed(2048 - 2.0**-13)
+
+
+def one_item(item: int, number: int, count: int) -> Sums:
+    starts = np.array([0, 1])
+    return Sums(Ragged(starts, of(item)), Ragged(starts, np.array([[0, number, 0]])), Ragged(starts, of(count)))
+
+
+def two_denoisers() -> AssignedSum:
+    """Item 1 is listed by clients 1 and 2 of denoiser 8, and by client 3 of denoiser 9, who has client 4, too."""
+    assignment = Assignment(of(1, 2, 3, 4), of(8, 8, 9, 9))
+    uploads = AssignedSum(ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 12), assignment)
+    halves = uploads.fork(), uploads.fork()
+    halves[0].add(of(1, 3), message([[(1, [1.0] * 3)], [(1, [1.0] * 3)]]))
+    halves[1].add(of(2, 4), message([[(1, [1.0] * 3)], [(2, [1.0] * 3)]]))
+    for half in halves:
+        uploads.merge(half)
+    return uploads
+
+
+@pytest.mark.parametrize(
+    ("denoiser", "number", "count"),
+    [(8, 3 * LARGEST, 2), (8, -3 * LARGEST, -1), (9, 2 * LARGEST, 1), (9, 0, 0)],
+)
+def test_what_a_denoisers_clients_can_have_sent_is_added(denoiser: int, number: int, count: int) -> None:
+    """Its clients' rows and its own, each as large as allowed: three rows of denoiser 8, two of denoiser 9."""
+    noise = DenoiserTotal.of(two_denoisers())
+    noise.add(of(denoiser), one_item(1, number, count))
+    assert noise.total.totals[1].tolist() == [0, number, 0]
+    assert noise.total.counts[1] == count
+
+
+@pytest.mark.parametrize(
+    ("denoiser", "item", "number", "count"),
+    [
+        (8, 1, 0, 3), (8, 1, 0, -2), (9, 1, 0, 2), (8, 1, 3 * LARGEST + 1, 0), (8, 1, -3 * LARGEST - 1, 0),
+        (9, 1, 2 * LARGEST + 1, 0), (8, 2, 0, 1), (8, 1, 2**63 - 1, 0), (8, 1, -(2**63), 0), (9, 1, 0, -(2**31)),
+    ],
+)  # fmt: skip
+def test_a_denoiser_that_takes_out_what_did_not_come_in_is_named(
+    denoiser: int, item: int, number: int, count: int
+) -> None:
+    noise = DenoiserTotal.of(two_denoisers())
+    with pytest.raises(HushrecError, match=rf"^denoiser {denoiser} takes out more than came in, or counts"):
+        noise.add(of(denoiser), one_item(item, number, count))
+    assert not noise.total.totals.any()
+
+
+def test_where_tables_would_be_large_all_clients_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three list item 1, and no denoiser has more than two clients."""
+    monkeypatch.setattr(denoising, "_OWN_TABLE_BYTES", 4)
+    noise = DenoiserTotal.of(two_denoisers())
+    noise.add(of(9), one_item(1, 0, 2))
+    with pytest.raises(HushrecError, match="denoiser 9 takes out"):
+        noise.add(of(9), one_item(1, 0, 3))
+
+
+def test_counts_that_do_not_add_up_to_the_virtual_items_are_refused() -> None:
+    """Two lists of 4, with rho 1, have 4 virtual items. Less the denoiser's own, 6 at the most: -2 to 4."""
+    uploads = AssignedSum(
+        ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 8),
+        Assignment(of(1, 2), of(8, 8)),
+        lambda lengths: (lengths // 2,) * 2,
+    )
+    uploads.add(of(1, 2), message([[(item, [1.0] * 3) for item in range(4)]] * 2))
+    starts = np.array([0, 4])
+
+    def counts(*numbers: int) -> Sums:
+        return Sums(
+            Ragged(starts, of(0, 1, 2, 3)),
+            Ragged(starts, np.zeros((4, 3), np.int64)),
+            Ragged(starts, of(*numbers)),
+        )
+
+    DenoiserTotal.of(uploads).add(of(8), counts(1, 1, 1, 1))
+    DenoiserTotal.of(uploads).add(of(8), counts(-1, -1, 0, 0))
+    for wrong in (counts(2, 1, 1, 1), counts(-1, -1, -1, 0)):
+        with pytest.raises(
+            HushrecError, match=r"^denoiser 8 counts -?[0-9]+ virtual items, and its clients list -2 to 4"
+        ):
+            DenoiserTotal.of(uploads).add(of(8), wrong)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_uploads_and_the_largest_noise_do_not_wrap(sign: int) -> None:
+    """5,000 clients and 2 denoisers send as much as is accepted, noise of the other sign."""
+    num_clients, denoisers = 5000, of(8, 9)
+    ordinary = np.arange(100, 100 + num_clients, dtype=np.int32)
+    total = ExactSum.zeros((1, NUM_FACTORS), num_summands=2 * (num_clients + 2))
+    uploads = AssignedSum(total, Assignment(ordinary, np.repeat(denoisers, num_clients // 2)))
+    uploads.add(ordinary, message([[(0, [sign * total.limit] * 3)]] * num_clients))
+    noise, each = DenoiserTotal.of(uploads), (num_clients // 2 + 1) * to_fixed(total.limit)
+    starts = np.array([0, 1, 2])
+    noise.add(
+        denoisers,
+        Sums(Ragged(starts, of(0, 0)), Ragged(starts, np.full((2, 3), -sign * each)), Ragged(starts, of(0, 0))),
+    )
+    total.subtract(noise.total)
+    assert total.totals.tolist() == [[sign * (num_clients * to_fixed(total.limit) + 2 * each)] * 3]
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_noise_that_could_leave_the_range_is_refused_before_it_does(batch: int) -> None:
+    """2^23 holds 4096 rows below 2048 and, with room for the denoiser's own, 4094 are taken: none has wrapped."""
+    inbox, largest = NoiseSums(2, NUM_FACTORS, 1), 2048 - 2.0**-13
+    letters, addressees = message([[(1, [largest] * 3)]] * batch), np.full(batch, 8, np.int32)
+    num_taken = 4094 // batch * batch
+    for _ in range(num_taken // batch):
+        inbox.add(addressees, letters)
+    with pytest.raises(DivergedError, match="the noise that came is too large to be added up"):
+        inbox.add(addressees, letters)
+    assert inbox.totals[1].max() == (num_taken + batch) * to_fixed(largest) < 2**63
+
+
+def test_forks_that_together_could_leave_the_range_are_refused() -> None:
+    inbox, letters = NoiseSums(2, NUM_FACTORS, 1), message([[(1, [2000.0] * 3)]] * 2500)
+    forks = inbox.fork(), inbox.fork()
+    for fork in forks:
+        fork.add(np.full(2500, 8, np.int32), letters)
+    inbox.merge(forks[0])
+    with pytest.raises(DivergedError, match="too large to be added up"):
+        inbox.merge(forks[1])
+
+
+def test_noise_with_an_item_twice_is_refused() -> None:
+    with pytest.raises(HushrecError, match="not of the catalogue or has an item twice"):
+        NoiseSums(NUM_ITEMS, NUM_FACTORS, 1).add(of(8), message([[(1, [1.0] * 3), (1, [1.0] * 3)]]))

@@ -33,7 +33,9 @@ def numbers(message: Upload, first: int = 0) -> np.ndarray:
 
 
 rows = st.lists(st.floats(-2000, 2000, width=32), min_size=NUM_FACTORS, max_size=NUM_FACTORS)
-clients = st.lists(st.tuples(st.integers(0, NUM_ITEMS - 1), rows), max_size=4)
+clients = st.lists(
+    st.tuples(st.integers(0, NUM_ITEMS - 1), rows), max_size=4, unique_by=lambda entry: entry[0]
+).map(sorted)
 
 
 def to_fixed(number: float) -> int:
@@ -148,7 +150,7 @@ def test_as_many_rows_as_announced_of_the_largest_size_do_not_wrap(num_summands:
     """Their sum is right to the last bit and, if there are 4096 or more, close to the most that 64 bits hold."""
     largest, _ = ends_of(num_summands)
     total = ExactSum.zeros((1, 1), num_summands)
-    message = upload([(0, [sign * largest])] * num_summands)
+    message = upload(*[[(0, [sign * largest])]] * num_summands)
     total.add(numbers(message), message)
     assert total.totals.tolist() == [[sign * num_summands * to_fixed(largest)]]
     assert total.counts.tolist() == [num_summands]
@@ -187,6 +189,15 @@ def test_items_outside_the_catalogue_are_refused_with_their_senders_name(item: i
     with pytest.raises(HushrecError, match=r"^client 42 lists an item that is not in the catalogue") as refused:
         total.add(numbers(message, 40), message)
     assert not isinstance(refused.value, DivergedError)  # another learning rate would not help
+
+
+@pytest.mark.parametrize("items", [(2, 2), (1, 0), (0, 3, 3), (0, 1, 2, 1)])
+def test_an_item_that_one_client_lists_twice_is_refused_with_its_name(items: tuple[int, ...]) -> None:
+    """Client 41 lists it; 40 and 42 list the same items in order."""
+    others = [(item, [1.0] * 3) for item in sorted(set(items))]
+    message = upload(others, [(item, [1.0] * 3) for item in items], others)
+    with pytest.raises(HushrecError, match=r"^client 41 lists items twice or not in ascending order"):
+        ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 4).add(numbers(message, 40), message)
 
 
 @pytest.mark.parametrize(

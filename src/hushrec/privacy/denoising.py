@@ -7,6 +7,7 @@ the denoiser rated; with few clients per denoiser their noise can be told apart;
 match noise with uploads.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Literal, Protocol
@@ -16,15 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import DivergedError, HushrecError, option
-from hushrec.kernels.rows import add_fixed, load, magnitude, width_of, zeros
+from hushrec.errors import HushrecError, OutOfRangeError, option
+from hushrec.kernels.rows import FRACTION_BITS, add_fixed, load, magnitude, store, width_of, zeros
 from hushrec.privacy.exact_sum import (
+    SUM_RANGE,
     ExactSum,
     Gradients,
     check_columns,
     check_rows,
-    is_within,
     row_limit,
+    sender_of,
 )
 from hushrec.protocol import NO_ONE, Numbers, Ragged
 
@@ -100,25 +102,36 @@ def assign(
 
 
 @numba.njit(nogil=True, cache=True)
-def _add_noise(width, limit, sign, slots, starts, items, rows, totals, counts):
-    """Add rows to the tables of their slots, and tell whether all were within the limit."""
-    num_items = counts.shape[1]
-    peak = zeros(width)
+def _add_noise(width, limit, sign, slots, starts, items, rows, totals, counts, peaks):
+    """Add rows to the tables of their slots; whether all were within the limit, and each sender's items ascending.
+
+    `peaks` gets the largest number of each sender.
+    """
+    num_items, largest = counts.shape[1], np.empty((1, len(width)), np.float32)
     for sender in range(slots.size):
-        slot = slots[sender]
+        slot, before, peak = slots[sender], np.int64(-1), zeros(width)
         for place in range(np.uint64(starts[sender]), np.uint64(starts[sender + 1])):
-            item = items[place]
-            if np.uint64(item) >= np.uint64(num_items):
+            item = np.int64(items[place])
+            if item <= before or item >= num_items:
                 return False
+            before = item
             row = load(rows, place, width)
             peak = magnitude(peak, row)
             counts[slot, item] += sign
-            add_fixed(totals, slot * num_items + np.int64(item), np.float32(sign) * row)
-    return is_within(peak, limit, width)
+            add_fixed(totals, slot * num_items + item, np.float32(sign) * row)
+        store(largest, 0, peak)
+        if not np.all(largest <= limit):
+            return False
+        peaks[sender] = largest.max()
+    return True
 
 
 class NoiseSums:
-    """The denoisers' inboxes: noise is added up as it arrives, so nothing piles up."""
+    """The denoisers' inboxes: noise is added up as it arrives, so nothing piles up.
+
+    A denoiser does not know how many will write. It adds up how large each sender's numbers are at the most, and
+    takes no more when their sum could leave the range.
+    """
 
     def __init__(self, num_items: int, num_factors: int, num_denoisers: int) -> None:
         self.totals = np.zeros((0, num_factors), np.int64)  # (denoisers * items, factors), fixed point
@@ -127,6 +140,7 @@ class NoiseSums:
         self._slot_of = np.empty(0, np.int64)  # by number of client, or -1
         self._num_denoisers = num_denoisers
         self._limit = row_limit(1)
+        self._reach = np.zeros(0)  # of each slot: no sum in it is larger
         self._lock = Lock()
 
     def fork(self) -> "NoiseSums":
@@ -147,6 +161,8 @@ class NoiseSums:
         if other is self or not len(other.denoisers):
             return
         slots, num_items = self._slots(other.denoisers), self.counts.shape[1]
+        self._reach[slots] += other._reach[: len(slots)]
+        self._check_reach()
         self.counts[slots] += other.counts[: len(slots)]
         self.totals.reshape(-1, num_items * self.totals.shape[1])[slots] += other.totals.reshape(
             -1, num_items * self.totals.shape[1]
@@ -175,9 +191,18 @@ class NoiseSums:
         check_columns(message, self.totals.shape[1])
         width = width_of(self.totals.shape[1])
         items, rows = message.items, message.gradients.values
-        limit = np.float32(self._limit)
-        if not _add_noise(width, limit, sign, slots, items.starts, items.values, rows, self.totals, self.counts):
-            raise DivergedError(f"noise is not finite, not within ±{self._limit:g} or not of the catalogue")
+        limit, peaks, tables = np.float32(self._limit), np.zeros(len(slots)), (self.totals, self.counts)
+        if not _add_noise(width, limit, sign, slots, items.starts, items.values, rows, *tables, peaks):
+            raise OutOfRangeError(
+                f"noise is not finite, not within ±{self._limit:g}, not of the catalogue or has an item twice"
+            )
+        np.add.at(self._reach, slots, sign * peaks)
+        self._check_reach()
+
+    def _check_reach(self) -> None:
+        """Refuse what could leave the range together with the denoiser's own rows."""
+        if self._reach.max(initial=0) > SUM_RANGE - 2 * self._limit:
+            raise OutOfRangeError("the noise that came is too large to be added up; leave out who sent the most")
 
     def _slots(self, denoisers: Numbers) -> NDArray[np.int64]:
         """Places of the denoisers' tables; a newcomer gets one."""
@@ -205,6 +230,98 @@ class NoiseSums:
         totals = np.zeros((size * num_items, self.totals.shape[1]), np.int64)
         totals[: len(self.totals)] = self.totals
         self.counts, self.totals = counts, totals
+        self._reach = np.concatenate([self._reach, np.zeros(size - len(self._reach))])
+
+
+# --- The server ------------------------------------------------------------------------------------------------
+
+
+@numba.njit(nogil=True, cache=True)
+def _count_listed(slots, starts, items, listed):
+    for sender in range(slots.size):
+        for place in range(starts[sender], starts[sender + 1]):
+            listed[slots[sender], items[place]] += 1
+
+
+NoiseWithin = Callable[[NDArray[np.int64]], tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+class AssignedSum:
+    """What the server adds up from ordinary clients, with what it must know of them to check their denoisers.
+
+    Per denoiser and item, how many of its clients list it: 4 bytes each, up to 64 MB; beyond that, all clients who
+    list an item are looked at as if they were the denoiser's.
+    """
+
+    def __init__(self, total: ExactSum, assignment: Assignment, noise_within: NoiseWithin | None = None) -> None:
+        self.total, self.assignment = total, assignment
+        self._noise_within = noise_within  # of lists of so many items: the least and most that are virtual
+        self.denoisers = assignment.denoisers
+        num_tables = len(self.denoisers)
+        is_told_apart = 1 < num_tables <= _OWN_TABLE_BYTES // (4 * max(len(total.counts), 1))
+        self._listed = np.zeros((num_tables if is_told_apart else 0, len(total.counts)), np.int32)
+        self._num_clients = np.zeros(num_tables, np.int64)
+        self._least, self._most = np.zeros(num_tables, np.int64), np.zeros(num_tables, np.int64)  # of all noise
+
+    def fork(self) -> "AssignedSum":
+        """An empty one of the same shape."""
+        return AssignedSum(self.total.fork(), self.assignment, self._noise_within)
+
+    def add(self, numbers: Numbers, message: Gradients) -> None:
+        """Add every row of a batch, or refuse it and name the sender."""
+        self.total.add(numbers, message)
+        if not len(self.denoisers):
+            return
+        places = np.searchsorted(self.assignment.ordinary, numbers)
+        slots = np.searchsorted(self.denoisers, self.assignment.denoiser_of[places])
+        if len(self._listed):
+            _count_listed(slots, message.items.starts, message.items.values, self._listed)
+        np.add.at(self._num_clients, slots, 1)
+        if self._noise_within is not None:
+            least, most = self._noise_within(message.items.lengths)
+            np.add.at(self._least, slots, least)
+            np.add.at(self._most, slots, most)
+
+    def merge(self, other: "AssignedSum") -> None:
+        """Add what a fork took in."""
+        self.total.merge(other.total)
+        self._listed += other._listed
+        self._num_clients += other._num_clients
+        self._least += other._least
+        self._most += other._most
+
+    def listed(self, denoiser: int) -> NDArray[np.int64]:
+        """How many of a denoiser's clients list each item, at the most."""
+        slot = int(np.searchsorted(self.denoisers, denoiser))
+        if len(self._listed):
+            own: NDArray[np.int64] = self._listed[slot].astype(np.int64)
+        else:
+            own = np.minimum(self.total.counts, self._num_clients[slot])
+        return own
+
+    def check_amount(self, denoiser: int, amount: int) -> None:
+        """Refuse counts whose sum is not that of virtual items less the denoiser's own, at most all there are."""
+        slot = int(np.searchsorted(self.denoisers, denoiser))
+        least, most = self._least[slot] - len(self.total.counts), self._most[slot]
+        if self._noise_within is not None and not least <= amount <= most:
+            raise HushrecError(
+                f"denoiser {denoiser} counts {amount} virtual items, and its clients list {least} to {most}; "
+                "leave it out"
+            )
+
+
+@numba.njit(nogil=True, cache=True)
+def _is_possible(items, sums, counts, listed, limit):
+    """Whether a denoiser's rows can be those of its clients' noise less its own row."""
+    for place in range(items.size):
+        most = listed[items[place]]
+        if counts[place] < -1 or counts[place] > most:
+            return False
+        reach = (most + 1) * limit
+        for factor in range(sums.shape[1]):
+            if sums[place, factor] > reach or sums[place, factor] < -reach:
+                return False
+    return True
 
 
 @numba.njit(nogil=True, cache=True)
@@ -237,22 +354,42 @@ class Sums(Protocol):
 
 @dataclass
 class DenoiserTotal:
-    """What the server adds up from the denoisers."""
+    """What the server adds up from the denoisers, after a look at what their clients can have sent them.
+
+    Not seen: a denoiser that changes sums and counts within these bounds.
+    """
 
     total: ExactSum
+    uploads: AssignedSum  # of its clients, all of which have come by now
+
+    @classmethod
+    def of(cls, uploads: AssignedSum) -> "DenoiserTotal":
+        """An empty one."""
+        return cls(uploads.total.fork(), uploads)
 
     def fork(self) -> "DenoiserTotal":
         """An empty one of the same shape."""
-        return DenoiserTotal(self.total.fork())
+        return DenoiserTotal(self.total.fork(), self.uploads)
 
-    def add(self, _numbers: Numbers, message: Sums) -> None:
-        """Add the sums of a batch of denoisers."""
-        sums, counts = message.sums.values, message.counts.values
-        items, shape = message.items.values, self.total.totals.shape
-        is_known = len(items) == 0 or (items.min() >= 0 and items.max() < shape[0])
-        if sums.shape != (len(items), shape[1]) or counts.shape != items.shape or not is_known:
-            raise HushrecError("a denoiser's sums do not fit the catalogue; leave it out")
-        _add_sums(message.items.values, sums, counts, self.total.totals, self.total.counts)
+    def add(self, numbers: Numbers, message: Sums) -> None:
+        """Add the sums of a batch of denoisers, all of them or none."""
+        items, sums, counts = message.items, message.sums, message.counts
+        num_items, num_factors = self.total.totals.shape
+        shape = (len(items.values), num_factors)
+        is_wrong = (items.values < 0) | (items.values >= num_items) | items.not_ascending()
+        if sums.values.shape != shape or counts.values.shape != items.values.shape or is_wrong.any():
+            sender = sender_of(numbers, items, is_wrong) if is_wrong.any() else numbers[0]
+            raise HushrecError(f"the sums of denoiser {sender} do not fit the catalogue; leave it out")
+        limit = np.int64(self.total.limit * 2.0**FRACTION_BITS)
+        for place, denoiser in enumerate(numbers.tolist()):
+            rows = slice(items.starts[place], items.starts[place + 1])
+            own = items.values[rows], sums.values[rows], counts.values[rows]
+            if not _is_possible(*own, self.uploads.listed(denoiser), limit):
+                raise HushrecError(
+                    f"denoiser {denoiser} takes out more than came in, or counts what cannot be; leave it out"
+                )
+            self.uploads.check_amount(denoiser, int(own[2].sum()))
+        _add_sums(items.values, sums.values, counts.values, self.total.totals, self.total.counts)
 
     def merge(self, other: "DenoiserTotal") -> None:
         """Add what a fork took in."""

@@ -12,9 +12,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import HushrecError, OutOfRangeError
 from hushrec.kernels.rows import FRACTION_BITS, add_fixed, load, magnitude, width_of, zeros
-from hushrec.privacy.exact_sum import is_within, row_limit
+from hushrec.privacy.exact_sum import is_within, row_limit, sender_of
 from hushrec.protocol import Numbers, Ragged
 
 
@@ -62,16 +62,22 @@ class DenseSum:
 
     def add(self, numbers: Numbers, message: DenseGradients) -> None:
         """Add every row of a batch. If one is out of range, the sum is spoilt and an error names the sender."""
-        num_items, num_factors = self.totals.shape
-        rows = message.gradients.values
-        is_whole = (message.gradients.lengths == num_items).all() and rows.shape[1:] == (num_factors,)
-        if not is_whole or len(message.gradients) != len(numbers):
-            raise HushrecError(f"an upload is not a table of {num_items} x {num_factors} numbers; leave it out")
-        width = width_of(num_factors)
+        self.check_whole(numbers, message)
+        rows, width = message.gradients.values, width_of(self.totals.shape[1])
         if not _add_all(width, np.float32(self.limit), self.totals, rows, len(numbers)):
-            is_bad = ~(np.abs(rows) <= self.limit).all(axis=1)
-            sender = numbers[int(np.flatnonzero(is_bad)[0]) // num_items]
-            raise DivergedError(f"the update of client {sender} is not finite or not within ±{self.limit:g}")
+            sender = sender_of(numbers, message.gradients, ~(np.abs(rows) <= self.limit).all(axis=1))
+            raise OutOfRangeError(f"the update of client {sender} is not finite or not within ±{self.limit:g}")
+
+    def check_whole(self, numbers: Numbers, message: DenseGradients) -> None:
+        """Refuse a batch without a whole table of each sender."""
+        num_items, num_factors = self.totals.shape
+        is_whole = (message.gradients.lengths == num_items).all()
+        if (
+            not is_whole
+            or message.gradients.values.shape[1:] != (num_factors,)
+            or len(message.gradients) != len(numbers)
+        ):
+            raise HushrecError(f"an upload is not a table of {num_items} x {num_factors} numbers; leave it out")
 
     def merge(self, other: "DenseSum") -> None:
         """Add another sum over the same items."""

@@ -2,7 +2,7 @@
 """Sums of float32 rows as 64-bit fixed point: the same bits in any order, on any number of threads.
 
 40 fractional bits leave +-2^23 for a sum. A row is refused, with its sender named, if it is not finite or if so
-many rows of its size could leave that range; nothing wraps in silence.
+many rows of its size could leave that range, and a list if it has an item twice: nothing wraps in silence.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, HushrecError, OutOfRangeError
 from hushrec.kernels.rows import FIXED_LIMIT, FRACTION_BITS, add_fixed, load, magnitude, store, width_of, zeros
-from hushrec.protocol import Numbers, Ragged
+from hushrec.protocol import Message, Numbers, Ragged
 
 STEADYING = 2.0  # chosen on validation ratings of ML-100K: see docs/user-privacy.md
 SUM_RANGE = 2.0 ** (63 - FRACTION_BITS)
@@ -47,16 +47,39 @@ def check_columns(message: Gradients, num_factors: int) -> None:
 
 
 def check_rows(numbers: Numbers, message: Gradients, limit: float, num_items: int) -> None:
-    """Refuse a row that is out of range, and name its sender."""
-    items, rows = message.items, message.gradients.values
-    is_bad = ~(np.abs(rows) <= limit).all(axis=1)
+    """Refuse a row that is out of range, unknown or a repeat, and name its sender."""
+    is_bad = ~(np.abs(message.gradients.values) <= limit).all(axis=1)
+    check_lists(numbers, message.items, num_items, before=int(is_bad.argmax()) if is_bad.any() else None)
+    if is_bad.any():
+        sender = sender_of(numbers, message.items, is_bad)
+        raise OutOfRangeError(f"the update of client {sender} is not finite or not within ±{limit:g}")
+
+
+def check_lists(numbers: Numbers, items: Ragged, num_items: int, before: int | None = None) -> None:
+    """Refuse a list with an item that there is not, or one twice, up to this place, and name its sender."""
     is_unknown = (items.values < 0) | (items.values >= num_items)
-    if (is_bad | is_unknown).any():
-        place = int(np.flatnonzero(is_bad | is_unknown)[0])
-        sender = numbers[np.searchsorted(items.starts, place, side="right") - 1]
-        if is_unknown[place]:
-            raise HushrecError(f"client {sender} lists an item that is not in the catalogue; leave it out")
-        raise DivergedError(f"the update of client {sender} is not finite or not within ±{limit:g}")
+    is_wrong = is_unknown | items.not_ascending()
+    if not is_wrong.any() or (before is not None and int(is_wrong.argmax()) > before):
+        return
+    sender, is_of_others = sender_of(numbers, items, is_wrong), is_unknown[is_wrong.argmax()]
+    what = "an item that is not in the catalogue" if is_of_others else "items twice or not in ascending order"
+    raise HushrecError(f"client {sender} lists {what}; leave it out")
+
+
+def sender_of(numbers: Numbers, column: Ragged, is_wrong: NDArray[np.bool_]) -> int:
+    """Whose row is the first that is wrong."""
+    return int(numbers[np.searchsorted(column.starts, int(is_wrong.argmax()), side="right") - 1])
+
+
+def check_own(numbers: Numbers, message: Message) -> None:
+    """Say that a training diverges before rows are sent that nobody could add up, which would pass for a lie."""
+    for kind in message.kinds():
+        if kind.layout == "ragged" and kind.dtype == np.float32 and kind.num_dims == 2:
+            column, limit = message.column(kind.name), row_limit(1)
+            is_bad = ~(np.abs(column.values) <= limit).all(axis=1)
+            if is_bad.any():
+                sender = sender_of(numbers, column, is_bad)
+                raise DivergedError(f"the update of client {sender} is not finite or not within ±{limit:g}")
 
 
 @numba.njit(nogil=True, cache=True)
@@ -68,17 +91,20 @@ def is_within(peak, limit, width):
 
 
 @numba.njit(nogil=True, cache=True)
-def _add_rows(width, limit, totals, counts, items, rows):
-    """Add rows to the totals of their items, and tell whether all were within the limit."""
+def _add_rows(width, limit, totals, counts, starts, items, rows):
+    """Add rows to totals of items; whether all were within the limit, and each sender's items ascending."""
     peak = zeros(width)
-    for place in range(items.size):
-        row = load(rows, place, width)
-        peak = magnitude(peak, row)
-        item = items[place]
-        if np.uint64(item) >= np.uint64(counts.size):
-            return False
-        counts[item] += 1
-        add_fixed(totals, np.int64(item), row)
+    for sender in range(starts.size - 1):
+        before = np.int64(-1)
+        for place in range(np.uint64(starts[sender]), np.uint64(starts[sender + 1])):
+            row = load(rows, place, width)
+            peak = magnitude(peak, row)
+            item = np.int64(items[place])
+            if item <= before or item >= counts.size:
+                return False
+            before = item
+            counts[item] += 1
+            add_fixed(totals, item, row)
     return is_within(peak, limit, width)
 
 
@@ -105,9 +131,9 @@ class ExactSum:
     def add(self, numbers: Numbers, message: Gradients) -> None:
         """Add every row of a batch. If one is out of range, the sum is spoilt and an error names the sender."""
         check_columns(message, self.totals.shape[1])
-        width = width_of(self.totals.shape[1])
-        items, rows = message.items.values, message.gradients.values
-        if not _add_rows(width, np.float32(self.limit), self.totals, self.counts, items, rows):
+        width, limit = width_of(self.totals.shape[1]), np.float32(self.limit)
+        items, rows = message.items, message.gradients.values
+        if not _add_rows(width, limit, self.totals, self.counts, items.starts, items.values, rows):
             check_rows(numbers, message, self.limit, len(self.counts))
 
     def merge(self, other: "ExactSum") -> None:

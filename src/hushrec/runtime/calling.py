@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, HushrecError, OutOfRangeError
 from hushrec.runtime.mailroom import NoRoom
 from hushrec.runtime.packets import Buffer, Kind, Packet, Refusal, about, decode_packet, encode_packet
 from hushrec.runtime.transport import Requests, Transport
@@ -101,11 +101,13 @@ class Caller:
             is_reply = True
             receive(name, reply)
             losses.answers(name)
-        except (RefusedForGood, DivergedError, NoRoom):
+        except (RefusedForGood, NoRoom):
             raise
         except Refused as error:
             losses.refuses(name, error)
         except HushrecError as error:
+            if is_divergence(error):
+                raise
             losses.spoils(name, str(error), is_proven=True, is_over=is_reply)
         except Exception as error:  # nothing that a node sends may end the run; but it may be a fault of ours
             LOGGER.exception("what %s sent cannot be used", name)
@@ -166,7 +168,12 @@ def blamed(name: str, phase: str, round_number: int) -> Iterator[None]:
     """What is wrong with a node's reply is a loss of that node."""
     try:
         yield
-    except DivergedError:
-        raise
     except HushrecError as error:
+        if is_divergence(error):
+            raise
         raise NodesLost(phase, round_number, {name: str(error)}, proven=[name]) from None
+
+
+def is_divergence(error: HushrecError) -> bool:
+    """Whether the training itself is at fault; a number that cannot be added up is its sender's own fault."""
+    return isinstance(error, DivergedError) and not isinstance(error, OutOfRangeError)

@@ -10,6 +10,7 @@ import numpy as np
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, PublicError
+from hushrec.privacy.exact_sum import check_own
 from hushrec.protocol import AnySystem, Cohort, Fold, Message, Numbers
 from hushrec.protocol.padding import padding_of
 from hushrec.runtime.in_process import cohort_bounds
@@ -79,6 +80,7 @@ class Node:
             cohort = Cohort(numbers, rows[first:last], self.private, round_number, inboxes)
             with watch.at("compute"), np.errstate(all="ignore"):
                 reply = handler.answer(cohort, request.message.part(first, last), self.config, self.draws)
+                check_own(numbers, reply.message)
             with watch.at("encode"):
                 frames.append(encode(reply.message, round_number, numbers, self._padding))
             with watch.at("seal"):

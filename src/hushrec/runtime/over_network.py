@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from hushrec.draws import Draws
+from hushrec.errors import FaultyPartyError
 from hushrec.protocol import Answer, AnySystem, Ask, Fold, Message, Numbers, Recorded, Tally, Transcript
 from hushrec.protocol.padding import padding_of
 from hushrec.runtime.calling import Caller, NodesLost, Receive
@@ -65,6 +66,9 @@ class OverNetwork:
             )
             self._check_delivered(round_number)
             return new_state
+        except FaultyPartyError as error:
+            names = {self._names[self._host_of[number]] for number in error.numbers}
+            raise NodesLost("replies", round_number, dict.fromkeys(names, str(error)), proven=names) from None
         finally:
             self._letters.clear()
             self._through.clear()

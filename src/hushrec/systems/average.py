@@ -93,7 +93,7 @@ def server_round(state: ServerState, round_number: int, _config: Config, _draws:
     """One round of the server."""
     if round_number > 1:
         return state
-    uploads = Collect(check=partial(_check_total, int(state.num_items)))
+    uploads = Collect(check=partial(_check_counts, int(state.num_items)))
     yield Ask(np.arange(int(state.num_clients), dtype=np.int32), AddUp(), uploads)
     # In the order of the clients, so that the sum does not depend on cohorts or threads.
     sums = np.concatenate([np.empty(0), *(message.sums for _, message in uploads.batches)])
@@ -103,11 +103,10 @@ def server_round(state: ServerState, round_number: int, _config: Config, _draws:
     return ServerState(state.num_items, state.num_clients, np.array([sums.sum(), counts.sum()]))
 
 
-def _check_total(num_items: int, numbers: Numbers, message: Total) -> None:
-    """Nobody rated more items than there are."""
-    if (message.counts > num_items).any():
-        sender = numbers[int(np.argmax(message.counts))]
-        raise HushrecError(f"client {sender} counts more ratings than there are items; leave it out")
+def _check_counts(num_items: int, numbers: Numbers, message: Total) -> None:
+    is_wrong = (message.counts < 0) | (message.counts > num_items)
+    if is_wrong.any():
+        raise HushrecError(f"client {numbers[is_wrong.argmax()]} counts more ratings than items; leave it out")
 
 
 def client_add_up(cohort: Cohort[UserRows], _request: AddUp, _config: Config, _draws: Draws) -> Reply:

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
+from hushrec.errors import option
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models.fcf import (
     Factors,
@@ -46,6 +47,7 @@ from hushrec.models.fcf import (
 )
 from hushrec.models.popularity import weighted_shares
 from hushrec.privacy.dense_sum import DenseSum
+from hushrec.privacy.robust_sum import RobustSums, add_up, check_robust, robust_fold, shortened
 from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
@@ -73,13 +75,13 @@ from hushrec.protocol import (
     shared,
 )
 from hushrec.protocol.padding import PADDING_HELP, Padding
-from hushrec.settings import Between, OneOf, check_bounds, setting
+from hushrec.settings import Between, OneOf, check, check_bounds, setting
 
 _TINY = 1e-8  # Adam's epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(SecureSums):
+class Config(RobustSums, SecureSums):
     """Settings of FCF: those of the PTF-FedRec paper's comparison, as far as it gives them.
 
     The comparison has 32 factors, 20 rounds with all clients, and Adam with 0.001. It does not give alpha, lambda,
@@ -120,6 +122,12 @@ class Config(SecureSums):
     def __post_init__(self) -> None:
         check_bounds(self)
         check_user_privacy(self)
+        check_robust(self)
+        check(
+            self.robust != "krum",
+            f"{option('robust', 'krum')} compares all pairs of clients for each item, of which each sends all; "
+            f"use {option('robust', 'median')}",
+        )
 
     def is_counting(self, round_number: int) -> bool:
         """Whether all clients are counted in this round, and nothing is learned."""
@@ -194,7 +202,9 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
         state = yield from _counted(state, config)
     for group in [] if config.is_counting(round_number) else _groups(num_clients, round_number, config, draws):
         uploads = DenseSum.zeros(state.item_factors.shape, num_summands=len(group))
-        answer = yield Ask(group, ItemFactors(state.item_factors), uploads)
+        fold = robust_fold(uploads, config)
+        answer = yield Ask(group, ItemFactors(state.item_factors), fold)
+        add_up(fold)
         if len(answer.came(group)):
             state = _step(state, uploads.to_float(), config)
     if round_number == config.num_rounds:
@@ -206,6 +216,7 @@ def _counted(state: ServerState, config: Config) -> Round[ServerState]:
     """V with the weighted share of clients who have each item in its first column."""
     everyone = np.arange(int(state.num_clients), dtype=np.int32)
     counts = DenseSum.zeros(state.item_factors.shape, num_summands=len(everyone))
+    counts.limit = min(counts.limit, 1.0)  # nobody counts more than once
     answer = yield Ask(everyone, ItemFactors(state.item_factors), counts)
     num_counted = len(answer.came(everyone))
     if not num_counted:
@@ -252,7 +263,7 @@ def client_update(cohort: Cohort[PositiveClients], request: ItemFactors, config:
         return Reply(ItemGradients(Ragged(starts, own_rows(clients, rows, item_factors.shape))))
     user_factors = _solved(clients, rows, item_factors, config)
     gradients = item_gradients(clients.starts, clients.items, rows, user_factors, item_factors, config.weights)
-    return Reply(ItemGradients(Ragged(starts, gradients)))
+    return Reply(ItemGradients(Ragged(starts, shortened(gradients, config.row_norm))))
 
 
 def client_settle(cohort: Cohort[PositiveClients], request: Settle, config: Config, _draws: Draws) -> Reply:

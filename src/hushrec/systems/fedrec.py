@@ -39,6 +39,7 @@ from hushrec.models.pmf import ClientGradients, FactorModel, Step, train_clients
 from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, draw_ratings, list_items, num_virtual_items
+from hushrec.privacy.robust_sum import RobustSums, RowNorm, add_up, check_robust, robust_fold, shortened
 from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureItemSums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
@@ -160,12 +161,13 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecureConfig(SecureItemSums, Config):
-    """Settings of FedRec: these, which FedRec++ has too, and those of secure sums, which it has not."""
+class SecureConfig(RobustSums, SecureItemSums, Config):
+    """Settings of FedRec: these, which FedRec++ has too, and those of secure and robust sums, which it has not."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_user_privacy(self)
+        check_robust(self)
 
 
 @dataclass(frozen=True)
@@ -270,12 +272,14 @@ def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: HasFactors, 
     return RatingClients.enrol(numbers, rows, num_items, config.num_factors, draws, config.biases)
 
 
-def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
+def server_round(state: ServerState, round_number: int, config: SecureConfig, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
     clients = draw_group(len(state.counted_round), config.participation, round_number, config, draws)
     uploads = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
+    fold = robust_fold(uploads, config)
     request = ItemFactors(state.item_factors, state.counted_round[clients])
-    answer = yield Ask(clients, request, uploads)
+    answer = yield Ask(clients, request, fold)
+    add_up(fold)
     item_factors = moved(state.item_factors, uploads, round_number, config)  # Eq. 2
     counted_round = state.counted_round.copy()
     counted_round[answer.came(clients)] = round_number
@@ -331,16 +335,19 @@ def uploaded_items(cohort: Cohort[RatingClients], config: Config, draws: Draws) 
     return Ragged(listing.starts, listing.items)
 
 
-def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
+def client_update(
+    cohort: Cohort[RatingClients], request: ItemFactors, config: SecureConfig, draws: Draws
+) -> Reply:
     """Train on the client's ratings and upload gradients."""
     step = config.step(cohort.round_number)
     listing, trained = train(cohort, request.item_factors, request.counted_round, config.rho, step, config, draws)
-    return Reply(upload(listing, trained))
+    return Reply(upload(listing, trained, config))
 
 
-def upload(listing: Listing, trained: ClientGradients) -> ItemGradients:
+def upload(listing: Listing, trained: ClientGradients, config: RowNorm) -> ItemGradients:
     """What a client shows the server."""
-    return ItemGradients(Ragged(listing.starts, listing.items), Ragged(listing.starts, trained.gradients))
+    rows = shortened(trained.gradients, config.row_norm)
+    return ItemGradients(Ragged(listing.starts, listing.items), Ragged(listing.starts, rows))
 
 
 def client_settle(cohort: Cohort[RatingClients], request: Settle, _config: object, _draws: Draws) -> Reply:
@@ -409,6 +416,7 @@ _PLAIN = System(
         presets={"paper": {}, "general": {**GENERAL, "user_update": "rated"}, "private": PRIVATE},
         variants=(
             {"biases": True, "shrinkage": 2.0},
+            {"robust": "trimmed", "row_norm": 2.0},
             {"secure_sums": True},
             {"secure_sums": True, "secure_masks": "real"},
             {"secure_sums": True, "secure_masks": "real", "secure_least_raters": 2, "secure_together": 3},

@@ -32,6 +32,7 @@ T_predict = predict_after, T_local = local_steps, gamma = learning_rate, lambda 
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -40,19 +41,29 @@ from numpy.typing import NDArray
 from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError, option
+from hushrec.errors import FaultyPartyError, HushrecError, option
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.pmf import ClientGradients
 from hushrec.models.rating_clients import Factors, RatingClients
 from hushrec.privacy import shared_denoising as sharing
-from hushrec.privacy.denoising import Assigning, DenoiserTotal, NoiseSums, assign, draw_denoisers
+from hushrec.privacy.denoising import (
+    AssignedSum,
+    Assigning,
+    DenoiserTotal,
+    NoiseSums,
+    NoiseWithin,
+    assign,
+    draw_denoisers,
+)
 from hushrec.privacy.exact_sum import ExactSum, Gradients
+from hushrec.privacy.robust_sum import BoundedSum, RowNorm, longest, shortened
 from hushrec.privacy.shares import Hidden, ShareSums
 from hushrec.protocol import (
     NO_ONE,
     About,
     Ask,
     Cohort,
+    Fold,
     Handler,
     Message,
     Numbers,
@@ -92,7 +103,7 @@ FloatArray = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(fedrec.Config):
+class Config(RowNorm, fedrec.Config):
     """Settings of FedRec++, with the paper's values for ML-100K."""
 
     user_update: Literal["rated-and-virtual", "rated"] = setting(
@@ -208,7 +219,8 @@ def start_denoised(num_clients: int, num_items: int, config: StartConfig, draws:
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server (Algorithm 1)."""
-    outcome = yield from denoised_or_shared_sum(state, round_number, config, draws)
+    noise_within = partial(virtual_items_of, config.rho, len(state.item_factors))
+    outcome = yield from denoised_or_shared_sum(state, round_number, config, draws, noise_within)
     item_factors = moved(state.item_factors, outcome.total, round_number, config)  # Eq. 6
     state = outcome.settled(state, item_factors, round_number, draws)
     if round_number == config.num_rounds:
@@ -241,16 +253,36 @@ class Outcome:
 
 
 def denoised_or_shared_sum(
-    state: ServerState, round_number: int, config: sharing.SharingConfig, draws: Draws
+    state: ServerState,
+    round_number: int,
+    config: sharing.SharingConfig,
+    draws: Draws,
+    noise_within: NoiseWithin | None = None,
 ) -> Round[Outcome]:
     """Sums without noise, or without masks."""
     if config.shares:
         return Outcome(*(yield from sharing.shared_sum(state, round_number, config, draws)))
-    return (yield from denoised_sum(state, round_number, config, draws))
+    return (yield from denoised_sum(state, round_number, config, draws, noise_within))
 
 
-def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, draws: Draws) -> Round[Outcome]:
+def virtual_items_of(
+    rho: int, num_items: int, listed: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The least and most virtual items that lists of so many items can have: rho per rated one, or all others."""
+    usual = rho * listed // (1 + rho)
+    return np.where(listed < num_items, usual, 0), usual
+
+
+def denoised_sum(
+    state: ServerState,
+    round_number: int,
+    config: DenoisedConfig,
+    draws: Draws,
+    noise_within: NoiseWithin | None = None,
+) -> Round[Outcome]:
     """Collect uploads and noise, and take the noise out (Algorithm 1, lines 4-17).
+
+    `noise_within`: how many items of a list can be virtual, where that is known.
 
     DEVIATION: where only some clients take part (c < n), one denoiser always does; the paper does not say what
     happens to the noise if none is among them.
@@ -260,11 +292,16 @@ def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, 
     assignment = assign(participants, state.denoisers, round_number, draws, config.assignment)
     lost_denoisers = NO_ONE
     while True:
-        uploads = ExactSum.zeros(state.item_factors.shape, num_summands=num_clients)
-        noise = DenoiserTotal(uploads.fork())
+        # Each client's rows may be in both: in the uploads, and in what is taken out.
+        total = ExactSum.zeros(state.item_factors.shape, num_summands=2 * num_clients)
+        uploads: AssignedSum = AssignedSum(total, assignment, noise_within)
+        fold: Fold = uploads
+        if isinstance(config, RowNorm) and config.row_norm:
+            fold, total.limit = BoundedSum(uploads, config.row_norm), min(total.limit, longest(config.row_norm))
+        noise = DenoiserTotal.of(uploads)
         ordinary = assignment.ordinary
         request = ItemFactors(state.item_factors, state.counted_round[ordinary], assignment.denoiser_of)
-        answer = yield Ask(ordinary, request, uploads)  # lines 4-10, Eq. 4
+        answer = yield Ask(ordinary, request, fold)  # lines 4-10, Eq. 4
         denoisers = assignment.without(answer.lost).denoisers
         collect = DenoiserFactors(state.item_factors, state.counted_round[denoisers])
         lost = (yield Ask(denoisers, collect, noise)).lost  # lines 11-14
@@ -272,10 +309,11 @@ def denoised_sum(state: ServerState, round_number: int, config: DenoisedConfig, 
             break
         lost_denoisers = np.union1d(lost_denoisers, lost)
         assignment = assignment.without(np.union1d(lost, answer.lost))
-    uploads.subtract(noise.total)  # Eq. 5; |U_i| = |U_i ∪ U'_i| - sum of |U'_i| of the denoisers
-    if uploads.counts.min() < 0:
-        raise HushrecError(f"round {round_number}: some denoiser takes out more than came in; leave it out")
-    return Outcome(uploads, np.concatenate([answer.came(ordinary), denoisers]), lost_denoisers)
+    total.subtract(noise.total)  # Eq. 5; |U_i| = |U_i ∪ U'_i| - sum of |U'_i| of the denoisers
+    if total.counts.min() < 0:
+        told = "these denoisers together take out more than came in; leave them out"
+        raise FaultyPartyError(f"round {round_number}: {told}", denoisers.tolist())
+    return Outcome(total, np.concatenate([answer.came(ordinary), denoisers]), lost_denoisers)
 
 
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
@@ -283,7 +321,7 @@ def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: C
     sharing.check_unmasked(config)
     step = config.step(cohort.round_number)
     listing, trained = train(cohort, request.item_factors, request.counted_round, config.rho, step, config, draws)
-    return reply(upload(listing, trained), noise_of(trained), request.denoiser, config)
+    return reply(upload(listing, trained, config), noise_of(trained, config), request.denoiser, config)
 
 
 def client_share(
@@ -293,13 +331,15 @@ def client_share(
     step = config.step(cohort.round_number)._replace(local_steps=0)
     _, trained = train(cohort, request.item_factors, request.counted_round, 0, step, config, draws)
     listing = listed(cohort, config.rho, config, draws)
-    hidden = Hidden.of(listing.starts, listing.items, listing.rated_place >= 0, trained.gradients)
+    rows = shortened(trained.gradients, config.row_norm)
+    hidden = Hidden.of(listing.starts, listing.items, listing.rated_place >= 0, rows)
     return sharing.shared_reply(cohort, request, hidden, config.shares, draws)
 
 
-def noise_of(trained: ClientGradients) -> Noise:
-    """What a client sends its denoiser."""
-    return Noise(Ragged(trained.noise_starts, trained.noise_items), Ragged(trained.noise_starts, trained.noise))
+def noise_of(trained: ClientGradients, config: RowNorm) -> Noise:
+    """What a client sends its denoiser: rows of its upload, shortened as these are."""
+    rows = shortened(trained.noise, config.row_norm)
+    return Noise(Ragged(trained.noise_starts, trained.noise_items), Ragged(trained.noise_starts, rows))
 
 
 def reply(gradients: Message, noise: Noise, denoiser: Numbers, config: DenoisedConfig) -> Reply:
@@ -317,7 +357,7 @@ def denoiser_update(
     """
     step = config.step(cohort.round_number)
     own = train(cohort, request.item_factors, request.counted_round, 0, step, config, draws)
-    return released(cohort, upload(*own))
+    return released(cohort, upload(*own, config))
 
 
 def released(cohort: Cohort[Any], own: Gradients) -> Reply:

@@ -27,6 +27,7 @@ from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.models import server_model
 from hushrec.models.popularity import sample_log_odds
 from hushrec.models.server_model import Learned, ModelSettings, NetworkScorer, Pairs
+from hushrec.privacy.exact_sum import check_lists
 from hushrec.protocol import (
     About,
     Ask,
@@ -46,7 +47,6 @@ from hushrec.protocol import (
     of_server,
     ragged,
 )
-from hushrec.protocol.checks import check_listed
 from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 
@@ -182,7 +182,7 @@ def server_round(state: ServerState, round_number: int, config: Centralised, dra
 
 def _take_over(state: ServerState) -> Round[ServerState]:
     num_users, num_items = state.sizes
-    uploads = Collect(check=lambda numbers, message: check_listed(numbers, message.items, num_items))
+    uploads = Collect(check=lambda numbers, message: check_lists(numbers, message.items, num_items))
     yield Ask(np.arange(num_users, dtype=np.int32), HandOver(), uploads)
     if not uploads.batches:
         raise HushrecError("no client handed over its items; there is nothing to train on")

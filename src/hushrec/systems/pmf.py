@@ -27,7 +27,7 @@ from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.biases import initial_items, initial_users, moved_items, scale_of
 from hushrec.models.pmf import FactorModel, Step, train_clients
 from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
-from hushrec.privacy.exact_sum import ExactSum
+from hushrec.privacy.exact_sum import ExactSum, check_lists
 from hushrec.privacy.filling import list_items
 from hushrec.protocol import (
     About,
@@ -48,7 +48,6 @@ from hushrec.protocol import (
     of_server,
     ragged,
 )
-from hushrec.protocol.checks import check_listed
 from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.fedrec import GENERAL, ItemGradients
@@ -185,7 +184,7 @@ def _trained(state: ServerState, config: Config, round_number: int, draws: Draws
 
 def take_over(num_clients: int, num_items: int) -> Round[Taken]:
     """Ask all clients for their ratings; who is lost has none."""
-    uploads = Collect(check=lambda numbers, message: check_listed(numbers, message.items, num_items))
+    uploads = Collect(check=lambda numbers, message: check_lists(numbers, message.items, num_items))
     yield Ask(np.arange(num_clients, dtype=np.int32), HandOver(), uploads)
     if not any(message.items.values.size for _, message in uploads.batches):
         raise HushrecError("no client handed over its ratings; there is nothing to train on")

@@ -32,6 +32,7 @@ from hushrec.models.sgld import LangevinStep, train_clients
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, list_items
 from hushrec.privacy.randomized_response import Response, report_items
+from hushrec.privacy.robust_sum import RobustSums, add_up, check_robust, robust_fold
 from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SecureItemSums
 from hushrec.privacy.secure_sum.system import with_secure_sums
@@ -147,20 +148,23 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecureConfig(SecureItemSums, Config):
-    """Settings of SDCF: these, which it has denoised too, and those of secure sums, which it then has not."""
+class SecureConfig(RobustSums, SecureItemSums, Config):
+    """Settings of SDCF: these, which it has denoised too, and those of secure and robust sums."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_user_privacy(self)
+        check_robust(self)
 
 
-def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
+def server_round(state: ServerState, round_number: int, config: SecureConfig, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
     clients = draw_group(len(state.counted_round), config.participation, round_number, config, draws)
     uploads = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
+    fold = robust_fold(uploads, config)
     request = ItemFactors(state.item_factors, state.counted_round[clients])
-    answer = yield Ask(clients, request, uploads)
+    answer = yield Ask(clients, request, fold)
+    add_up(fold)
     item_factors = (state.item_factors - uploads.to_float()).astype(np.float32)
     counted_round = state.counted_round.copy()
     counted_round[answer.came(clients)] = round_number
@@ -204,9 +208,12 @@ def uploaded_items(cohort: Cohort[RatingClients], config: Config, draws: Draws) 
     return Ragged(listing.starts, listing.items)
 
 
-def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
+def client_update(
+    cohort: Cohort[RatingClients], request: ItemFactors, config: SecureConfig, draws: Draws
+) -> Reply:
     """Report items and upload their gradients."""
-    return Reply(upload(*train(cohort, request.item_factors, request.counted_round, True, config, draws)))
+    trained = train(cohort, request.item_factors, request.counted_round, True, config, draws)
+    return Reply(upload(*trained, config))
 
 
 def model(
@@ -245,6 +252,7 @@ _PLAIN = System(
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"temperature": 0.1},
         variants=(
+            {"robust": "median"},
             {"secure_sums": True},
             {"secure_sums": True, "secure_masks": "real"},
             {"secure_sums": True, "secure_least_raters": 2},

@@ -19,6 +19,7 @@ from hushrec.draws import Draws
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.rating_clients import RatingClients
 from hushrec.privacy.denoising import Assigning, check_denoisers
+from hushrec.privacy.robust_sum import RowNorm
 from hushrec.protocol import About, Cohort, Handler, Reply, Result, Round, System
 from hushrec.settings import Between, setting
 from hushrec.systems import fedrec, sdcf
@@ -27,7 +28,7 @@ from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, Noise
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(sdcf.Config):
+class Config(RowNorm, sdcf.Config):
     """Settings of SDCF denoised."""
 
     denoisers: int = setting(
@@ -58,7 +59,8 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
 def client_update(cohort: Cohort[RatingClients], request: ItemFactors, config: Config, draws: Draws) -> Reply:
     """An ordinary client: report items, upload their gradients, send those of unrated items as noise."""
     listing, trained = sdcf.train(cohort, request.item_factors, request.counted_round, True, config, draws)
-    return plus_plus.reply(fedrec.upload(listing, trained), plus_plus.noise_of(trained), request.denoiser, config)
+    gradients, noise = fedrec.upload(listing, trained, config), plus_plus.noise_of(trained, config)
+    return plus_plus.reply(gradients, noise, request.denoiser, config)
 
 
 def denoiser_update(
@@ -66,7 +68,7 @@ def denoiser_update(
 ) -> Reply:
     """A denoiser: train on all its rated items, send the sum of noise less its own gradients."""
     own = sdcf.train(cohort, request.item_factors, request.counted_round, False, config, draws)
-    return plus_plus.released(cohort, fedrec.upload(*own))
+    return plus_plus.released(cohort, fedrec.upload(*own, config))
 
 
 SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(

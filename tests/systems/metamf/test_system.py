@@ -19,7 +19,7 @@ from hushrec.systems.metamf.system import (
     Gradients,
     Recommenders,
     ServerState,
-    _check_upload,
+    check_upload,
     groups_of,
 )
 from systems.runs import losing, some_ratings
@@ -201,7 +201,7 @@ def test_a_gradient_that_would_spoil_the_model_is_refused_with_its_sender(number
     rows[1, 5:7] = number
     starts = np.arange(3) * sizes.num_generated
     with pytest.raises(DivergedError, match="the update of client 9 is not finite or not within"):
-        _check_upload(sizes, np.array([7, 9], np.int32), Gradients(Ragged(starts, rows.ravel())))
+        check_upload(sizes, False, np.array([7, 9], np.int32), Gradients(Ragged(starts, rows.ravel())))
 
 
 def test_recommenders_of_other_settings_are_refused() -> None:

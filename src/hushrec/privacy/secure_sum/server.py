@@ -107,10 +107,13 @@ def secure_sum(
     return Answer(ask.to[~np.isin(ask.to, survivors)])
 
 
-def _check_keys(_numbers: Numbers, message: PublicKeys) -> None:
-    """A key of each participant."""
-    if (message.key.lengths != 1).any() or message.key.values.shape[1] != KEY_BYTES:
-        raise HushrecError(f"a participant sent no key of {KEY_BYTES} bytes; leave it out")
+def _check_keys(numbers: Numbers, message: PublicKeys) -> None:
+    """Refuse what is not a key of each participant."""
+    is_wrong = message.key.lengths != 1
+    if message.key.values.shape[1:] != (KEY_BYTES,) or is_wrong.any():
+        raise HushrecError(
+            f"participant {numbers[is_wrong.argmax()]} sent no key of {KEY_BYTES} bytes; leave it out"
+        )
 
 
 def _key_rows(keys: Collect, present: Numbers) -> Bytes:

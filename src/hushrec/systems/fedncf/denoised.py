@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
-from hushrec.privacy.denoising import Assignment, DenoiserTotal, NoiseSums, assign
+from hushrec.errors import FaultyPartyError, HushrecError
+from hushrec.privacy.denoising import AssignedSum, Assignment, DenoiserTotal, NoiseSums, assign
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.masking import MaskedSum, MaskSums, as_ragged, draw_masks, fixed_point
 from hushrec.protocol import (
@@ -191,8 +191,10 @@ def denoised_totals(
 
 def _attempt(sent: Sent, assignment: Assignment, num_participants: int) -> Round[tuple[Totals, Numbers]]:
     """What came, and who was lost: a denoiser among them means that it is of no use."""
-    items = ExactSum.zeros(sent.item_factors.shape, num_summands=num_participants)
-    noise = DenoiserTotal(items.fork())
+    # Each client's rows may be in both: in the uploads, and in what is taken out.
+    total = ExactSum.zeros(sent.item_factors.shape, num_summands=2 * num_participants)
+    items = AssignedSum(total, assignment)
+    noise = DenoiserTotal.of(items)
     layers = MaskedSum.zeros(len(sent.layers) + 1)
     masks = layers.fork()
     answer = yield Ask(assignment.ordinary, ModelToHide(*sent, assignment.denoiser_of), items)
@@ -204,11 +206,12 @@ def _attempt(sent: Sent, assignment: Assignment, num_participants: int) -> Round
         # One whose clients are all lost by now has nothing to hide its own layers among.
         lost = (yield Ask(masked.denoisers, SendMaskSums(), masks)).lost
     if len(lost):
-        return Totals(items, layers.without(masks)), np.union1d(lost, answer.lost)
-    items.subtract(noise.total)
-    if items.counts.min() < 0:
-        raise HushrecError("some denoiser takes out more than came in; leave it out")
-    return Totals(items, layers.without(masks)), lost
+        return Totals(total, layers.without(masks)), np.union1d(lost, answer.lost)
+    total.subtract(noise.total)
+    if total.counts.min() < 0:
+        told = "these denoisers together take out more than came in; leave them out"
+        raise FaultyPartyError(told, listed.denoisers.tolist())
+    return Totals(total, layers.without(masks)), lost
 
 
 # --- Clients and denoisers ---------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, HushrecError, OutOfRangeError
 from hushrec.evaluation.feedback import IMPLICIT
 from hushrec.kernels.adam import adam
 from hushrec.models.popularity import sample_log_odds
@@ -183,12 +183,11 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     clients = draw_participants(sizes.num_users, participation, round_number, draws)
     for group in groups_of(clients, sizes, config.batch_size, draws.generator("groups", round_number)):
         generated = generate(parameters, sizes, group)
-        rows, replies = generated.recommenders(), Collect(check=partial(_check_upload, sizes))
+        rows, replies = generated.recommenders(), Collect(check=partial(check_upload, sizes, is_counting))
         starts = sizes.num_generated * np.arange(len(group) + 1, dtype=np.int64)
         yield Ask(group, Recommenders(Ragged(starts, rows.ravel())), replies)
         if replies.batches:
-            shape = -1, sizes.num_generated
-            uploads = [(numbers, reply.gradient.values.reshape(shape)) for numbers, reply in replies.batches]
+            uploads = [(numbers, _rows(numbers, reply, sizes)) for numbers, reply in replies.batches]
             if is_counting:
                 counts += sum(rows[:, sizes.num_trained :].sum(axis=0, dtype=np.float64) for _, rows in uploads)
                 continue
@@ -215,16 +214,22 @@ def groups_of(clients: Numbers, sizes: Sizes, batch_size: int, generator: np.ran
     return [np.sort(shuffled[first : first + size]) for first in range(0, len(shuffled), size)]
 
 
-def _check_upload(sizes: Sizes, numbers: Numbers, reply: Gradients) -> None:
-    """As many numbers as were generated, none of them too large for the sum of their squares."""
-    if (reply.gradient.lengths != sizes.num_generated).any():
-        raise HushrecError(f"a gradient has not {sizes.num_generated:,} numbers; send one for each that came")
-    rows = reply.gradient.values.reshape(len(numbers), sizes.num_generated)
-    if not max(-rows.min(initial=0), rows.max(initial=0)) <= _GRADIENT_LIMIT:  # also if it is not a number
-        place = int((np.abs(rows) <= _GRADIENT_LIMIT).all(axis=1).argmin())
-        raise DivergedError(
-            f"the update of client {numbers[place]} is not finite or not within ±{_GRADIENT_LIMIT:g}"
+def check_upload(sizes: Sizes, is_counting: bool, numbers: Numbers, reply: Gradients) -> None:
+    """Refuse numbers that are not those of one gradient or, while clients are counted, not 0 or 1."""
+    is_short = reply.gradient.lengths != sizes.num_generated
+    if is_short.any():
+        sender = numbers[is_short.argmax()]
+        raise HushrecError(
+            f"the gradient of client {sender} has not {sizes.num_generated:,} numbers; leave it out"
         )
+    rows, limit = _rows(numbers, reply, sizes), 1.0 if is_counting else _GRADIENT_LIMIT
+    if not max(-rows.min(initial=0), rows.max(initial=0)) <= limit:  # also if it is not a number
+        sender = numbers[(np.abs(rows) <= limit).all(axis=1).argmin()]
+        raise OutOfRangeError(f"the update of client {sender} is not finite or not within ±{limit:g}")
+
+
+def _rows(numbers: Numbers, reply: Gradients, sizes: Sizes) -> Floats:
+    return reply.gradient.values.reshape(len(numbers), sizes.num_generated)
 
 
 def client_update(cohort: Cohort[Clients], request: Recommenders, config: Config, draws: Draws) -> Reply:
@@ -247,6 +252,10 @@ def client_update(cohort: Cohort[Clients], request: Recommenders, config: Config
         draws.key("negatives"),
         cohort.round_number,
     )
+    is_bad = ~(np.abs(gradients) <= _GRADIENT_LIMIT).all(axis=1)
+    if is_bad.any():  # it would be refused as a lie
+        sender = cohort.numbers[is_bad.argmax()]
+        raise DivergedError(f"the update of client {sender} is not finite or not within ±{_GRADIENT_LIMIT:g}")
     return Reply(Gradients(Ragged(request.recommender.starts, gradients.ravel())))
 
 
