@@ -122,6 +122,23 @@ def to_dict(config: object) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
+def are_as(config: object, wanted: Mapping[str, Any]) -> bool:
+    """Whether settings have these values; text of an interval asks for a number within it.
+
+    >>> from hushrec.registry import SYSTEMS
+    >>> config = SYSTEMS["fedrec"].configure({"rho": 2})
+    >>> are_as(config, {"rho": "[2, inf)", "secure_sums": False}), are_as(config, {"rho": 3}), are_as(config, {})
+    (True, False, True)
+    """
+    return all(_is_as(getattr(config, name), value) for name, value in wanted.items())
+
+
+def _is_as(value: Any, wanted: object) -> bool:
+    if isinstance(wanted, str) and isinstance(value, int | float):
+        return _is_within(value, wanted)
+    return bool(value == wanted)
+
+
 def shown_to_parties(config: object) -> dict[str, Any]:
     """Names and values without those that only the driving side may know."""
     secret = {entry.name for entry in fields(config) if entry.metadata.get("is_secret")}  # type: ignore[arg-type]

@@ -99,6 +99,21 @@ class Consent:
         bool, typer.Option("--accept-shared-seed", help="Let the server know this node's draws. For tests only.")
     ] = False
     max_packet_mb: Annotated[int, typer.Option(help="Refuse larger packets.")] = MOST_PACKET_MB
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(help="What may be exposed, in the words of a refusal. Said once, it stays until --withdraw."),
+    ] = None
+    withdraw: Annotated[
+        list[str] | None, typer.Option(help="Words that are accepted no longer; or all, for all of them.")
+    ] = None
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(help="The most of all runs together: epsilon=8, rounds=500, fedrec:rounds=100."),
+    ] = None
+    close: Annotated[
+        list[str] | None,
+        typer.Option(help="A run that was given up, by its id: what it did not use of the budget is free again."),
+    ] = None
 
 
 def node(
@@ -117,8 +132,8 @@ app.command("node", epilog="Example: hushrec deploy node fed --name node-1 --dat
 
 @app.command("status", epilog="Example: hushrec deploy status fed")
 def status(
-    folder: Annotated[Path, typer.Argument(help="The folder that deploy init made.")],
+    folder: Annotated[Path, typer.Argument(help="The folder that deploy init made, or a node's kit.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show who is there, and how the runs are doing."""
+    """Show who is there and how the runs are doing; of a node's kit, what it agreed to and gave away."""
     work("deploy").show_status(folder, as_json)

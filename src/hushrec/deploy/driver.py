@@ -86,6 +86,14 @@ def read_report(folder: Path) -> Report | None:
         return None
 
 
+def read_consents(folder: Path) -> dict[str, str]:
+    """Why nodes take part in a run, as they told it; empty before they did."""
+    try:
+        return msgspec.json.decode((folder / "consents.json").read_bytes(), type=dict[str, str])
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return {}
+
+
 def drive(transport: Transport, nodes: list[str], folder: Path, job: bytes) -> None:
     """Run all that is left of a run, or as far as it gets; its end is told in `progress.json`."""
     attempt = msgspec.json.decode(job, type=Attempt)
@@ -179,6 +187,8 @@ class _ServerRun:
         if known is not None:
             present = [host.card.name for host in known.hosts if host.card.name in present]
         enrolled = self._call(caller, "enrol", Kind.ENROL, dict.fromkeys(present, invitation), Enrolled)
+        consents = {name: one.consent for name, one in enrolled.items()}
+        write_private_file(self._folder / "consents.json", msgspec.json.encode(consents))
         if known is not None:
             numbers = {host.card.name: host.numbers for host in known.hosts}
         else:

@@ -35,11 +35,14 @@ class NodeSettings:
     required: dict[str, str] = field(default_factory=dict)  # settings without which the node does not take part
     accepts_shared_seed: bool = False
     max_packet_bytes: int = MAX_PACKET_BYTES
+    accepted: dict[str, str] = field(default_factory=dict)  # what is exposed, in words, and since when
+    accepts_everything: bool = False  # a rehearsal, with data that is nobody's secret
+    budget: dict[str, float] = field(default_factory=dict)  # as in `node_ledger`
 
     @classmethod
     def for_everything(cls, files: NodeFiles) -> "NodeSettings":
-        """A node with these files that takes part in every system and lets the server know its draws."""
-        return cls(files, systems=list(SYSTEMS), accepts_shared_seed=True)
+        """A rehearsal: takes part in every system, whatever it exposes, and lets the server know its draws."""
+        return cls(files, systems=list(SYSTEMS), accepts_shared_seed=True, accepts_everything=True)
 
 
 def check_required(required: Mapping[str, str], systems: Sequence[str]) -> None:
@@ -83,6 +86,14 @@ def read_settings(kit: Path) -> NodeSettings:
         raise HushrecError(f"{kit} has no settings; start the node with: hushrec deploy node") from None
     except msgspec.MsgspecError as error:
         raise HushrecError(f"{path} is damaged ({error}); run hushrec deploy node again") from None
+
+
+def accepted_before(kit: Path) -> dict[str, str]:
+    """What the owner accepted in words when the node was started before; of damaged settings, nothing."""
+    try:
+        return read_settings(kit).accepted
+    except HushrecError:
+        return {}
 
 
 def letter_bytes(system: AnySystem, private: Any, config: Any) -> int:

@@ -89,7 +89,7 @@ class Invitation(msgspec.Struct, frozen=True):
 class Enrolled(msgspec.Struct, frozen=True):
     """From a node. Reveals: how many clients it has, and roughly how much they can send in a round.
 
-    Of parties that have names: those.
+    Of parties that have names: those. Why its owner agrees to the run.
     """
 
     num_clients: Annotated[int, msgspec.Meta(ge=1, le=limits.MOST_PARTIES)]
@@ -97,6 +97,7 @@ class Enrolled(msgspec.Struct, frozen=True):
     # No letter of its clients is longer; coarsely rounded.
     letter_bytes: Annotated[int, msgspec.Meta(ge=1, le=limits.MOST_LETTER_BYTES)]
     names: list[Annotated[str, msgspec.Meta(max_length=limits.MOST_NAME)]] = []  # ascending
+    consent: Annotated[str, msgspec.Meta(pattern="^[ -~]{0,300}$")] = ""
 
     def has_sense(self) -> bool:
         """Whether each party has a number of its own, if they have numbers, and each name is of another one."""

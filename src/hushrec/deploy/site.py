@@ -21,17 +21,19 @@ import numpy as np
 
 from hushrec.data import Interactions
 from hushrec.data.holdings.node_files import NodeData
-from hushrec.deploy.enrolment import NodeSettings, is_as_wanted, letter_bytes, numbers_digest, read_settings
+from hushrec.deploy.consent import Keeper, NotAgreed, consent_to
+from hushrec.deploy.enrolment import NodeSettings, letter_bytes, numbers_digest, read_settings
 from hushrec.deploy.identity import check_key_card, key_card, mail_key
 from hushrec.deploy.kits import node_names, read_kit
 from hushrec.deploy.measuring import measure
 from hushrec.deploy.membership import standing_hosts
+from hushrec.deploy.node_ledger import OverBudget
 from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Ready
 from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError, LostForGoodError, NotAsOrderedError, PublicError
 from hushrec.files import write_private_file
 from hushrec.limits import check_sizes
-from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Store
+from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Spending, Store
 from hushrec.protocol.padding import padding_of
 from hushrec.registry import system_named
 from hushrec.runtime.checkpoint import load_train, read_arrays, save_train, write_arrays
@@ -53,6 +55,7 @@ class Site:
     def __init__(self, kit: Path) -> None:
         self._kit = kit
         self._settings = read_settings(kit)
+        self._keeper = Keeper(kit, self._settings)
         self._root = (kit / "startup" / "rootCA.pem").read_bytes()
         self._runs: dict[bytes, _NodeRun] = {}
 
@@ -64,7 +67,8 @@ class Site:
             self._log("refused", reason=str(error))
             raise
         try:
-            reply = self._answer(packet, data)
+            with self._keeper.over(packet, lambda: self._runs[packet.run_id].spent()):
+                reply = self._answer(packet, data)
             self._log("served", packet)
         except Exception as error:
             reply = packet.refusal(_refusal(error))
@@ -124,7 +128,7 @@ def _place(error: Exception) -> str:
 
 def _refusal(error: Exception) -> Refusal:
     """What the server is told. Words about the node's own files stay on the node."""
-    if isinstance(error, DivergedError | Refused):
+    if isinstance(error, DivergedError | Refused | NotAgreed | OverBudget):
         return Refusal(str(error), is_final=True)
     if isinstance(error, LostForGoodError):
         return Refusal("has lost what it had kept; its own log (private/node.log) says more", is_final=True)
@@ -149,7 +153,6 @@ class _NodeRun:
     @classmethod
     def enrol(cls, kit: Path, folder: Path, settings: NodeSettings, invitation: Invitation) -> "_NodeRun":
         """Take part in a run, for the first time or again after a restart of the server."""
-        _check_consent(settings, invitation)
         run = cls(kit, folder, settings, invitation)
         known = folder / "invitation.msgpack"
         if known.exists():
@@ -206,7 +209,8 @@ class _NodeRun:
         private = self._first_private()
         room = letter_bytes(system, private, self.config)
         known = None if agreed is None else agreed.tolist()
-        return Enrolled(num_parties, known, room, system.holders.names(train))
+        consent = consent_to(self._settings, system, self.config)
+        return Enrolled(num_parties, known, room, system.holders.names(train), consent)
 
     def assign(self, run_id: bytes, assignment: Assignment) -> Any:
         """Keep the clients' numbers; the card that proves whose mail key this is."""
@@ -256,6 +260,11 @@ class _NodeRun:
             self._folder, self._settings, self.invitation, self.system, self.config, self._train(),
             self._node.private, order,
         )  # fmt: skip
+
+    def spent(self) -> Spending | None:
+        """What the noise of all that was answered comes to."""
+        assert self._node is not None
+        return self.system.result.spends(self._node.private, self.config)
 
     def _train(self) -> Interactions:
         return load_train(self._folder / "fold-1" / "train.npz", self.system, "own ratings", "", False)
@@ -311,19 +320,3 @@ class _NodeRun:
     def _restore(self, is_new: bool = False) -> None:
         self._store = open_store(self.system, self._folder / "fold-1", self._first_private, is_new)
         self.last = self._store.mark
-
-
-def _check_consent(settings: NodeSettings, invitation: Invitation) -> None:
-    """A node takes part in what its owner agreed to, and in nothing else."""
-    if invitation.system not in settings.systems:
-        raise Refused(f"this node does not take part in {invitation.system}; its owner can allow it with --allow")
-    holders = system_named(invitation.system).holders
-    try:
-        holders.check_files(settings.files, invitation.system)
-    except PublicError as error:
-        raise Refused(str(error)) from None
-    for name, value in settings.required.items():
-        if not is_as_wanted(invitation.config.get(name), value):
-            raise Refused(f"this node takes part only with {name} {value}")
-    if invitation.seed is not None and not settings.accepts_shared_seed:
-        raise Refused("this node draws from its own secret; order the run with --seeds secret")

@@ -15,6 +15,7 @@ part, so against it there is no amplification by sampling. A client counts its s
 budget is for, also if rounds begin again.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from hushrec.errors import option
 from hushrec.privacy.ledger import DELTA, Ledger, Release, calibrated, epsilon_of_gaussian, told_of
+from hushrec.protocol import Spending
 from hushrec.settings import check, setting
 
 UNIT = "user"
@@ -94,6 +96,14 @@ def promises_of(num_sums: int, config: Any, per_round: int) -> dict[str, float]:
     epsilon = epsilon_of_gaussian(multiplier, config.delta)
     ledger = Ledger([Release("gaussian", epsilon, num_sums, UNIT, multiplier)])
     return told_of([ledger], UNIT, config.delta)
+
+
+def spending_of(num_sums: int, config: Any, per_round: int) -> Spending:
+    """What all sums that a user was in come to, taken as one release with less noise."""
+    if not num_sums:
+        return Spending(0.0, config.delta, UNIT)
+    multiplier = multiplier_of(config, per_round) / math.sqrt(num_sums)
+    return Spending(epsilon_of_gaussian(multiplier, config.delta), config.delta, UNIT, multiplier)
 
 
 def num_sums_of(private: Any) -> int:

@@ -43,6 +43,28 @@ class Paper:
 
 
 @dataclass(frozen=True)
+class Exposure:
+    """What audits read out of such settings, in words that a person can agree to.
+
+    `when` names settings by their value, or by an interval of numbers: `{"shares": "[2, inf)"}`.
+    """
+
+    words: str
+    when: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What noise promises of a whole run: no more than this is told of one unit of what it protects."""
+
+    epsilon: float
+    delta: float
+    unit: str  # "user", "rating"
+    # Of Gaussian noise, all releases taken as one: standard deviation over sensitivity; 0: other noise.
+    multiplier: float = 0.0
+
+
+@dataclass(frozen=True)
 class About:
     """What a system is, for people and for tools."""
 
@@ -62,6 +84,11 @@ class About:
     builds_on: tuple[str, ...] = ()  # other modules whose departures from a paper are its own, too
     # Settings against what audits found, each to be measured beside the published ones: a mapping a line.
     repairs: tuple[Mapping[str, Any], ...] = ()
+    # Settings with which audits found a curious party at chance, and what it still sees. Nodes accept no others
+    # unless their owner says so, in the words of what others expose: the first whose settings fit, so that the
+    # last one fits all.
+    protected: tuple[Exposure, ...] = ()
+    exposes: tuple[Exposure, ...] = ()
     # Settings that give the same model and the same count of bytes with less to compute, if there are some.
     stand_in: Mapping[str, Any] = field(default_factory=dict)
     audited_rounds: int = 5  # after so many, attacks have seen most of what there is to see
@@ -94,6 +121,10 @@ def _no_warnings(_config: Any) -> tuple[str, ...]:
     return ()
 
 
+def _no_noise(_private: Any, _config: Any) -> Spending | None:
+    return None
+
+
 def _as_they_are(config: Any) -> Any:
     return config
 
@@ -119,6 +150,9 @@ class Result(Generic[ConfigIn, RowsIn, ServerIn, PrivateIn]):
     facts: Callable[[PrivateIn, ConfigIn], Mapping[str, float]] = _no_facts
     # What noise promises, told with every run: per release, and in total. Over nodes the largest number counts.
     promises: Callable[[PrivateIn, ConfigIn], Mapping[str, float]] = _no_facts
+    # What these promises come to in a run of these parties; without parties, the most that such a run may cost.
+    # None: no noise bounds what is told.
+    spends: Callable[[PrivateIn | None, ConfigIn], Spending | None] = _no_noise
     # What people must know before they trust a run with such settings; printed where nobody overlooks it.
     warnings: Callable[[ConfigIn], tuple[str, ...]] = _no_warnings
     # Measured with every point of a learning curve, on training and on test rows.

@@ -49,7 +49,7 @@ from hushrec.models.popularity import weighted_shares
 from hushrec.privacy.dense_sum import DenseSum
 from hushrec.privacy.robust_sum import RobustSums, add_up, check_robust, robust_fold, shortened
 from hushrec.privacy.secure_sum.noise import Size
-from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.settings import SUMS_OF_FEW, SecureSums, hidden_in_sums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.privacy.secure_sum.together import fixed_groups, is_together
 from hushrec.privacy.user_privacy import check_user_privacy
@@ -58,6 +58,7 @@ from hushrec.protocol import (
     Ask,
     Cohort,
     Collect,
+    Exposure,
     Handler,
     Message,
     Numbers,
@@ -320,6 +321,11 @@ _PLAIN = System(
         paper=PAPER,
         class_name="FCF",
         repairs=({"secure_sums": True},),
+        protected=(
+            *hidden_in_sums("the server sees sums", clients_per_step=0),
+            *hidden_in_sums("the server sees sums of 100 people and more", clients_per_step="[100, inf)"),
+        ),
+        exposes=(SUMS_OF_FEW, Exposure("the server reads every item of a person out of one upload")),
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
         presets={
             "paper": {},

@@ -41,7 +41,7 @@ from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, draw_ratings, list_items, num_virtual_items
 from hushrec.privacy.robust_sum import RobustSums, RowNorm, add_up, check_robust, robust_fold, shortened
 from hushrec.privacy.secure_sum.noise import Size
-from hushrec.privacy.secure_sum.settings import SecureItemSums
+from hushrec.privacy.secure_sum.settings import SUMS_OF_FEW, SecureItemSums, hidden_in_sums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.privacy.secure_sum.together import draw_group
 from hushrec.privacy.user_privacy import check_user_privacy
@@ -50,6 +50,7 @@ from hushrec.protocol import (
     Ask,
     Cohort,
     Collect,
+    Exposure,
     Handler,
     Message,
     Numbers,
@@ -424,6 +425,12 @@ _PLAIN = System(
             {"secure_sums": True, "noise_multiplier": 1.0},
         ),
         repairs=({"rho": 0, "secure_sums": True},),
+        protected=hidden_in_sums("the server sees sums; a row of an item that one person rated is that person's"),
+        exposes=(
+            SUMS_OF_FEW,
+            Exposure("the server reads every item and rating as it is", {"rho": 0}),
+            Exposure("the server reads every item and rating out of one upload"),
+        ),
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"rho": 2, "predict_after": 1, "local_steps": 3},
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1},

@@ -67,6 +67,7 @@ from hushrec.privacy.shares import Hidden, ShareSums
 from hushrec.protocol import (
     About,
     Cohort,
+    Exposure,
     Handler,
     Message,
     Numbers,
@@ -325,6 +326,7 @@ SYSTEM: System[Config, UserRows, ServerState, RankingClients] = System(
         class_name="FedRecBPR",
         presets={"usual": {}, "general": GENERAL},
         repairs=({"shares": 2, "denoisers": 2},),
+        exposes=(Exposure("the server tells most items of a person, by how often they are listed"),),
         published_on=("ml-100k",),
         small={"rho": 2, "denoisers": 3, "looks": 3},
         variants=({"shares": 2},),

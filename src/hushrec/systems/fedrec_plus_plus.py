@@ -63,6 +63,7 @@ from hushrec.protocol import (
     About,
     Ask,
     Cohort,
+    Exposure,
     Fold,
     Handler,
     Message,
@@ -405,6 +406,20 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         class_name="FedRecPlusPlus",
         presets={"paper": {}, "general": fedrec.GENERAL},
         repairs=({"shares": 2, "denoisers": 2, "resample": "once"},),
+        protected=(
+            Exposure(
+                "the server sees lists of items; of those that a person lists, one in 1 + rho was rated",
+                {"shares": "[2, inf)", "resample": "once", "rho": "[3, inf)", "participation": 1.0},
+            ),
+        ),
+        exposes=(
+            Exposure("the server reads every item as it is, and ratings where one person rated", {"rho": 0}),
+            Exposure(
+                "the server tells most items of a person, by what the lists of all rounds share",
+                {"shares": "[2, inf)"},
+            ),
+            Exposure("the server reads every item and rating out of one upload"),
+        ),
         published_on=fedrec.SYSTEM.about.published_on,
         small={**fedrec.SYSTEM.about.small, "denoisers": 3, "biases": True, "shrinkage": 2.0},
         variants=({"biases": False, "shrinkage": 0.0}, {"shares": 2}),

@@ -34,7 +34,7 @@ from hushrec.privacy.filling import Listing, list_items
 from hushrec.privacy.randomized_response import Response, report_items
 from hushrec.privacy.robust_sum import RobustSums, add_up, check_robust, robust_fold
 from hushrec.privacy.secure_sum.noise import Size
-from hushrec.privacy.secure_sum.settings import SecureItemSums
+from hushrec.privacy.secure_sum.settings import SUMS_OF_FEW, SecureItemSums, hidden_in_sums
 from hushrec.privacy.secure_sum.system import with_secure_sums
 from hushrec.privacy.secure_sum.together import draw_group
 from hushrec.privacy.user_privacy import check_user_privacy
@@ -42,6 +42,7 @@ from hushrec.protocol import (
     About,
     Ask,
     Cohort,
+    Exposure,
     Handler,
     Numbers,
     Paper,
@@ -249,6 +250,8 @@ _PLAIN = System(
         paper=PAPER,
         class_name="SDCF",
         repairs=({"secure_sums": True},),
+        protected=hidden_in_sums("the server sees sums"),
+        exposes=(SUMS_OF_FEW, Exposure("the server tells most items of a person, by how often they are listed")),
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={"temperature": 0.1},
         variants=(

@@ -20,7 +20,7 @@ from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.rating_clients import RatingClients
 from hushrec.privacy.denoising import Assigning, check_denoisers
 from hushrec.privacy.robust_sum import RowNorm
-from hushrec.protocol import About, Cohort, Handler, Reply, Result, Round, System
+from hushrec.protocol import About, Cohort, Exposure, Handler, Reply, Result, Round, System
 from hushrec.settings import Between, setting
 from hushrec.systems import fedrec, sdcf
 from hushrec.systems import fedrec_plus_plus as plus_plus
@@ -77,6 +77,9 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         title="SDCF denoised: SDCF with FedRec++'s denoisers",
         paper=plus_plus.PAPER,
         class_name="SDCFDenoised",
+        exposes=(
+            Exposure("the server tells most items of a person, and with a denoiser's help every one of them"),
+        ),
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={**sdcf.SYSTEM.about.small, "denoisers": 3},
         learns_with={"learning_rate": 0.01, "decay": 1.0, "denoisers": 3},

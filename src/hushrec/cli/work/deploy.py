@@ -2,8 +2,9 @@
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
@@ -12,18 +13,21 @@ from rich.table import Table
 from hushrec.cli.console import note, print_json, results, show
 from hushrec.cli.deploy import MOST_PACKET_MB, Consent, OwnFiles
 from hushrec.cli.options import parse_columns
+from hushrec.cli.work.node_status import show_node
 from hushrec.data.holdings import described
 from hushrec.data.holdings.node_files import NodeFiles
 from hushrec.deploy.apart import Apart
 from hushrec.deploy.authority import FOLDER
-from hushrec.deploy.driver import read_report
+from hushrec.deploy.consent import accepted_with, check_words, ledger_of
+from hushrec.deploy.driver import read_consents, read_report
 from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.engines import EngineName
-from hushrec.deploy.enrolment import NodeSettings, check_required, write_settings
+from hushrec.deploy.enrolment import NodeSettings, accepted_before, check_required, write_settings
 from hushrec.deploy.identity import fingerprint, mail_key
 from hushrec.deploy.kits import find_kit, make_kits, read_federation, read_kit
 from hushrec.deploy.local import node_process, server_process
 from hushrec.deploy.membership import check_welcome, refusal_file
+from hushrec.deploy.node_ledger import parse_budget
 from hushrec.deploy.processes import Kept, WaitingForServer, refuse_taken
 from hushrec.errors import HushrecError
 from hushrec.files import locked
@@ -65,10 +69,15 @@ def run_node(folder: Path, name: str | None, own: OwnFiles, consent: Consent) ->
     """Run a node in the foreground until Ctrl-C."""
     files = node_files(own)
     kit = find_kit(folder, name)
-    card, settings = read_kit(kit), _settings(consent, files)
+    card, settings = read_kit(kit), _settings(consent, files, accepted_before(kit))
     has = described(files, card.name)
+    ledger_of(kit).entries()  # a damaged one is refused here
     with locked(kit / "lock", f"{card.name} runs already from {kit}; end that process first"):
+        for run in consent.close or []:
+            ledger_of(kit).close(run, datetime.now(UTC).isoformat(timespec="seconds"))
         write_settings(kit, settings)
+        for words in settings.accepted:
+            note(f"accepted: {words}")
         note(f"{card.name}: {has}, which stay here; Ctrl-C ends it")
         note(f"mail key {fingerprint(public_key_of(mail_key(kit)))}")
         waiting = WaitingForServer(card.host, card.port, note) if card.host else None
@@ -90,8 +99,8 @@ def node_files(own: OwnFiles) -> NodeFiles:
     return NodeFiles(**paths, columns=parse_columns(own.columns), duplicates=own.duplicates)
 
 
-def _settings(consent: Consent, files: NodeFiles) -> NodeSettings:
-    """The settings of a node with these files."""
+def _settings(consent: Consent, files: NodeFiles, before: Mapping[str, str]) -> NodeSettings:
+    """The settings of a node with these files, and with what its owner accepted before."""
     for system in consent.allow or []:
         if system not in SYSTEMS:
             raise HushrecError(f"--allow {system}: no such system; choose from {', '.join(SYSTEMS)}")
@@ -102,10 +111,12 @@ def _settings(consent: Consent, files: NodeFiles) -> NodeSettings:
         required=dict(_named_value(text) for text in consent.require or []),
         accepts_shared_seed=consent.accept_shared_seed,
         max_packet_bytes=consent.max_packet_mb << 20,
+        accepted=accepted_with(before, consent.accept or [], consent.withdraw or []),
     )
     settings = replace(settings, systems=list(consent.allow)) if consent.allow else settings
     check_required(settings.required, settings.systems)
-    return settings
+    check_words(consent.accept or [])
+    return replace(settings, budget=parse_budget(consent.budget or [], settings.systems))
 
 
 def _named_value(text: str) -> tuple[str, str]:
@@ -138,7 +149,15 @@ def _keep(
 
 
 def show_status(folder: Path, as_json: bool) -> None:
-    """Show who is there, and how the runs are doing."""
+    """Show who is there and how the runs are doing; of a node's kit, what it agreed to and gave away."""
+    if (folder / "startup" / "nodes.json").exists():
+        show_node(folder, as_json)
+    else:
+        show_federation(folder, as_json)
+
+
+def show_federation(folder: Path, as_json: bool) -> None:
+    """Show who is there, how the runs are doing, and why nodes take part in them."""
     federation = read_federation(folder)
     engine = engine_named(federation.engine)
     try:
@@ -149,11 +168,13 @@ def show_status(folder: Path, as_json: bool) -> None:
     except HushrecError:
         connected, is_up = set(), False
     runs = {path.parent.name: read_report(path.parent) for path in sorted(folder.glob("runs/*/order.json"))}
+    consents = {name: read_consents(folder / "runs" / name) for name in runs}
     if as_json:
         told = {
             "server": {"host": federation.host, "port": federation.port, "is_up": is_up},
             "nodes": {node: node in connected for node in federation.nodes},
             "runs": runs,
+            "consents": consents,
         }
         print_json(told)
         return
@@ -173,3 +194,7 @@ def show_status(folder: Path, as_json: bool) -> None:
             table.add_row(name, report.status, rounds, sent, str(report.attempt), report.reason)
     if runs:
         show(table)
+    for name, of_nodes in consents.items():
+        for words in dict.fromkeys(of_nodes.values()):
+            agreed = ", ".join(node for node, said in of_nodes.items() if said == words)
+            out.print(f"{name}  {agreed}  {words}", markup=False, highlight=False)

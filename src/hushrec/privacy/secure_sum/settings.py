@@ -1,9 +1,11 @@
 """The settings of secure sums: one place for all systems that have them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from hushrec.privacy.user_privacy import UserPrivacy
+from hushrec.protocol import Exposure
 from hushrec.settings import setting
 
 Config = TypeVar("Config")
@@ -44,6 +46,28 @@ class SecureItemSums(SecureSums):
     secure_count_noise: float = setting(
         0.0, "deviation of the noise in the counts by which items are left out", "[0, inf)"
     )
+
+
+# What secure sums need so that audits found nothing in them; and who is in a sum: always the same people, or at
+# least many together. `docs/secure-sums.md` has what was measured.
+_MASKED = {
+    "secure_sums": True,
+    "secure_corrupted": "[0.05, 0.5)",
+    "secure_failure": "(0, 1e-9]",
+    "secure_least": "[3, inf)",
+}
+_SAME_PEOPLE: tuple[Mapping[str, Any], ...] = ({"participation": 1.0}, {"secure_together": "[10, inf)"})
+
+
+def hidden_in_sums(words: str, **also: Any) -> tuple[Exposure, ...]:
+    """Secure sums as audits call them protected, with what else a system needs for it, and what is still seen."""
+    return tuple(Exposure(words, {**_MASKED, **people, **also}) for people in _SAME_PEOPLE)
+
+
+# With secure sums that are otherwise.
+SUMS_OF_FEW = Exposure(
+    "over many rounds the server can solve its sums for who has which item", {"secure_sums": True}
+)
 
 
 def is_secure(config: object) -> bool:

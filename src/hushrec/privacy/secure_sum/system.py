@@ -37,8 +37,8 @@ from hushrec.privacy.secure_sum.parties import Summed, Total, answering, send_ke
 from hushrec.privacy.secure_sum.server import secure_sum
 from hushrec.privacy.secure_sum.settings import SecureSums, in_full, is_counted, is_secure
 from hushrec.privacy.secure_sum.together import Together, is_together, with_blocks
-from hushrec.privacy.user_privacy import WARNING, is_private, num_sums_of, promises_of
-from hushrec.protocol import Handler, Message, Numbers, Round, System
+from hushrec.privacy.user_privacy import WARNING, is_private, most_sums, num_sums_of, promises_of, spending_of
+from hushrec.protocol import Handler, Message, Numbers, Round, Spending, System
 
 Config = TypeVar("Config")
 Rows = TypeVar("Rows")
@@ -104,6 +104,12 @@ def with_secure_sums(
     def promises(private: Private, config: Config) -> Mapping[str, float]:
         return promises_of(num_sums_of(private), config, len(sums)) if is_private(config) else {}
 
+    def spends(private: Private | None, config: Config) -> Spending | None:
+        if not is_private(config):
+            return None
+        num_sums = most_sums(config, len(sums)) if private is None else num_sums_of(private)
+        return spending_of(num_sums, config, len(sums))
+
     def warnings(config: Config) -> tuple[str, ...]:
         return (*system.result.warnings(config), *([WARNING] if is_private(config) else []))
 
@@ -133,7 +139,7 @@ def with_secure_sums(
         round=server_round,
         handlers={**handlers, **own},
         reply_bytes=reply_bytes,
-        result=replace(system.result, promises=promises, warnings=warnings),
+        result=replace(system.result, promises=promises, spends=spends, warnings=warnings),
         inboxes={**system.inboxes, Shares: lambda _private, _config: LetterBox()},
         in_full=in_full,
     )

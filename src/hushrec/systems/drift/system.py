@@ -50,6 +50,7 @@ from hushrec.protocol import (
     AnySystem,
     Ask,
     Collect,
+    Exposure,
     Handler,
     Numbers,
     Paper,
@@ -368,6 +369,14 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
         presets={"usual": {}, "general": GENERAL},
         audited_rounds=8,
         repairs=({"user_vectors": "users", "flag": "inside"},),
+        exposes=(
+            Exposure("whoever carries the packets reads every interaction", {"encryption": "none"}),
+            Exposure(
+                "the server links the items of each user, whom it cannot name",
+                {"user_vectors": "users", "flag": "inside"},
+            ),
+            Exposure("the server reads most interactions of every user"),
+        ),
         published_on=("ml-100k", "ml-1m", "gowalla-20", "steam-200k-hours"),
         is_online=True,
         builds_on=("hushrec.evaluation.held_back",),

@@ -48,11 +48,12 @@ from hushrec.errors import HushrecError, option
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models import neucf
 from hushrec.privacy.homomorphic import imported
-from hushrec.privacy.ledger import DELTA, Mechanism
+from hushrec.privacy.ledger import DELTA, Mechanism, calibrated
 from hushrec.protocol import (
     About,
     Ask,
     Collect,
+    Exposure,
     Handler,
     Numbers,
     Paper,
@@ -60,6 +61,7 @@ from hushrec.protocol import (
     Result,
     Round,
     Scorer,
+    Spending,
     System,
     kept,
 )
@@ -326,6 +328,16 @@ def promises(private: Partnership, config: Config) -> Mapping[str, float]:
     return {**promises_of(private, config.budget, config.is_averaged), **answer_facts(ledgers)}
 
 
+def spends(_private: Partnership | None, config: Config) -> Spending | None:
+    """What `epsilon_total` promises of a run; epsilon of one release alone bounds nothing, for there are many."""
+    if not config.epsilon_total:
+        return None
+    is_gaussian = config.budget.mechanism == "gaussian"
+    total = config.epsilon_total, config.delta, config.protects
+    multiplier = calibrated("gaussian", 1, *total).multiplier if is_gaussian else 0.0
+    return Spending(*total, multiplier)
+
+
 def warnings(config: Config) -> tuple[str, ...]:
     """What of the gradients goes out without noise."""
     noise = config.has_noise, bool(config.num_weights), config.epsilon_total
@@ -357,6 +369,19 @@ SYSTEM = System(
         paper=PAPER,
         class_name="FedCORE",
         repairs=({"epsilon_total": 8.0},),
+        protected=(
+            Exposure(
+                "noise bounds what gradients tell other partners; who their common users are, they know",
+                {"epsilon_total": "(0, 8]", "delta": "(0, 1e-5]", "alignment": "psi"},
+            ),
+        ),
+        exposes=(
+            Exposure(
+                "the noise of a whole run promises other partners' users next to nothing",
+                {"epsilon_total": "(0, inf)"},
+            ),
+            Exposure("other partners read most ratings of common users"),
+        ),
         audited_rounds=50,
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={
@@ -390,7 +415,8 @@ SYSTEM = System(
     reply_bytes=release_bytes,
     result=Result(
         model, party=lambda private, config, limits: own_model(private, config.agreement, limits),
-        facts=lambda private, config: facts_of(private, config.agreement), promises=promises, warnings=warnings,
+        facts=lambda private, config: facts_of(private, config.agreement), promises=promises, spends=spends,
+        warnings=warnings,
         holds=holds,
     ),
     inboxes={

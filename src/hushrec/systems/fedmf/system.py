@@ -60,7 +60,7 @@ from hushrec.privacy.homomorphic import (
     to_blocks,
 )
 from hushrec.privacy.secure_sum.noise import Size
-from hushrec.privacy.secure_sum.settings import SecureSums
+from hushrec.privacy.secure_sum.settings import SUMS_OF_FEW, SecureSums, hidden_in_sums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.privacy.secure_sum.together import draw_group
 from hushrec.privacy.user_privacy import check_user_privacy, is_private
@@ -69,6 +69,7 @@ from hushrec.protocol import (
     Ask,
     Cohort,
     Collect,
+    Exposure,
     Handler,
     Message,
     Numbers,
@@ -401,6 +402,8 @@ PAPER = Paper(
 # For files of no paper, chosen on validation parts of some of them. The rounds are the most that are tried.
 GENERAL = {"learning_rate": 0.005, "num_rounds": 60, "from_popularity": True, "initial_scale": 0.01}
 
+FULL = {"variant": "full"}  # every upload is of all items
+
 _PLAIN = System(
     about=About(
         name="fedmf",
@@ -408,6 +411,18 @@ _PLAIN = System(
         paper=PAPER,
         class_name="FedMF",
         repairs=({"encryption": "none", "secure_sums": True},),
+        protected=(
+            *(
+                Exposure("a client that helps the server can open all uploads", {**FULL, "encryption": way})
+                for way in ("bfv", "paillier")
+            ),
+            *hidden_in_sums("the server sees sums", **FULL),
+        ),
+        exposes=(
+            SUMS_OF_FEW,
+            Exposure("the server reads every item of a person out of one upload", {"encryption": "none"}),
+            Exposure("the server sees in which blocks of the catalogue a person's items are"),
+        ),
         stand_in={"encryption": "none"},
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
         presets={

@@ -68,7 +68,7 @@ from hushrec.privacy.dense_sum import DenseSum
 from hushrec.privacy.exact_sum import STEADYING, ExactSum
 from hushrec.privacy.filling import num_virtual_items
 from hushrec.privacy.secure_sum.noise import Size
-from hushrec.privacy.secure_sum.settings import SecureItemSums
+from hushrec.privacy.secure_sum.settings import SUMS_OF_FEW, SecureItemSums, hidden_in_sums
 from hushrec.privacy.secure_sum.system import summed, with_secure_sums
 from hushrec.privacy.secure_sum.together import draw_group
 from hushrec.privacy.user_privacy import check_user_privacy
@@ -77,6 +77,7 @@ from hushrec.protocol import (
     Ask,
     Cohort,
     Collect,
+    Exposure,
     Handler,
     Message,
     Numbers,
@@ -378,6 +379,10 @@ _PLAIN = System(
         paper=PAPER,
         class_name="FedNCF",
         repairs=({"secure_sums": True, "participation": 0.1},),  # of 943 clients the default asks one
+        protected=hidden_in_sums(
+            "the server sees sums; a row of an item that one person trained is that person's"
+        ),
+        exposes=(SUMS_OF_FEW, Exposure("the server reads every item of a person out of a few uploads")),
         published_on=("ml-100k", "ml-1m"),
         presets={"paper": {}, "tuned": {"learning_rate": 0.003}, "general": GENERAL},
         small={"layers": (6, 5, 3), "participation": 1.0, "batch_size": 16, "rho": 1, "denoisers": 3},

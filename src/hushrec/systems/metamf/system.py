@@ -34,6 +34,7 @@ from hushrec.protocol import (
     Ask,
     Cohort,
     Collect,
+    Exposure,
     Handler,
     Message,
     Numbers,
@@ -283,6 +284,7 @@ SYSTEM = System(
         title="MetaMF: the server generates every user's recommender",
         paper=PAPER,
         class_name="MetaMF",
+        exposes=(Exposure("the server reads every item of a person out of one upload"),),
         published_on=("ml-100k", "steam-200k", "gowalla-20"),
         presets={"paper": {}, "general": {"from_popularity": True, "num_rounds": 30}},  # the most that are tried
         small={"item_memory": 3, "memory_size": 4, "hidden_size": 6, "batch_size": 10},

@@ -1,0 +1,254 @@
+"""An operator who orders more than owners agreed to: refused in one line, and nothing is lost or given away."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from deploy.federation import Deliver, Federation, Leg, Ordered, ServerKilled, Wire, opened, small, snapshot
+from hushrec.deploy.consent import ledger_of, words_of
+from hushrec.deploy.orders import Invitation
+from hushrec.registry import SYSTEMS
+from hushrec.runtime.packets import Kind, Packet, Refusal, about, encode_packet
+
+WORDS = {words.partition(":")[0]: words for name in SYSTEMS for words in words_of(SYSTEMS[name])}
+SECURE = {"secure_sums": True}
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Federation:
+    return Federation(tmp_path / "f", 2)
+
+
+def settled(federation: Federation, **values: Any) -> None:
+    """Nodes that accept what is protected, and what is said here."""
+    for name in federation.nodes:
+        federation.settle(name, **{"accepts_everything": False, **values})
+
+
+def accepting(*settings: str) -> dict[str, str]:
+    return {WORDS[one]: "2026-11-18" for one in settings}
+
+
+def refused(ordered: Ordered, reason: str) -> None:
+    """The run ends with this reason; no node has a folder of it, and none was charged."""
+    report = ordered.drive()
+    assert report.status == "failed"
+    assert reason in report.reason
+    assert "\n" not in report.reason
+    for name in ordered.federation.nodes:
+        assert not ordered.node_folder(name).exists()
+        assert ordered.order.run_id not in rounds(ordered.federation, name)
+
+
+def rounds(federation: Federation, name: str = "node-1") -> dict[str, int]:
+    """How many rounds of each run a node answered, as its ledger has it."""
+    return {run: len(entry.rounds) for run, entry in ledger_of(federation.folder / name).entries().items()}
+
+
+def answer_to(federation: Federation, name: str, packet: bytes) -> str:
+    """Why a node refuses a packet; nothing on its disk changes by it."""
+    private = federation.folder / name / "private"
+    before = snapshot(private)
+    reply = opened(federation.site(name).handle(packet))
+    assert reply.kind == Kind.REFUSAL
+    assert snapshot(private) == before
+    return about(reply, Refusal).reason
+
+
+# --- Weaker settings than the words cover ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("accepted", "system", "values"),
+    [
+        ((), "fedrec", {"rho": 0}),
+        ((), "fedmf", {"encryption": "none"}),
+        (("fedrec",), "fedrec", {"rho": 0}),
+        (("fedrec with secure sums",), "fedrec", {}),
+        (("fedrec",), "fedrec++", {}),
+        (("fedrec++ with shares [2, inf)",), "fedrec++", {}),
+        (("fedmf",), "fedmf", {"encryption": "none"}),
+        (("sdcf with secure sums",), "sdcf", {}),
+    ],
+    ids=lambda value: str(value),
+)
+def test_weaker_settings_than_the_words_cover(
+    federation: Federation, accepted: tuple[str, ...], system: str, values: dict[str, Any]
+) -> None:
+    settled(federation, accepted=accepting(*accepted))
+    refused(federation.order(system, small(system, **values)), "its owner has not accepted that; the line for it")
+
+
+def test_masks_that_are_only_counted_are_made_all_the_same(federation: Federation) -> None:
+    """`secure_masks counted` is for simulations; a node makes them whatever the order says."""
+    settled(federation)
+    ordered, wire = federation.order("sdcf", small("sdcf", **SECURE, secure_masks="counted")), Wire(federation)
+    assert ordered.drive(wire).status == "done"
+    plain = federation.order("sdcf", small("sdcf", **SECURE, secure_masks="real"))
+    assert plain.drive().status == "done"
+    assert ordered.model_sha256() == plain.model_sha256()
+    assert {leg.phase for leg in wire.legs} > {"SendKeys", "SendShares", "Unmask"}
+
+
+# --- Other settings in the middle of a run ---------------------------------------------------------------------
+
+
+def after_one_round(ordered: Ordered) -> list[tuple[Leg, bytes]]:
+    """The server dies after a round; what it had sent."""
+
+    def die(_deliver: Deliver, _packet: bytes) -> bytes:
+        raise ServerKilled
+
+    wire = Wire(ordered.federation, lambda leg: die if leg.round_number == 2 else None)
+    with pytest.raises(ServerKilled):
+        ordered.drive(wire)
+    return wire.requests
+
+
+def changed(packet: bytes, sequence: int, **config: Any) -> bytes:
+    """An invitation with other settings, as a new packet."""
+    old = opened(packet)
+    invitation = about(old, Invitation)
+    invitation = msgspec.structs.replace(invitation, config={**invitation.config, **config})
+    body = msgspec.msgpack.encode(invitation)
+    return encode_packet(Packet(old.kind, old.run_id, old.round_number, sequence, body))
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"secure_sums": False}, "its owner has not accepted that"),
+        ({"participation": 0.1}, "its owner has not accepted that"),
+        ({"num_rounds": 1000}, "the same run with other settings than this node has in its ledger"),
+        ({"num_rounds": 2}, "the same run with other settings than this node has in its ledger"),
+        ({"learning_rate": 0.5}, "the same run with other settings than this node has in its ledger"),
+    ],
+    ids=["no masks", "few people", "more rounds", "fewer rounds", "another rate"],
+)
+def test_other_settings_in_the_middle_of_a_run(federation: Federation, values: dict[str, Any], says: str) -> None:
+    settled(federation)
+    ordered = federation.order("sdcf", small("sdcf", **SECURE))
+    requests = after_one_round(ordered)
+    [enrolment] = [data for leg, data in requests if (leg.phase, leg.node) == ("enrol", "node-1")]
+    for _ in range(2):
+        assert says in answer_to(federation, "node-1", changed(enrolment, 2**33, **values))
+        federation.kill()  # nor does a new process forget
+    assert rounds(federation) == {ordered.order.run_id: 1}
+    ordered.finish()
+    assert rounds(federation) == {ordered.order.run_id: 3}
+
+
+def test_rounds_beyond_those_that_were_ordered(federation: Federation) -> None:
+    """A server that goes on asking after the last round, or after it had the run measured."""
+    settled(federation)
+    ordered, wire = federation.order("sdcf", small("sdcf", **SECURE)), Wire(federation)
+    assert ordered.drive(wire).status == "done"
+    last = next(data for leg, data in reversed(wire.requests) if (leg.phase, leg.node) == ("SendKeys", "node-1"))
+    for number in (4, 5, 2**20):
+        old = opened(last)
+        packet = Packet(old.kind, old.run_id, number, 2**33 + number, old.about, old.sections)
+        assert f"round {number} of a run that has ended on this node" in answer_to(
+            federation, "node-1", encode_packet(packet)
+        )
+    assert rounds(federation) == {ordered.order.run_id: 3}
+
+
+def test_a_measurement_in_the_middle_ends_the_run(federation: Federation) -> None:
+    """Who is given back what a run has not used cannot use it after."""
+    settled(federation, budget={"rounds": 5.0})
+    ordered = federation.order("sdcf", small("sdcf", **SECURE))
+    after_one_round(ordered)
+    body = msgspec.msgpack.encode({"at": (10,), "relevant_from": None})
+    measure = Packet(Kind.EVALUATE, ordered.run_id, 0, 2**33 - 1, body)
+    assert opened(federation.site("node-1").handle(encode_packet(measure))).kind == Kind.REPLY
+    report = ordered.drive()
+    assert report.status == "failed"
+    assert "round 2 of a run that has ended on this node; order a new run" in report.reason
+    assert rounds(federation) == {ordered.order.run_id: 1}
+
+
+# --- More than the budget --------------------------------------------------------------------------------------
+
+
+def test_the_same_run_under_other_names_does_not_overdraw_a_budget(federation: Federation) -> None:
+    settled(federation, budget={"rounds": 7.0})
+    done = [federation.order("sdcf", small("sdcf", **SECURE)) for _ in range(2)]
+    for ordered in done:
+        assert ordered.drive().status == "done"
+    before = {name: snapshot(federation.folder / name / "private") for name in federation.nodes}
+    for _ in range(3):
+        again = federation.order("sdcf", small("sdcf", **SECURE))
+        refused(again, "this run may cost rounds 3, and of this node's budget 1 is left")
+        federation.kill()
+    assert {name: snapshot(federation.folder / name / "private") for name in federation.nodes} == before
+    assert rounds(federation) == {ordered.order.run_id: 3 for ordered in done}
+
+
+def test_orders_that_are_never_run_hold_what_they_may_cost(federation: Federation) -> None:
+    """So a server cannot first enrol for everything and then ask for it."""
+    settled(federation, budget={"rounds": 7.0})
+
+    def die(_deliver: Deliver, _packet: bytes) -> bytes:
+        raise ServerKilled
+
+    held = [federation.order("sdcf", small("sdcf", **SECURE)) for _ in range(2)]
+    for ordered in held:
+        with pytest.raises(ServerKilled):
+            ordered.drive(Wire(federation, lambda leg: die if leg.round_number == 1 else None))
+    refused(federation.order("sdcf", small("sdcf", **SECURE)), "of this node's budget 1 is left")
+    for ordered in held:
+        ordered.finish()
+    assert sum(rounds(federation).values()) == 6
+
+
+def test_two_runs_at_once_do_not_overdraw_a_budget_together(federation: Federation) -> None:
+    """While one is in its second round, another is ordered; what is left is not enough for it."""
+    settled(federation, budget={"rounds": 5.0})
+    other, reports = federation.order("sdcf", small("sdcf", **SECURE)), list[Any]()
+
+    def order_another(leg: Leg) -> None:
+        if leg.round_number == 2 and not reports:
+            reports.append(None)
+            reports[0] = other.drive()
+
+    first = federation.order("sdcf", small("sdcf", **SECURE))
+    assert first.drive(Wire(federation, order_another)).status == "done"
+    assert reports[0].status == "failed"
+    assert "this run may cost rounds 3, and of this node's budget 2 is left" in reports[0].reason
+    assert rounds(federation) == {first.order.run_id: 3}
+
+
+def test_two_runs_at_once_within_a_budget_are_both_served(federation: Federation) -> None:
+    settled(federation, budget={"rounds": 6.0})
+    other = federation.order("sdcf", small("sdcf", **SECURE))
+    reports = list[Any]()
+
+    def order_another(leg: Leg) -> None:
+        if leg.round_number == 2 and not reports:
+            reports.append(None)
+            reports[0] = other.drive()
+
+    first = federation.order("sdcf", small("sdcf", **SECURE))
+    assert first.drive(Wire(federation, order_another)).status == "done"
+    assert reports[0].status == "done"
+    assert rounds(federation) == {first.order.run_id: 3, other.order.run_id: 3}
+    assert first.model_sha256() == other.model_sha256()
+
+
+def test_noise_that_is_promised_at_a_large_delta_is_not_cheap(federation: Federation) -> None:
+    """An epsilon of .1 at a delta of one half is next to no noise."""
+    settled(federation, budget={"epsilon": 8.0})
+    config = small("sdcf", **SECURE, noise_multiplier=0.3, delta=0.4, num_rounds=1)
+    refused(federation.order("sdcf", config), "this run may cost epsilon")
+
+
+def test_a_node_that_is_killed_anywhere_has_counted_what_left(federation: Federation) -> None:
+    """Killed right after each of its answers: the run goes on to its end, and no round is counted twice."""
+    settled(federation, budget={"rounds": 3.0})
+    ordered = federation.order("sdcf", small("sdcf", **SECURE))
+    wire = Wire(federation, reopens=True)
+    assert ordered.drive(wire).status == "done"
+    asked = {leg.round_number for leg in wire.legs if leg.round_number}
+    assert rounds(federation, "node-1") == rounds(federation, "node-2") == {ordered.order.run_id: len(asked)}
