@@ -634,7 +634,7 @@ def test_with_secret_seeds_two_runs_differ_and_a_restart_does_not(federation: Fe
             return fate
 
         ordered.finish(Wire(federation, mishap), most=12)
-        assert killed == {"enrol", "assign", "start", "ItemFactors", "DenoiserFactors", "Settle", "measure"}
+        assert killed == {"enrol", "assign", "start", "agree", "ItemFactors", "DenoiserFactors", "Settle", "measure"}
         digests.append(ordered.model_sha256())
     assert digests[0] != digests[1]
 

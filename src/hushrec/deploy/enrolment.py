@@ -35,6 +35,7 @@ class NodeSettings:
     required: dict[str, str] = field(default_factory=dict)  # settings without which the node does not take part
     accepts_shared_seed: bool = False
     max_packet_bytes: int = MAX_PACKET_BYTES
+    min_writers: int = 2  # clients whose noise a denoiser of this node sums up, at least
 
     @classmethod
     def for_everything(cls, files: NodeFiles) -> "NodeSettings":

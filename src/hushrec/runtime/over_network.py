@@ -25,6 +25,7 @@ from hushrec.runtime.packets import (
     decode_packet,
     encode_packet,
 )
+from hushrec.runtime.post import check_writer
 from hushrec.runtime.rounds import drive_round
 from hushrec.runtime.transport import Transport
 from hushrec.runtime.wire import Frame, WireError, code_of, decode, encode
@@ -133,14 +134,18 @@ class OverNetwork:
         caller: Caller,
         transcript: Transcript,
         away: Collection[str] = (),  # nodes to go on without
+        num_clients: int = 0,  # of the run, if there are more than the nodes have
+        signing_keys: Mapping[str, bytes] | None = None,  # of the nodes; None: who wrote a letter is not checked
     ) -> None:
+        self._signing_keys = signing_keys
         self.system, self.config = system, system.in_full(config)
         self.draws, self.transcript, self._padding = draws, transcript, padding_of(config)
         self._caller = caller
         self._names = sorted(members)
         self._is_away = np.array([name in away for name in self._names])
         self._is_away = np.append(self._is_away, True)  # those whom no node hosts, at place -1
-        self._host_of = np.full(1 + max(int(numbers[-1]) for numbers in members.values()), -1, np.int64)
+        hosted = 1 + max(int(numbers[-1]) for numbers in members.values())
+        self._host_of = np.full(max(hosted, num_clients), -1, np.int64)
         for place, name in enumerate(self._names):
             self._host_of[members[name]] = place
         self._replies_to = tuple(kind for kind in system.messages if kind not in system.handlers)
@@ -184,6 +189,7 @@ class OverNetwork:
         for name, reply in replies.items():
             with blamed(name, phase, round_number):
                 opened[name] = self._open(reply, asked[name], round_number)
+                self._check_writer(name, opened[name][1], round_number)
         post: dict[int, Letters] = defaultdict(list)
         for name, (frames, letters) in opened.items():
             for frame in frames:
@@ -250,6 +256,11 @@ class OverNetwork:
                 raise WireError("sent mail through a node that is not there")
             self.transcript.count(round_number, codes[mail.code], Tally(1, 0, len(letter)))
         return frames, letters
+
+    def _check_writer(self, name: str, letters: Letters, round_number: int) -> None:
+        """A letter that its sender has not signed is proof against the sender, and reaches nobody."""
+        for mail, letter in letters if self._signing_keys is not None else ():
+            check_writer(mail, letter, self._caller.run_id, round_number, name, self._signing_keys[name])
 
     def _relayed(self, letters: Letters, round_number: int) -> Letters:
         """Letters without their outer layer, if they have one: via the nodes that are to relay them."""

@@ -14,7 +14,7 @@ import msgspec
 
 from hushrec.runtime.wire import WireError
 
-VERSION = 1
+VERSION = 2
 MAX_PACKET_BYTES = 1 << 31
 MAX_SECTIONS = 1 << 20
 RUN_ID_BYTES = 16
@@ -36,6 +36,7 @@ class Kind(IntEnum):
     EVALUATE = 6  # how good is it?
     REPLY = 7
     REFUSAL = 8
+    AGREE = 9  # these are all signatures of the charter
 
 
 class Mail(msgspec.Struct, frozen=True):
@@ -45,6 +46,7 @@ class Mail(msgspec.Struct, frozen=True):
     code: int  # type of the message inside
     sequence: int  # of the ask in which it was written
     relay: str = ""  # the node that it goes to first
+    writer: str = ""  # the node that wrote it, unless that is hidden
 
 
 class Contents(msgspec.Struct, frozen=True):
