@@ -1,14 +1,14 @@
 """A run's charter: what all nodes agree on before the first round, signed by each of them over the same digest.
 
-A server could tell each node something else: other hosts, keys of its own, other items, settings, denoisers. So each
-node writes down what it was told, in one canonical form, and signs its digest. It answers nothing before it has seen
-the signatures of all other hosts under the same digest, and from then on refuses whatever differs.
+A server could tell each node something else: other hosts, keys of its own, other items, settings, denoisers. So
+each node writes down what it was told, in one canonical form, and signs its digest. It answers nothing before it
+has seen the signatures of all other hosts under the same digest, and from then on refuses whatever differs.
 
 A run can begin again before all have signed, if a node is lost just then. A nonce keeps the server from making use
-of that: each node gives a fresh one whenever its numbers are assigned, until it has agreed, and signs and agrees only
-to a charter that has its latest. If a node agreed to one charter and another one to a different one, each would have
-signed the other's, hence before it gave the nonce of its own; but each of the two is signed after all its nonces were
-given. So there is at most one charter of a run that anybody agrees to.
+of that: each node gives a fresh one whenever its numbers are assigned, until it has agreed, and signs and agrees
+only to a charter that has its latest. If a node agreed to one charter and another one to a different one, each
+would have signed the other's, hence before it gave the nonce of its own; but each of the two is signed after all
+its nonces were given. So there is at most one charter of a run that anybody agrees to.
 
 Not in it: who is away at the moment. The server may drop whom it likes (`docs/trust.md`).
 """
@@ -133,8 +133,9 @@ def check_appointed(charter: Charter, system: AnySystem, config: Any, min_writer
     num_ordinary = charter.num_clients - num_denoisers
     if num_denoisers and num_ordinary < min_writers * num_denoisers:
         raise CharterError(
-            f"{num_denoisers} denoisers for {charter.num_clients} clients get the noise of fewer than {min_writers} "
-            f"each, and this node's would not answer; use at most {charter.num_clients // (min_writers + 1)}"
+            f"{num_denoisers} denoisers for {charter.num_clients} clients get the noise of fewer than "
+            f"{min_writers} each, and this node's would not answer; use at most "
+            f"{charter.num_clients // (min_writers + 1)}"
         )
 
 

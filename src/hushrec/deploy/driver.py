@@ -1,8 +1,8 @@
 """The server's side of a job: enrol the nodes, run the rounds, keep what comes out.
 
 A run's folder on the server, `runs/NAME`, holds the operator's `order.json` and `items.msgpack`, who hosts whom
-(`hosts.msgpack`) and the nodes' signatures of that (`signatures.msgpack`), the checkpoint (`fold-1/state.npz`), `progress.json` for whoever watches, in the end `run.json`.
-Nothing in it is private to a client.
+(`hosts.msgpack`) and the nodes' signatures of that (`signatures.msgpack`), the checkpoint (`fold-1/state.npz`),
+`progress.json` for whoever watches, in the end `run.json`. Nothing in it is private to a client.
 """
 
 import time

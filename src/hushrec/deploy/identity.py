@@ -2,11 +2,12 @@
 
 A kit holds `startup/rootCA.pem`, `startup/client.crt` and `startup/client.key` (RSA or elliptic curve), made by
 the engine's provisioning; the certificate's common name is the node's name. `private/mail.key`, which others seal
-letters to, and `private/signing.key`, with which it signs its own, are made on the node at its first start and never
-leave it.
+letters to, and `private/signing.key`, with which it signs its own, are made on the node at its first start and
+never leave it.
 
 Guarantee: a card that checks out was signed for this run, and for these client numbers, by the holder of a key
-that the root has certified under this name. A server without such a key cannot pass off its own mail or signing key.
+that the root has certified under this name. A server without such a key cannot pass off its own mail or signing
+key.
 
 Not protected: whoever holds the root's private key, or made the kits and kept copies, can sign as any node; keep
 both away from the server, or compare fingerprints by some other way. A checked card does not say whether its name

@@ -2,8 +2,8 @@
 
 A kit's folder has `startup/` (certificates, from `deploy init`) and `private/` (readable by its user only): the
 settings that `deploy node` wrote, the keys, the secret seed, and per run the charter, the private vectors and the
-ratings that were trained on, or what the system's own store keeps. State is on disk before a reply leaves, with what
-the guard remembers of the round, so a node can die at any moment and answer again.
+ratings that were trained on, or what the system's own store keeps. State is on disk before a reply leaves, with
+what the guard remembers of the round, so a node can die at any moment and answer again.
 """
 
 import json
@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from hushrec.data import Interactions
-from hushrec.data.holdings.node_files import NodeData
+from hushrec.data.holdings.node_files import NodeData, read_catalogue
 from hushrec.deploy.charter import (
     Agreed,
     Agreement,
@@ -46,14 +46,13 @@ from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Store
 from hushrec.protocol.padding import padding_of
 from hushrec.registry import system_named
 from hushrec.runtime.checkpoint import load_train, read_arrays, save_train, write_arrays
-from hushrec.runtime.guard import Guard, Memory
+from hushrec.runtime.guard import Guard, Memory, check_catalogue
 from hushrec.runtime.node import Node
 from hushrec.runtime.node_store import open_store
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
 from hushrec.runtime.post import BadLetter, Host, Post
 from hushrec.runtime.training import prepared
 from hushrec.runtime.wire import WireError
-
 
 _NONCE_BYTES = 16
 
@@ -182,6 +181,7 @@ class _NodeRun:
             except HushrecError:
                 # Its words may quote a rating or an id.
                 raise HushrecError("the node's files cannot be used; start it again to see why") from None
+            run._check_items(held.train)
             save_train(folder / "fold-1" / "train.npz", held.train, run.system)
             if held.lists_users:
                 lines = [f"{user}\t{number}\n" for number, user in enumerate(held.train.user_ids.tolist())]
@@ -207,6 +207,16 @@ class _NodeRun:
         return self.system.holders.read(
             self._settings.files, self._name, invitation.catalogue, invitation.rating_range
         )
+
+    def _check_items(self, train: Interactions) -> None:
+        """Refuse a catalogue with items that its owner does not know, or else one that cannot be meant."""
+        files, holders, catalogue = self._settings.files, self.system.holders, self.invitation.catalogue
+        if not holders.knows_all_items or files.data is None:
+            return
+        if files.items is None:
+            check_catalogue(len(catalogue.ids), len(np.unique(train.items)))
+        elif set(catalogue.ids) - set(read_catalogue(Path(files.items), as_texts=True).ids):
+            raise Refused("a catalogue with items that are not in the list of this node's owner")
 
     def check_new(self, packet: Packet, data: bytes) -> ReplayMark:
         """Refuse a packet that was here before, unless it is the last one, asked for again."""

@@ -4,14 +4,14 @@ A seal is HPKE (RFC 9180, base mode: X25519, HKDF-SHA256, AES-128-GCM), one fres
 bound to the run, round, ask, type of message and addressee, so that it opens nowhere else. An onion is a second
 seal around the first, to a relaying node, which then learns the addressee but not the sender or the message.
 
-A letter is a seal that its writer has signed (Ed25519): on the outside, where whoever carries it can check who wrote
-it, or inside, where only the addressee sees it. The signature is over the binding, the writer's name, the letter's
-place among all that were written in one go, and the content. HPKE's own way to authenticate a sender (auth mode) is
-not in the library that is used here, and would convince the addressee alone.
+A letter is a seal that its writer has signed (Ed25519): on the outside, where whoever carries it can check who
+wrote it, or inside, where only the addressee sees it. The signature is over the binding, the writer's name, the
+letter's place among all that were written in one go, and the content. HPKE's own way to authenticate a sender
+(auth mode) is not in the library that is used here, and would convince the addressee alone.
 
 Guarantee: without the addressee's private key nobody reads a frame, and nobody changes one, or moves it to another
-run, round, ask, type or addressee, without being noticed. Without a writer's signing key nobody writes in its name.
-Computational (about 128 bits), attackers may be active.
+run, round, ask, type or addressee, without being noticed. Without a writer's signing key nobody writes in its
+name. Computational (about 128 bits), attackers may be active.
 
 Not protected:
 - sizes, unless frames are padded to one size, and how many messages there are;

@@ -1,9 +1,9 @@
 """A guard: what a node does not answer, whoever asks, since no honest server would ask for it.
 
-A handler answers any request that fits its types. A server that does not keep to the protocol can use that: ask for
-a round again with another V, for rounds that were not agreed on, for a client's help as a denoiser. So a node asks
-its guard before it answers. The guard knows what was agreed on before the first round (`Limits`), and remembers of
-the round that runs what was asked (`Memory`, which is on disk before an answer leaves):
+A handler answers any request that fits its types. A server that does not keep to the protocol can use that: ask
+for a round again with another V, for rounds that were not agreed on, for a client's help as a denoiser. So a node
+asks its guard before it answers. The guard knows what was agreed on before the first round (`Limits`), and
+remembers of the round that runs what was asked (`Memory`, which is on disk before an answer leaves):
 
 - rounds ascend, from the first to the last that was agreed on;
 - what all parties are told in a round (V) is the same in all requests of the round, of whatever type;
@@ -21,8 +21,9 @@ those to owners, partners and the side of users, which have steps of their own.
 How long vectors may be: a client refuses to upload a number above 2048 (`kernels.rows.FIXED_LIMIT`), and so ends a
 training that diverges. Where a client's vector is as long as an item's, x, its error is about x^2 and its row x^3:
 beyond x = 12.7 updates are refused, and so the training ends by itself. Measured on ML-100K over all rounds, the
-longest vectors of an honest training are 10.5 (SDCF denoised), 6.8 (FedRec-BPR), 4.1 (SDCF), 2.7 (FedRec). The limit
-is 32 for ratings up to 5. As a rating is a product of two vectors, it grows with the root of the highest rating.
+longest vectors of an honest training are 10.5 (SDCF denoised), 6.8 (FedRec-BPR), 4.1 (SDCF), 2.7 (FedRec). The
+limit is 32 for ratings up to 5. As a rating is a product of two vectors, it grows with the root of the highest
+rating.
 """
 
 import math
@@ -36,11 +37,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import DivergedError, PublicError, option
+from hushrec.errors import DivergedError, PublicError
 from hushrec.protocol import Message, Numbers, Ragged, Role
 from hushrec.runtime.wire import code_of
 
 LONGEST = 32.0  # of vectors, where ratings go up to 5
+MOST_PER_RATED = 20  # items of a catalogue for each that somebody of a node rated
+_FEW_RATED = 100  # of which a node cannot say how many others there are
 _USUAL_RATING = 5.0
 _DIGEST_BYTES = 12
 
@@ -63,6 +66,15 @@ def longest_vector(rating_range: tuple[float, float] | None) -> float:
     """
     highest = max(map(abs, rating_range)) if rating_range else 0.0
     return LONGEST * math.sqrt(max(highest / _USUAL_RATING, 1.0))
+
+
+def check_catalogue(num_items: int, num_rated: int) -> None:
+    """Refuse a catalogue most of which must be invented, as far as who rated so many of its items can tell."""
+    if num_rated >= _FEW_RATED and num_items > MOST_PER_RATED * num_rated:
+        raise GuardError(
+            f"a catalogue of more than {MOST_PER_RATED} times as many items as are rated here, most may be "
+            "invented; the node's owner can say with --items which items there are"
+        )
 
 
 @dataclass(frozen=True)
@@ -126,8 +138,8 @@ class Guard:
             digests = mail.get(number, Slices()).digests
             if len(digests) < self.limits.min_writers:
                 raise GuardError(
-                    f"a denoiser got the noise of {len(digests)} clients, and answers from {self.limits.min_writers} "
-                    "on; ask it after its clients"
+                    f"a denoiser got the noise of {len(digests)} clients, and answers from "
+                    f"{self.limits.min_writers} on; ask it after its clients"
                 )
             key = code_of(type(request)) << 32 | number
             summed[key] = _with_sum(summed.get(key, []), sorted(digests), self.limits.min_writers)
@@ -150,10 +162,7 @@ class Guard:
             values = told.values if isinstance(told, Ragged) else told
             longest = _longest(values)
             if not longest <= self.limits.longest:
-                raise TooLongError(
-                    f"{column.name} is longer than {self.limits.longest:g}; the training diverges: use a smaller "
-                    f"{option('learning_rate')}"
-                )
+                raise TooLongError(f"{column.name} is longer than {self.limits.longest:g}")
 
 
 def _longest(values: NDArray[Any]) -> float:
@@ -195,7 +204,7 @@ def _with_sum(sums: list[list[bytes]], digests: list[bytes], least: int) -> list
         missing, added = (other - here).total(), (here - other).total()
         if (missing and added) or missing + added < least:
             raise GuardError(
-                f"two sums of a denoiser in a round would differ by fewer than {least} clients, whose noise would show"
+                f"two sums of a denoiser in a round would differ by fewer than {least} clients, and show them"
             )
     return [*sums, digests]
 

@@ -12,10 +12,11 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError, PublicError
 from hushrec.protocol import AnySystem, Cohort, Fold, Message, Numbers, Role, Sealed
 from hushrec.protocol.padding import padding_of
-from hushrec.runtime.guard import Guard, Slices
+from hushrec.runtime.guard import Guard, Slices, TooLongError
 from hushrec.runtime.in_process import cohort_bounds
 from hushrec.runtime.packets import Buffer, Contents, Kind, Mail, Packet, contents_of
 from hushrec.runtime.post import BadLetter, Post, numbers_within
+from hushrec.runtime.rounds import diverged
 from hushrec.runtime.wire import WireError, decode, encode
 
 
@@ -74,7 +75,10 @@ class Node:
                 raise WireError("a frame of another round than its packet")
             rows = self._order[numbers_within(request.numbers, self.numbers)]
         message, numbers, guard = request.message, request.numbers, self.guard
-        memory = guard.admit(round_number, message, numbers) if guard else None
+        try:
+            memory = guard.admit(round_number, message, numbers) if guard else None
+        except TooLongError as error:
+            raise diverged(self.config, round_number, str(error)) from None
         handler = self.system.handlers[type(message)]
         inboxes, came = self._open(letters, round_number, handler.reads, watch)
         if guard and memory:

@@ -1,10 +1,10 @@
 """Mail between nodes: who hosts whom, and how letters are sealed, signed, relayed and opened.
 
-The server relays every letter and reads none. All letters of a cohort to one client in one ask go under one seal, so
-the server does not see the size of any single client's mail. Each is signed by its node, and numbered among those to
-the same client, so that none is missing, there twice or somebody else's. With an onion all letters have the same
-size, and go through a third node, and the signature is inside, so that the server does not see which node wrote to
-whom. Else they are padded as frames are, and signed on the outside, where the server checks it, too.
+The server relays every letter and reads none. All letters of a cohort to one client in one ask go under one seal,
+so the server does not see the size of any single client's mail. Each is signed by its node, and numbered among
+those to the same client, so that none is missing, there twice or somebody else's. With an onion all letters have
+the same size, and go through a third node, and the signature is inside, so that the server does not see which node
+wrote to whom. Else they are padded as frames are, and signed on the outside, where the server checks it, too.
 """
 
 from collections import defaultdict
