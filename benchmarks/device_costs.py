@@ -20,7 +20,7 @@ from hushrec.deploy.certificates import issue, new_authority
 from hushrec.draws import Draws
 from hushrec.privacy.denoising import DenoiserTotal, NoiseSums
 from hushrec.privacy.exact_sum import ExactSum
-from hushrec.privacy.sealing import SEAL_BYTES, Binding, new_private_key, open_sealed, public_key_of, seal
+from hushrec.privacy.sealing import LETTER_BYTES, Binding, new_private_key, open_sealed, public_key_of, seal
 from hushrec.protocol import Cohort, Ragged
 from hushrec.runtime.packets import Contents, Kind, Packet, decode_packet, encode_packet
 from hushrec.runtime.wire import decode, encode, frame_bytes
@@ -87,7 +87,7 @@ class Sizes:
         1,
     )
     up: int = frame_bytes(uploads(1), 1)
-    mail: int = frame_bytes(noise(1), 1) + SEAL_BYTES
+    mail: int = frame_bytes(noise(1), 1) + LETTER_BYTES
 
     @property
     def listed_rows(self) -> int:

@@ -55,8 +55,8 @@ def without(first_round: int, numbers: tuple[int, ...]) -> Expected:
 # --- Where something can go wrong ------------------------------------------------------------------------------
 
 PHASES = {
-    "enrol": 0, "assign": 1, "start": 2, "ItemFactors": 6, "relay": 7, "DenoiserFactors": 8, "Settle": 12,
-    "measure": 13,
+    "enrol": 0, "assign": 1, "start": 2, "agree": 3, "ItemFactors": 7, "relay": 8, "DenoiserFactors": 9,
+    "Settle": 13, "measure": 14,
 }  # fmt: skip
 """Places of calls in a run of three rounds with onions: the phases of round 2, and those around the rounds."""
 
@@ -69,7 +69,7 @@ def legs(federation: Federation) -> list[Leg]:
     report = ordered.drive(wire)
     assert report.status == "done", report.reason
     ordered.assert_equals(undisturbed())
-    assert wire.calls == 14
+    assert wire.calls == 15
     for phase, place in PHASES.items():
         assert {leg.phase for leg in wire.legs if leg.place == place} == {phase}
     return wire.legs
@@ -134,7 +134,7 @@ def test_a_node_that_comes_back_changes_nothing(
     assert [report.status for report in reports] == ["paused", "done"]
     lost = reports[0]
     assert list(lost.lost) == [victim]
-    number = {"enrol": 0, "assign": 0, "start": 0, "Settle": 3, "measure": 3}.get(phase, 2)
+    number = {"enrol": 0, "assign": 0, "start": 0, "agree": 0, "Settle": 3, "measure": 3}.get(phase, 2)
     assert lost.reason.startswith(f"round {number}, {phase}: lost {victim} (")
     assert lost.round_number == {"Settle": 2, "measure": 3}.get(phase, max(number - 1, 0))
 
@@ -166,7 +166,7 @@ def test_a_server_that_comes_back_changes_nothing(
 
 @pytest.mark.parametrize(
     ("number", "is_after"),
-    [(number, True) for number in range(1, 11)] + [(number, False) for number in (3, 6, 10)],
+    [(number, True) for number in range(1, 12)] + [(number, False) for number in (3, 5, 6, 11)],
 )
 def test_a_node_can_be_killed_at_every_write(federation: Federation, number: int, is_after: bool) -> None:
     """A write is a file put in its place; what was not yet there is made again."""
@@ -180,7 +180,7 @@ def test_a_node_can_be_killed_at_every_write(federation: Federation, number: int
 
 @pytest.mark.parametrize(
     ("number", "is_after"),
-    [(number, True) for number in range(1, 12)] + [(number, False) for number in (3, 8, 11)],
+    [(number, True) for number in range(1, 13)] + [(number, False) for number in (3, 8, 12)],
 )
 def test_the_server_can_be_killed_at_every_write(federation: Federation, number: int, is_after: bool) -> None:
     ordered = federation.order(SYSTEM)
@@ -197,10 +197,10 @@ def test_writes_that_are_tested_are_all_there_are(federation: Federation) -> Non
     ordered = federation.order(SYSTEM)
     with killed_at_write(0, ordered.folder, ServerKilled(), False) as written:
         ordered.drive()
-    assert len(written) == 11, written
+    assert len(written) == 12, written
     with killed_at_write(0, federation.folder / federation.nodes[0], NodeKilled(), False) as written:
         federation.order(SYSTEM).drive()
-    assert len(written) == 10, written
+    assert len(written) == 11, written
 
 
 def test_a_finished_run_can_be_asked_for_again(federation: Federation) -> None:
@@ -209,14 +209,14 @@ def test_a_finished_run_can_be_asked_for_again(federation: Federation) -> None:
     ordered.drive()
     report = ordered.drive(wire)
     assert report.status == "done", report.reason
-    assert {leg.phase for leg in wire.legs} == {"enrol", "assign", "start", "measure"}
+    assert {leg.phase for leg in wire.legs} == {"enrol", "start", "agree", "measure"}
     ordered.assert_equals(undisturbed())
 
 
 def test_bytes_are_not_counted_twice(federation: Federation) -> None:
     whole, disturbed = federation.order(SYSTEM), federation.order(SYSTEM)
     whole.drive()
-    disturbed.finish(Wire(federation, once(6, "node-1", too_late)))
+    disturbed.finish(Wire(federation, once(7, "node-1", too_late)))
     one, other = (read_run(ordered.folder).folds[0] for ordered in (whole, disturbed))
     assert one.sent_bytes == other.sent_bytes
     assert one.messages == other.messages
@@ -228,12 +228,12 @@ def test_bytes_are_not_counted_twice(federation: Federation) -> None:
 
 @pytest.mark.parametrize(
     ("phase", "first_round"),
-    [("start", 1), ("ItemFactors", 2), ("DenoiserFactors", 2), ("Settle", 3), ("measure", 4)],
+    [("start", 1), ("agree", 1), ("ItemFactors", 2), ("DenoiserFactors", 2), ("Settle", 3), ("measure", 4)],
 )
 @pytest.mark.parametrize("fate", [never_arrives, too_late], ids=lambda fate: fate.__name__)
 def test_the_run_goes_on_without_a_node(federation: Federation, phase: str, first_round: int, fate: Fate) -> None:
     """As in one process when its clients are lost from that round on; the rest stays lossless."""
-    place = {"start": 2, "ItemFactors": 5, "DenoiserFactors": 6, "Settle": 9, "measure": 10}[phase]
+    place = {"start": 2, "agree": 3, "ItemFactors": 6, "DenoiserFactors": 7, "Settle": 10, "measure": 11}[phase]
     ordered, probe = federation.order(SYSTEM), Wire(federation)
     federation.order(SYSTEM).drive(probe)
     victim = [leg.node for leg in probe.legs if leg.place == place][-1]
@@ -395,7 +395,7 @@ MISMEASURED: dict[str, Callable[[Measured], Measured]] = {
 @pytest.mark.parametrize("what", MISMEASURED)
 def test_a_measurement_without_sense_loses_the_node(federation: Federation, what: str) -> None:
     ordered = federation.order(SYSTEM)
-    reports = finished(ordered, once(10, "node-2", resaid(MISMEASURED[what], Measured)))
+    reports = finished(ordered, once(11, "node-2", resaid(MISMEASURED[what], Measured)))
     assert list(reports[0].lost) == ["node-2"]
     assert set(read_run(ordered.folder).folds[0].metrics) >= {"MAE", "RMSE"}
 
@@ -488,7 +488,7 @@ def test_without_agreed_numbers_clients_are_dealt_by_name(federation: Federation
         federation.settle(name, numbers=None)
     try:
         ordered = federation.order(SYSTEM)
-        ordered.finish(Wire(federation, once(6, "node-2", too_late)))
+        ordered.finish(Wire(federation, once(7, "node-2", too_late)))
     finally:
         for name in federation.nodes:
             federation.settle(name)
@@ -511,7 +511,7 @@ def test_two_jobs_on_one_run_wait_for_each_other(federation: Federation, monkeyp
         told.append(str(caught.value))
         return deliver(packet)
 
-    finished(ordered, once(3, "node-1", meanwhile))
+    finished(ordered, once(4, "node-1", meanwhile))
     assert len(told) == 1
 
 

@@ -519,7 +519,7 @@ def test_a_run_with_kills_ends_with_the_same_bits(federation: Federation, clock:
     happened = set[str]()
 
     def mishap(leg: Leg) -> Fate | None:
-        if leg.round_number < 2 or leg.phase in {"enrol", "assign", "start"} | happened:
+        if leg.round_number < 2 or leg.phase in {"enrol", "assign", "start", "agree"} | happened:
             return None
         happened.add(leg.phase)
 

@@ -12,7 +12,7 @@ from hushrec.data.interactions import UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, PublicError
-from hushrec.privacy.sealing import SealError, new_private_key, public_key_of
+from hushrec.privacy.sealing import SealError, new_keys
 from hushrec.protocol import Cohort, Message, Transcript, kept_arrays
 from hushrec.registry import SYSTEMS
 from hushrec.runtime import in_process, node
@@ -28,10 +28,10 @@ SYSTEM = SYSTEMS["fedrec++"]
 CONFIG = settings.build(SYSTEM.config, {"num_factors": 4, "num_rounds": 3, "rho": 2, "denoisers": 1})
 RUN, DRAWS = b"r" * 16, Draws(0)
 ROWS = synthetic(12, 20, 100).by_user()
-KEYS = [new_private_key(), new_private_key()]
+KEYS = [new_keys(), new_keys()]
 MEMBERS = (np.array([7, 2, 11, 0, 9], np.int32), np.array([1, 3, 4, 5, 6, 8, 10], np.int32))
 """The first node's rows are in another order than the numbers of its clients."""
-HOSTS = [Host(f"node-{place}", public_key_of(KEYS[place]), np.sort(MEMBERS[place])) for place in (0, 1)]
+HOSTS = [Host(f"node-{place}", KEYS[place].public, np.sort(MEMBERS[place])) for place in (0, 1)]
 STATE = SYSTEM.start(12, 20, CONFIG, DRAWS)
 
 
@@ -108,7 +108,7 @@ def test_a_node_answers_as_the_handler_in_one_process() -> None:
         assert frame.round_number == 1
         expected = handled(numbers)
         assert_same(frame.message, expected.gradients)
-        [mail] = make_node(1)._open(letters, 1, (Noise,), Stopwatch()).values()
+        [mail] = make_node(1)._open(letters, 1, (Noise,), Stopwatch())[0].values()
         noise = SYSTEM.inboxes[Noise](make_node(1).private, CONFIG)
         noise.add(np.full(len(numbers), 4, np.int32), expected.noise)
         np.testing.assert_array_equal(mail.totals, noise.totals)
@@ -136,7 +136,8 @@ def test_an_ask_can_come_again() -> None:
     np.testing.assert_array_equal(asked.private.user_factors, after)
     assert bytes(first_letters[0][1]) != bytes(second_letters[0][1])
     opened = [
-        make_node(1)._open(letters, 1, (Noise,), Stopwatch())[Noise] for letters in (first_letters, second_letters)
+        make_node(1)._open(letters, 1, (Noise,), Stopwatch())[0][Noise]
+        for letters in (first_letters, second_letters)
     ]
     np.testing.assert_array_equal(opened[0].totals, opened[1].totals)
 

@@ -12,7 +12,7 @@ from hushrec.data.interactions import UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.privacy.sealing import new_private_key, public_key_of
+from hushrec.privacy.sealing import new_keys
 from hushrec.protocol import Ask, Ragged, Transcript
 from hushrec.registry import SYSTEMS
 from hushrec.runtime.calling import Caller, NodesLost, RefusedForGood
@@ -38,7 +38,7 @@ SYSTEM, DRAWS, RUN = SYSTEMS["fedrec++"], Draws(0), b"r" * 16
 CONFIG = settings.build(SYSTEM.config, {"num_factors": 4, "num_rounds": 3, "rho": 2, "denoisers": 3})
 NUM_CLIENTS, NUM_ITEMS = 15, 25
 ROWS = synthetic(NUM_CLIENTS, NUM_ITEMS, 130).by_user()
-KEYS = {f"node-{place}": new_private_key() for place in (1, 2, 3)}
+KEYS = {f"node-{place}": new_keys() for place in (1, 2, 3)}
 VICTIM = "node-1"  # hosts two of the three denoisers
 MEMBERS = {name: np.arange(place, NUM_CLIENTS, 3, dtype=np.int32) for place, name in enumerate(KEYS)}
 
@@ -61,7 +61,7 @@ class Hub:
     ) -> None:
         self.change = change or (lambda _name, _phase, reply: reply)
         self.calls: list[tuple[str, list[str], int]] = []
-        hosts = [Host(name, public_key_of(key), MEMBERS[name]) for name, key in KEYS.items()]
+        hosts = [Host(name, key.public, MEMBERS[name]) for name, key in KEYS.items()]
         self.nodes = {}
         for name, numbers in MEMBERS.items():
             private = SYSTEM.enrol(numbers, rows_of(numbers), NUM_ITEMS, CONFIG, DRAWS)

@@ -61,7 +61,7 @@ def test_packets_come_out_as_they_went_in(packet: Packet) -> None:
 
 def test_layout_is_what_it_was() -> None:
     """Worked by hand from the layout in the module's docstring."""
-    header = b"HP" + bytes([1, 4]) + struct.pack("<I", 2) + RUN + struct.pack("<IIQ", 3, 0, 5)
+    header = b"HP" + bytes([2, 4]) + struct.pack("<I", 2) + RUN + struct.pack("<IIQ", 3, 0, 5)
     lengths = struct.pack("<QQ", 1, 9)
     expected = header + lengths + b"a" + bytes(7) + b"123456789" + bytes(7)
     assert encode_packet(Packet(Kind.ASK, RUN, 3, 5, b"a", (b"123456789",))) == expected
@@ -154,7 +154,7 @@ def test_other_magics_and_versions_are_refused(place: int) -> None:
         decode_packet(bytes(data))
 
 
-@pytest.mark.parametrize("kind", [0, 9, 255])
+@pytest.mark.parametrize("kind", [0, 10, 255])
 def test_unknown_kinds_are_refused(kind: int) -> None:
     data = bytearray(encode_packet(example()))
     data[3] = kind

@@ -8,18 +8,27 @@ import numpy as np
 import pytest
 
 from hushrec.errors import HushrecError
-from hushrec.privacy.sealing import Binding, SealError, new_private_key, pad, public_key_of, seal
+from hushrec.privacy.sealing import (
+    INSIDE_BYTES,
+    Binding,
+    PublicKeys,
+    SealError,
+    Written,
+    new_keys,
+    pad,
+    write_letter,
+)
 from hushrec.protocol import Message, Ragged, Role, Sealed, ragged
 from hushrec.runtime.packets import Mail
 from hushrec.runtime.post import BadLetter, Host, Post, numbers_within
 from hushrec.runtime.wire import Frame, WireError, code_of, encode
 
 RUN = b"r" * 16
-KEYS = [new_private_key() for _ in range(4)]
+WRITTEN = Written("node-0")
+KEYS = [new_keys() for _ in range(4)]
 MEMBERS = ([0, 5], [1, 2], [3], [4, 6, 7])
 HOSTS = [
-    Host(f"node-{place}", public_key_of(KEYS[place]), np.array(numbers, np.int32))
-    for place, numbers in enumerate(MEMBERS)
+    Host(f"node-{place}", KEYS[place].public, np.array(numbers, np.int32)) for place, numbers in enumerate(MEMBERS)
 ]
 
 
@@ -66,11 +75,11 @@ def words(frames: list[Frame]) -> dict[int, list[int]]:
 
 
 def written(sealed: Sealed, sender: int = 0, pad_bytes: int = 0) -> list[tuple[Mail, bytes]]:
-    return list(post(sender, pad_bytes).write(sealed, 3, 9))
+    return list(post(sender, pad_bytes).write([sealed], 3, 9))
 
 
 def read(place: int, letters: list[tuple[Mail, Any]], round_number: int = 3, pad_bytes: int = 0) -> list[Frame]:
-    return [frame for _, frame in post(place, pad_bytes).read(letters, round_number, [Letter])]
+    return [letter.frame for letter in post(place, pad_bytes).read(letters, round_number, [Letter])]
 
 
 def refused(place: int, letters: list[tuple[Mail, Any]], round_number: int = 3, match: str = ".") -> None:
@@ -112,7 +121,7 @@ def test_nothing_of_a_letter_shows() -> None:
 def test_onions_have_one_size_and_come_through_a_third_node(sender: int) -> None:
     sealed = letters_to(0, 1, 3, 4, 6, 7, 2, 4, 4)
     letters = written(sealed, sender, pad_bytes=512)
-    assert {len(letter) for _, letter in letters} == {512 + 2 * 48 + 4}
+    assert {len(letter) for _, letter in letters} == {512 + INSIDE_BYTES + 2 * 48 + 4}
     assert [mail.addressee for mail, _ in letters] == [-1] * len(letters)
     found: list[tuple[Mail, bytes]] = []
     for place in range(4):
@@ -122,7 +131,7 @@ def test_onions_have_one_size_and_come_through_a_third_node(sender: int) -> None
         assert {mail.relay for mail, _ in passed} <= {""}
         assert not {mail.addressee for mail, _ in passed} & set(MEMBERS[place])
         found += passed
-    assert {len(letter) for _, letter in found} == {512 + 48}
+    assert {len(letter) for _, letter in found} == {512 + INSIDE_BYTES + 48}
     for place, numbers in enumerate(MEMBERS):
         own = [(mail, letter) for mail, letter in found if mail.addressee in numbers]
         expected = {
@@ -139,7 +148,7 @@ def test_an_onion_of_few_nodes_goes_through_whom_there_is(num_hosts: int) -> Non
     """Of two nodes the other relays, even to itself; a single node relays its own."""
     hosts = HOSTS[:num_hosts]
     sealed = letters_to(*(number for host in hosts for number in host.numbers.tolist()))
-    letters = list(post(0, 256, hosts=hosts).write(sealed, 3, 9))
+    letters = list(post(0, 256, hosts=hosts).write([sealed], 3, 9))
     assert {mail.relay for mail, _ in letters} == {f"node-{num_hosts - 1}"}
     passed = post(num_hosts - 1, 256, hosts=hosts).pass_on(letters, 3)
     assert sorted(mail.addressee for mail, _ in passed) == sorted(sealed.addressees.tolist())
@@ -148,7 +157,7 @@ def test_an_onion_of_few_nodes_goes_through_whom_there_is(num_hosts: int) -> Non
 def test_relays_are_drawn_among_all_thirds() -> None:
     drawn = np.random.default_rng(0)
     writer = post(0, 256, lambda below: int(drawn.integers(below)))
-    relays = [mail.relay for _ in range(60) for mail, _ in writer.write(letters_to(1), 3, 9)]
+    relays = [mail.relay for _ in range(60) for mail, _ in writer.write([letters_to(1)], 3, 9)]
     assert set(relays) == {"node-2", "node-3"}
     assert 15 < relays.count("node-2") < 45  # false alarm: 1e-4
 
@@ -183,7 +192,7 @@ def test_a_relay_opens_only_outer_layers_meant_for_it() -> None:
 def test_the_letter_that_cannot_be_used_is_named_by_its_place() -> None:
     letters = written(letters_to(4, 6, 7))
     mail, letter = letters[1]
-    with pytest.raises(BadLetter, match=r"^letter 2: sealed mail does not open") as caught:
+    with pytest.raises(BadLetter, match=r"^letter 2: a letter is not signed by") as caught:
         read(3, [letters[0], (mail, letter[:-1]), letters[2]])
     assert caught.value.place == 1
 
@@ -192,7 +201,7 @@ def test_who_is_away_relays_nothing() -> None:
     drawn = np.random.default_rng(0)
     writer = Post(RUN, HOSTS, "node-0", KEYS[0], lambda below: int(drawn.integers(below)), 256, away=["node-2"])
     for _ in range(20):
-        assert {mail.relay for mail, _ in writer.write(letters_to(0, 1, 4), 3, 9)} <= {"node-1", "node-3"}
+        assert {mail.relay for mail, _ in writer.write([letters_to(0, 1, 4)], 3, 9)} <= {"node-1", "node-3"}
 
 
 def test_altered_mail_is_refused() -> None:
@@ -220,7 +229,13 @@ def test_mail_elsewhere_is_refused() -> None:
 
 
 def msg(mail: Mail, **changes: Any) -> Mail:
-    values = {"addressee": mail.addressee, "code": mail.code, "sequence": mail.sequence, "relay": mail.relay}
+    values = {
+        "addressee": mail.addressee,
+        "code": mail.code,
+        "sequence": mail.sequence,
+        "relay": mail.relay,
+        "writer": mail.writer,
+    }
     return Mail(**{**values, **changes})
 
 
@@ -239,14 +254,14 @@ def test_mail_delivered_twice_is_refused() -> None:
 
 
 def test_mail_of_two_asks_at_once_is_refused() -> None:
-    earlier = list(post(0).write(letters_to(4), 3, 8))
-    later = list(post(0).write(letters_to(6), 3, 9))
+    earlier = list(post(0).write([letters_to(4)], 3, 8))
+    later = list(post(0).write([letters_to(6)], 3, 9))
     refused(3, earlier + later, match="several asks")
 
 
 def test_unknown_types_are_refused() -> None:
     message = Other(Ragged(np.array([0, 1]), np.array([1], np.int32)))
-    letters = list(post(0).write(Sealed(message, np.array([1], np.int32)), 3, 9))
+    letters = list(post(0).write([Sealed(message, np.array([1], np.int32))], 3, 9))
     refused(1, letters, match="unknown type")
 
 
@@ -256,7 +271,12 @@ def test_the_inside_must_fit_the_outside() -> None:
 
     def sealed(frame: bytes) -> list[tuple[Mail, bytes]]:
         bound = Binding(RUN, 3, 9, code_of(Letter), 1)
-        return [(Mail(1, code_of(Letter), 9), seal(frame, HOSTS[1].public_key, bound))]
+        return [
+            (
+                Mail(1, code_of(Letter), 9, writer="node-0"),
+                write_letter(frame, HOSTS[1].keys.mail, bound, WRITTEN, KEYS[0].signing),
+            )
+        ]
 
     def one(number: int) -> np.ndarray:
         return np.array([number], np.int32)
@@ -280,15 +300,15 @@ def test_mail_to_a_client_whose_node_never_came_is_not_written() -> None:
     """Between those who are hosted, or behind the last of them."""
     some = [HOSTS[0], HOSTS[2]]
     writer = Post(RUN, some, "node-0", KEYS[0], choose_last, num_clients=8)
-    assert [mail.addressee for mail, _ in writer.write(letters_to(2, 3, 7), 3, 9)] == [3]
+    assert [mail.addressee for mail, _ in writer.write([letters_to(2, 3, 7)], 3, 9)] == [3]
     with pytest.raises(SealError, match="does not exist"):
-        list(writer.write(letters_to(8), 3, 9))
+        list(writer.write([letters_to(8)], 3, 9))
 
 
 def test_an_addressees_bad_key_is_refused() -> None:
-    hosts = [HOSTS[0], replace(HOSTS[1], public_key=bytes(32))]
+    hosts = [HOSTS[0], replace(HOSTS[1], keys=PublicKeys(bytes(32), HOSTS[1].keys.signing))]
     with pytest.raises(HushrecError, match="not an X25519 key"):
-        list(Post(RUN, hosts, "node-0", KEYS[0], choose_last).write(letters_to(1), 3, 9))
+        list(Post(RUN, hosts, "node-0", KEYS[0], choose_last).write([letters_to(1)], 3, 9))
 
 
 def test_numbers_within_are_found_or_refused() -> None:

@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError
-from hushrec.protocol import Ask, Fold, Message, Numbers, Role, Round, View
+from hushrec.protocol import Ask, Fold, Message, Numbers, Role, Round, Sealed, View
+
+
+@dataclass(frozen=True)
+class ForgedAsk(Ask):
+    """A request with mail that the server made up itself, in the name of parties."""
+
+    forged: Sealed
 
 
 @dataclass

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from hushrec.audit.attacks import ATTACKS, attacks_on
 from hushrec.audit.colluders import seated, usable_by
-from hushrec.audit.lying import Liar
+from hushrec.audit.lying import Liar, bare_name, with_guarded
 from hushrec.audit.scoreboard import Arrays, Attack, Finding, Lie, Own, Score, Truth
 from hushrec.audit.verdicts import strongest_first
 from hushrec.data.user_facts import user_facts
@@ -83,7 +83,7 @@ def audit(
     """
     if attacks is None:
         attacks = attacks_on(job.system, Role.ACTIVE_SERVER in colluders)
-    chosen = usable_by(attacks, colluders)
+    chosen = with_guarded(usable_by(attacks, colluders))
     liar = Liar(job) if any(attack.lie is not None for attack in chosen) else None
     scores, onlooker = [Score(attack) for attack in chosen], Onlooker(job, liar)
     without_seats = set(scores) if colluders else set()
@@ -100,7 +100,7 @@ def audit(
         except HushrecError as error:
             score.fail(str(error))
         except Exception as error:
-            if ATTACKS.is_built_in(score.attack.name):
+            if ATTACKS.is_built_in(bare_name(score.attack.name)):
                 raise
             score.fail(" ".join(f"{type(error).__name__}: {error}".split()))
 

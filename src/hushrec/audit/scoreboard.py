@@ -104,9 +104,10 @@ class Lie(NamedTuple):
 
     tell: Callable[[Stage, Own], Round[None]]
     num_rounds: int = 0  # that it claims to begin after the last one, none of which counts; 0: the last one again
-    num_invented: int = (
-        0  # items behind the real ones: if any, it is told once, in round 1 of a run with all of them
-    )
+    # Items behind the real ones: if any, it is told once, in round 1 of a run with all of them.
+    num_invented: int = 0
+    is_beyond: bool = False  # whether those rounds come after the last one of the run
+    is_guarded: bool = False  # whether nodes have a guard between it and the handlers, as deployed ones have
 
 
 @dataclass(frozen=True)

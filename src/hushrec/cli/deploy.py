@@ -73,7 +73,9 @@ class OwnFiles:
     ] = None
     items: Annotated[
         Path | None,
-        typer.Option(help="Of a partner: its own items, lines of item, tab, title; default: the rated."),
+        typer.Option(
+            help="Lines of item, tab, title. Of a partner: its own; default: the rated. Else: those of runs."
+        ),
     ] = None
     owned: Annotated[
         Path | None, typer.Option(help="Of owners, in place of --data: what they hold, lines of item, tab, owner.")

@@ -1,8 +1,8 @@
 """The server's side of a job: enrol the nodes, run the rounds, keep what comes out.
 
 A run's folder on the server, `runs/NAME`, holds the operator's `order.json` and `items.msgpack`, who hosts whom
-(`hosts.msgpack`), the checkpoint (`fold-1/state.npz`), `progress.json` for whoever watches, in the end `run.json`.
-Nothing in it is private to a client.
+(`hosts.msgpack`) and the nodes' signatures of that (`signatures.msgpack`), the checkpoint (`fold-1/state.npz`),
+`progress.json` for whoever watches, in the end `run.json`. Nothing in it is private to a client.
 """
 
 import time
@@ -18,6 +18,14 @@ from numpy.typing import NDArray
 
 from hushrec.data import Interactions
 from hushrec.data.holdings.node_files import Catalogue, ids_of
+from hushrec.deploy.charter import (
+    Agreement,
+    Charter,
+    Signature,
+    appointed_by,
+    charter_of,
+    is_signed_by,
+)
 from hushrec.deploy.enrolment import numbers_digest
 from hushrec.deploy.identity import KeyCard, check_key_card
 from hushrec.deploy.measuring import joined, shared_digest, summed_facts, weakest_promises, without_deal
@@ -150,9 +158,10 @@ class _ServerRun:
         members = {host.card.name: np.sort(np.array(host.numbers, np.int32)) for host in hosts.hosts}
         num_clients = hosts.num_clients
         progress = self._open(num_clients)
+        signing_keys = {host.card.name: host.card.signing_key for host in hosts.hosts}
         network = OverNetwork(
             self._system, self._config, Draws(order.seed), members, caller, progress.transcript,
-            self._attempt.away, self._folder,
+            self._attempt.away, num_clients, signing_keys, self._folder,
         )  # fmt: skip
         self._seconds = network.seconds
         self._seconds["enrol"] = time.perf_counter() - started
@@ -178,36 +187,61 @@ class _ServerRun:
         write_private_file(self._folder / "progress.json", msgspec.json.encode(report))
 
     def _enrol(self, caller: Caller, present: list[str]) -> Hosts:
-        """Who hosts whom: asked at the start of the run, and the same from then on."""
+        """Who hosts whom: asked at the start of the run, signed by all, and the same from then on."""
         order, path = self._order, self._folder / "hosts.msgpack"
         seed = order.seed if order.shares_seed else None
         shown = shown_to_parties(self._config)
         invitation = Invitation(order.system, shown, seed, self._catalogue, order.rating_range, order.relay)
         known = msgspec.msgpack.decode(path.read_bytes(), type=Hosts) if path.exists() else None
+        agreement = self._agreement()
         if known is not None:
             present = [host.card.name for host in known.hosts if host.card.name in present]
         enrolled = self._call(caller, "enrol", Kind.ENROL, dict.fromkeys(present, invitation), Enrolled)
         consents = {name: one.consent for name, one in enrolled.items()}
         write_private_file(self._folder / "consents.json", msgspec.json.encode(consents))
-        if known is not None:
-            numbers = {host.card.name: host.numbers for host in known.hosts}
-        else:
-            numbers = self._system.holders.number(enrolled)
-        assignments = {name: Assignment(numbers[name]) for name in present}
+        if known is None or agreement is None:
+            known = self._assign(caller, enrolled, known)
+        revoked = newest_revoked(*self._server_and_root()).pem
+        known = msgspec.structs.replace(known, away=self._attempt.away, revoked=revoked)
+        write_private_file(path, msgspec.msgpack.encode(known))
+        signed = self._call(caller, "start", Kind.START, dict.fromkeys(present, known), Signature)
+        charter = charter_of(caller.run_id, self._system, invitation, known)
+        if agreement is None:
+            agreement = self._agree(charter, signed)
+        self._call(caller, "agree", Kind.AGREE, dict.fromkeys(present, agreement), Ready)
+        return known
+
+    def _assign(self, caller: Caller, enrolled: dict[str, Enrolled], known: Hosts | None) -> Hosts:
+        """Numbers and cards of those who are there; of those who had numbers before, the same."""
+        order, system = self._order, self._system
+        numbers = system.holders.number(enrolled) if known is None else _numbers_of(known)
+        assignments = {name: Assignment(numbers[name]) for name in enrolled}
         cards = self._call(caller, "assign", Kind.ASSIGN, assignments, KeyCard)
         self._check_cards(cards, numbers)
-        if known is None:
-            entries = [HostEntry(cards[name], numbers[name]) for name in present]
-            pad_bytes = max(entry.letter_bytes for entry in enrolled.values()) if order.relay == "onion" else 0
-            num_clients = 1 + max(max(host.numbers) for host in entries)
-            known = Hosts(entries, pad_bytes, num_clients, self._attempt.away)
-        else:
-            changed = [HostEntry(cards.get(host.card.name, host.card), host.numbers) for host in known.hosts]
-            known = Hosts(changed, known.pad_bytes, known.num_clients, self._attempt.away)
-        known = msgspec.structs.replace(known, revoked=newest_revoked(*self._server_and_root()).pem)
-        write_private_file(path, msgspec.msgpack.encode(known))
-        self._call(caller, "start", Kind.START, dict.fromkeys(present, known), Ready)
-        return known
+        entries = [HostEntry(cards[name], numbers[name], enrolled[name].names) for name in enrolled]
+        if known is not None:
+            return msgspec.structs.replace(known, hosts=entries)
+        pad_bytes = max(entry.letter_bytes for entry in enrolled.values()) if order.relay == "onion" else 0
+        num_clients = 1 + max(max(host.numbers) for host in entries)
+        appointed = appointed_by(system, num_clients, self._config, Draws(order.seed))
+        return Hosts(entries, pad_bytes, num_clients, self._attempt.away, appointed)
+
+    def _agreement(self) -> Agreement | None:
+        """The signatures of all nodes; None before all have signed."""
+        path = self._folder / "signatures.msgpack"
+        return msgspec.msgpack.decode(path.read_bytes(), type=Agreement) if path.exists() else None
+
+    def _agree(self, charter: Charter, signed: dict[str, Signature]) -> Agreement:
+        """Keep what all have signed, before one of them learns that all did."""
+        digest = charter.digest()
+        for member in charter.members:
+            with blamed(member.name, "start", self._rounds_done):
+                one = signed[member.name]
+                if one.digest != digest or not is_signed_by(member, digest, one.signature):
+                    raise WireError("signed another charter than it was told")
+        agreement = Agreement({name: one.signature for name, one in signed.items()})
+        write_private_file(self._folder / "signatures.msgpack", msgspec.msgpack.encode(agreement))
+        return agreement
 
     def _check_cards(self, cards: dict[str, KeyCard], numbers: dict[str, list[int]]) -> None:
         server, root = self._server_and_root()
@@ -286,6 +320,10 @@ class _ServerRun:
             order.data_sha256, order.is_synthetic,
         )  # fmt: skip
         return system.holders.known(data, num_parties)
+
+
+def _numbers_of(hosts: Hosts) -> dict[str, list[int]]:
+    return {host.card.name: host.numbers for host in hosts.hosts}
 
 
 def _check_sense(said: object) -> None:

@@ -38,6 +38,7 @@ class NodeSettings:
     accepted: dict[str, str] = field(default_factory=dict)  # what is exposed, in words, and since when
     accepts_everything: bool = False  # a rehearsal, with data that is nobody's secret
     budget: dict[str, float] = field(default_factory=dict)  # as in `node_ledger`
+    min_writers: int = 2  # clients whose noise a denoiser of this node sums up, at least
 
     @classmethod
     def for_everything(cls, files: NodeFiles) -> "NodeSettings":

@@ -1,11 +1,13 @@
-"""Who a node is: its certificate, the mail key that it makes itself, and the signed card that ties both together.
+"""Who a node is: its certificate, the keys that it makes itself, and the signed card that ties them together.
 
 A kit holds `startup/rootCA.pem`, `startup/client.crt` and `startup/client.key` (RSA or elliptic curve), made by
-the engine's provisioning; the certificate's common name is the node's name. `private/mail.key` is made on the node
-at its first start and never leaves it.
+the engine's provisioning; the certificate's common name is the node's name. `private/mail.key`, which others seal
+letters to, and `private/signing.key`, with which it signs its own, are made on the node at its first start and
+never leave it.
 
 Guarantee: a card that checks out was signed for this run, and for these client numbers, by the holder of a key
-that the root has certified under this name. A server without such a key cannot pass off its own mail key.
+that the root has certified under this name. A server without such a key cannot pass off its own mail or signing
+key.
 
 Not protected: whoever holds the root's private key, or made the kits and kept copies, can sign as any node; keep
 both away from the server, or compare fingerprints by some other way. A checked card does not say whether its name
@@ -15,6 +17,7 @@ Certificates are not revoked before they expire.
 
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -34,9 +37,9 @@ from cryptography.x509 import (
 from cryptography.x509.oid import NameOID
 
 from hushrec.errors import HushrecError
-from hushrec.privacy.sealing import new_private_key, public_key_of
+from hushrec.privacy.sealing import Keys, new_private_key, new_signing_key
 
-_CONTEXT = b"hushrec key card v1"
+_CONTEXT = b"hushrec key card v2"
 _KEY_BYTES = 32
 _SHA256 = hashes.SHA256()
 _PSS = padding.PSS(padding.MGF1(_SHA256), padding.PSS.DIGEST_LENGTH)
@@ -44,34 +47,45 @@ _PSS = padding.PSS(padding.MGF1(_SHA256), padding.PSS.DIGEST_LENGTH)
 
 @dataclass(frozen=True)
 class KeyCard:
-    """A node's public mail key, signed with the key of its certificate. Reveals: the node's name."""
+    """A node's public keys, signed with the key of its certificate. Reveals: the node's name."""
 
     name: str
-    public_key: bytes
+    public_key: bytes  # for mail
+    signing_key: bytes
+    nonce: bytes  # see `deploy/charter.py`
     certificate: bytes  # PEM
     signature: bytes
 
 
 def mail_key(kit: Path) -> bytes:
     """The node's private mail key; made, and safe on disk, at the first call."""
-    path = kit / "private" / "mail.key"
+    return _own_key(kit, "mail", new_private_key)
+
+
+def own_keys(kit: Path) -> Keys:
+    """The node's private keys; made, and safe on disk, at the first call."""
+    return Keys(mail_key(kit), _own_key(kit, "signing", new_signing_key))
+
+
+def _own_key(kit: Path, what: str, make: Callable[[], bytes]) -> bytes:
+    path = kit / "private" / f"{what}.key"
     try:
         if not path.exists():
-            _make_mail_key(path)
+            _make_key(path, make())
         if path.stat().st_mode & 0o077:
             raise HushrecError(f"{path} is open to other users; make it private with chmod 600")
         key = path.read_bytes()
     except OSError as error:
         reason = error.strerror
         raise HushrecError(
-            f"cannot keep a mail key in {path.parent}: {reason}; give the node its folder"
+            f"cannot keep a {what} key in {path.parent}: {reason}; give the node its folder"
         ) from None
     if len(key) != _KEY_BYTES:
         raise HushrecError(f"{path} is damaged; delete it, the node makes a new one at its next start")
     return key
 
 
-def key_card(kit: Path, run_id: bytes, numbers_digest: bytes) -> KeyCard:
+def key_card(kit: Path, run_id: bytes, numbers_digest: bytes, nonce: bytes = b"") -> KeyCard:
     """The node's card for one run, as the host of the client numbers with this digest."""
     certificate_path, key_path = kit / "startup" / "client.crt", kit / "startup" / "client.key"
     certificate = _load_certificate(_read(certificate_path), str(certificate_path))
@@ -84,15 +98,15 @@ def key_card(kit: Path, run_id: bytes, numbers_digest: bytes) -> KeyCard:
         ) from None
     if not is_pair:
         raise HushrecError(f"{key_path} does not belong to client.crt; provision the kit again")
-    name, public_key = _common_name(certificate), public_key_of(mail_key(kit))
-    content = _signed_content(name, public_key, run_id, numbers_digest)
+    name, keys = _common_name(certificate), own_keys(kit).public
+    content = _signed_content(name, (*keys, nonce), run_id, numbers_digest)
     if isinstance(key, rsa.RSAPrivateKey):
         signature = key.sign(content, _PSS, _SHA256)
     elif isinstance(key, ec.EllipticCurvePrivateKey):
         signature = key.sign(content, ec.ECDSA(_SHA256))
     else:
         raise HushrecError(f"{key_path} is neither RSA nor elliptic curve; provision the kit again")
-    return KeyCard(name, public_key, certificate.public_bytes(Encoding.PEM), signature)
+    return KeyCard(name, *keys, nonce, certificate.public_bytes(Encoding.PEM), signature)
 
 
 def check_key_card(card: KeyCard, root_certificate: bytes, run_id: bytes, numbers_digest: bytes) -> None:
@@ -104,9 +118,11 @@ def check_key_card(card: KeyCard, root_certificate: bytes, run_id: bytes, number
     _check_issued(certificate, root, whose)
     if _common_name(certificate) != card.name:
         raise HushrecError(f"{whose}: its certificate bears another name; refuse the node")
-    if len(card.public_key) != _KEY_BYTES:
-        raise HushrecError(f"{whose}: its mail key has not {_KEY_BYTES} bytes; refuse the node")
-    content = _signed_content(card.name, card.public_key, run_id, numbers_digest)
+    for what, own in (("mail", card.public_key), ("signing", card.signing_key)):
+        if len(own) != _KEY_BYTES:
+            raise HushrecError(f"{whose}: its {what} key has not {_KEY_BYTES} bytes; refuse the node")
+    own_parts = (card.public_key, card.signing_key, card.nonce)
+    content = _signed_content(card.name, own_parts, run_id, numbers_digest)
     try:
         key = certificate.public_key()
         if isinstance(key, rsa.RSAPublicKey):
@@ -133,19 +149,19 @@ def fingerprint(public_key: bytes) -> str:
     return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
 
 
-def _signed_content(name: str, public_key: bytes, run_id: bytes, numbers_digest: bytes) -> bytes:
+def _signed_content(name: str, own: tuple[bytes, ...], run_id: bytes, numbers_digest: bytes) -> bytes:
     # Every part carries its length, so that no two contents read the same.
-    parts = (_CONTEXT, run_id, name.encode(errors="surrogatepass"), public_key, numbers_digest)
+    parts = (_CONTEXT, run_id, name.encode(errors="surrogatepass"), *own, numbers_digest)
     return b"".join(len(part).to_bytes(4, "little") + part for part in parts)
 
 
-def _make_mail_key(path: Path) -> None:
+def _make_key(path: Path, key: bytes) -> None:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     path.parent.chmod(0o700)
     descriptor, unfinished = tempfile.mkstemp(dir=path.parent)  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(new_private_key())
+            file.write(key)
             file.flush()
             os.fsync(file.fileno())
         # A link, unlike a rename, never replaces the key of a process that was faster.

@@ -113,10 +113,11 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class HostEntry(msgspec.Struct, frozen=True):
-    """A node as others are told of it, with the proof that its mail key is its own."""
+    """A node as others are told of it, with the proof that its keys are its own."""
 
     card: KeyCard
     numbers: list[Number]
+    names: list[str] = []  # of its parties, if they have some
 
 
 class Hosts(msgspec.Struct, frozen=True):
@@ -128,6 +129,7 @@ class Hosts(msgspec.Struct, frozen=True):
     ]  # 0: mail is neither padded nor wrapped
     num_clients: Annotated[int, msgspec.Meta(ge=0, le=limits.MOST_PARTIES)] = 0  # with those whom no node hosts
     away: list[str] = []  # those who do not take part now
+    appointed: dict[str, list[Number]] = {}  # who may be asked in a role that not all have
     revoked: bytes = b""  # the authority's newest list of revoked certificates, in PEM
 
 

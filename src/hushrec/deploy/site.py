@@ -1,9 +1,9 @@
 """A node's side of a run: its own file of ratings, its private state on its own disk, packets in and out.
 
 A kit's folder has `startup/` (certificates, from `deploy init`) and `private/` (readable by its user only): the
-settings that `deploy node` wrote, the mail key, the secret seed, and per run the private vectors and the ratings
-that were trained on, or what the system's own store keeps. State is on disk before a reply leaves, so a node can
-die at any moment and answer again.
+settings that `deploy node` wrote, the keys, the secret seed, and per run the charter, the private vectors and the
+ratings that were trained on, or what the system's own store keeps. State is on disk before a reply leaves, with
+what the guard remembers of the round, so a node can die at any moment and answer again.
 """
 
 import json
@@ -20,10 +20,22 @@ import msgspec
 import numpy as np
 
 from hushrec.data import Interactions
-from hushrec.data.holdings.node_files import NodeData
+from hushrec.data.holdings.node_files import NodeData, read_catalogue
+from hushrec.deploy.charter import (
+    Agreed,
+    Agreement,
+    Charter,
+    CharterError,
+    Signature,
+    charter_of,
+    check_appointed,
+    check_same,
+    check_signatures,
+    sign_charter,
+)
 from hushrec.deploy.consent import Keeper, NotAgreed, consent_to
 from hushrec.deploy.enrolment import NodeSettings, letter_bytes, numbers_digest, read_settings
-from hushrec.deploy.identity import check_key_card, key_card, mail_key
+from hushrec.deploy.identity import check_key_card, key_card, own_keys
 from hushrec.deploy.kits import node_names, read_kit
 from hushrec.deploy.measuring import measure
 from hushrec.deploy.membership import standing_hosts
@@ -33,16 +45,20 @@ from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError, LostForGoodError, NotAsOrderedError, PublicError
 from hushrec.files import write_private_file
 from hushrec.limits import check_sizes
+from hushrec.privacy.sealing import PublicKeys
 from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Spending, Store
 from hushrec.protocol.padding import padding_of
 from hushrec.registry import system_named
 from hushrec.runtime.checkpoint import load_train, read_arrays, save_train, write_arrays
+from hushrec.runtime.guard import Guard, Memory, check_catalogue
 from hushrec.runtime.node import Node
 from hushrec.runtime.node_store import open_store
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
 from hushrec.runtime.post import BadLetter, Host, Post
 from hushrec.runtime.training import prepared
 from hushrec.runtime.wire import WireError
+
+_NONCE_BYTES = 16
 
 
 class Refused(PublicError):
@@ -89,6 +105,7 @@ class Site:
             Kind.ENROL: lambda: packet.reply(run.enrolled()),
             Kind.ASSIGN: lambda: packet.reply(run.assign(packet.run_id, about(packet, Assignment))),
             Kind.START: lambda: packet.reply(run.start(packet.run_id, about(packet, Hosts), self._root)),
+            Kind.AGREE: lambda: packet.reply(run.agree(packet.run_id, about(packet, Agreement))),
             Kind.ASK: lambda: run.answer(packet, mark),
             Kind.RELAY: lambda: run.answer(packet, mark),
             Kind.EVALUATE: lambda: packet.reply(run.measure(about(packet, Measure))),
@@ -128,7 +145,7 @@ def _place(error: Exception) -> str:
 
 def _refusal(error: Exception) -> Refusal:
     """What the server is told. Words about the node's own files stay on the node."""
-    if isinstance(error, DivergedError | Refused | NotAgreed | OverBudget):
+    if isinstance(error, DivergedError | Refused | CharterError | NotAgreed | OverBudget):
         return Refusal(str(error), is_final=True)
     if isinstance(error, LostForGoodError):
         return Refusal("has lost what it had kept; its own log (private/node.log) says more", is_final=True)
@@ -146,7 +163,9 @@ class _NodeRun:
         self._kit, self._folder, self._settings, self.invitation = kit, folder, settings, invitation
         self.system = system_named(invitation.system)
         self.config = self.system.configure(invitation.config)
+        self._name = read_kit(kit).name
         self._node: Node | None = None
+        self._charter: Charter | None = None  # that all have signed, once it was read
         self._store: Store[Any] | None = None
         self.last = NO_MARK
 
@@ -167,6 +186,7 @@ class _NodeRun:
             except HushrecError:
                 # Its words may quote a rating or an id.
                 raise HushrecError("the node's files cannot be used; start it again to see why") from None
+            run._check_items(held.train)
             save_train(folder / "fold-1" / "train.npz", held.train, run.system)
             if held.lists_users:
                 lines = [f"{user}\t{number}\n" for number, user in enumerate(held.train.user_ids.tolist())]
@@ -188,8 +208,20 @@ class _NodeRun:
 
     def _read_own(self) -> NodeData:
         """Who is on this node, as its owner's files say."""
-        invitation, name = self.invitation, read_kit(self._kit).name
-        return self.system.holders.read(self._settings.files, name, invitation.catalogue, invitation.rating_range)
+        invitation = self.invitation
+        return self.system.holders.read(
+            self._settings.files, self._name, invitation.catalogue, invitation.rating_range
+        )
+
+    def _check_items(self, train: Interactions) -> None:
+        """Refuse a catalogue with items that its owner does not know, or else one that cannot be meant."""
+        files, holders, catalogue = self._settings.files, self.system.holders, self.invitation.catalogue
+        if not holders.knows_all_items or files.data is None:
+            return
+        if files.items is None:
+            check_catalogue(len(catalogue.ids), len(np.unique(train.items)))
+        elif set(catalogue.ids) - set(read_catalogue(Path(files.items), as_texts=True).ids):
+            raise Refused("a catalogue with items that are not in the list of this node's owner")
 
     def check_new(self, packet: Packet, data: bytes) -> ReplayMark:
         """Refuse a packet that was here before, unless it is the last one, asked for again."""
@@ -222,49 +254,96 @@ class _NodeRun:
         num_clients = self.system.holders.num_parties(self._train())
         if len(numbers) != num_clients or len(np.unique(numbers)) != num_clients:
             raise Refused("not one number for each client")
-        write_arrays(self._folder / "numbers.npz", kept | {"assigned": numbers})
-        return key_card(self._kit, run_id, numbers_digest(assignment.numbers))
+        nonce = kept.get("nonce") if self._agreed() is not None else None
+        if nonce is None:
+            nonce = np.frombuffer(secrets.token_bytes(_NONCE_BYTES), np.uint8)
+        write_arrays(self._folder / "numbers.npz", kept | {"assigned": numbers, "nonce": nonce})
+        return key_card(self._kit, run_id, numbers_digest(assignment.numbers), nonce.tobytes())
 
-    def start(self, run_id: bytes, hosts: Hosts, root: bytes) -> Ready:
-        """Check everybody's card, and be ready for the first ask."""
+    def start(self, run_id: bytes, hosts: Hosts, root: bytes) -> Signature:
+        """Check everybody's card and the charter, and sign it. Nothing is answered before all others did, too."""
         names = [host.card.name for host in hosts.hosts]
         if len(set(names)) < len(names):
             raise Refused("one of the hosts twice")
-        if read_kit(self._kit).name not in names:
+        if self._name not in names:
             raise Refused("hosts without this node itself")
         for host in hosts.hosts:
             check_key_card(host.card, root, run_id, numbers_digest(host.numbers))
-        try:
-            hosts = standing_hosts(self._kit / "private", root, hosts, node_names(self._kit))
-        except PublicError as error:
-            raise Refused(str(error)) from None
+        charter = charter_of(run_id, self.system, self.invitation, hosts)
+        agreed = self._agreed()
+        if agreed is not None:
+            check_same(agreed, charter)
+        self._check_own(hosts)
+        check_appointed(charter, self.system, self.config, self._settings.min_writers)
         self._node = self._open_node(hosts)
         write_private_file(self._folder / "hosts.msgpack", msgspec.msgpack.encode(hosts))
+        return sign_charter(charter, self._name, own_keys(self._kit).signing)
+
+    def _check_own(self, hosts: Hosts) -> None:
+        """Whether what is said of this node is what it said, the last time that it was asked."""
+        (own,) = (host for host in hosts.hosts if host.card.name == self._name)
+        kept = read_arrays(self._folder / "numbers.npz")
+        is_own = (
+            own.card.nonce == kept["nonce"].tobytes()
+            and (own.card.public_key, own.card.signing_key) == own_keys(self._kit).public
+            and own.numbers == kept["assigned"].tolist()
+            and own.names == self.system.holders.names(self._train())
+        )
+        if not is_own:
+            raise CharterError("a charter with other keys, numbers or names of this node than it gave last")
+
+    def agree(self, run_id: bytes, agreement: Agreement) -> Ready:
+        """Keep the charter that this node signed last, if all hosts have signed the same."""
+        hosts = self._hosts()
+        self._check_own(hosts)
+        charter = charter_of(run_id, self.system, self.invitation, hosts)
+        check_signatures(charter, agreement.signatures)
+        if self._agreed() is None:
+            signatures = {member.name: agreement.signatures[member.name] for member in charter.members}
+            path = self._folder / "charter.msgpack"
+            write_private_file(path, msgspec.msgpack.encode(Agreed(charter, signatures)))
         return Ready()
+
+    def _agreed(self) -> Charter | None:
+        """What all hosts have signed, as this node keeps it; None before that."""
+        path = self._folder / "charter.msgpack"
+        if self._charter is None and path.exists():
+            try:
+                self._charter = msgspec.msgpack.decode(path.read_bytes(), type=Agreed).charter
+            except msgspec.MsgspecError:
+                raise LostForGoodError(f"{path} is damaged: put a good copy back, or order a new run") from None
+        return self._charter
 
     def answer(self, packet: Packet, mark: ReplayMark) -> Packet:
         """Serve an ask; what it changed is on disk before the reply leaves."""
-        if self._node is None:
-            self._node = self._open_node(self._hosts())
-        reply = self._node.answer(packet)
+        node = self._opened()
+        if self._agreed() is None:
+            raise WireError("an ask before all nodes have signed the charter")
+        reply = node.answer(packet)
         if packet.kind == Kind.ASK:
             assert self._store is not None
-            self._store.save(self._node.private, mark)
+            assert node.guard is not None
+            memory = node.guard.memory
+            kept = msgspec.msgpack.encode(memory) if memory.round_number else b""
+            self._store.save(node.private, mark._replace(memory=kept))
         return reply
 
     def measure(self, order: Measure) -> Any:
         """Finish: keep a folder that `hushrec recommend` can use, and measure if there are test ratings."""
-        if self._node is None:
-            self._node = self._open_node(self._hosts())
         return measure(
             self._folder, self._settings, self.invitation, self.system, self.config, self._train(),
-            self._node.private, order,
+            self._opened().private, order,
         )  # fmt: skip
 
     def spent(self) -> Spending | None:
         """What the noise of all that was answered comes to."""
         assert self._node is not None
         return self.system.result.spends(self._node.private, self.config)
+
+    def _opened(self) -> Node:
+        if self._node is None:
+            self._node = self._open_node(self._hosts())
+        return self._node
 
     def _train(self) -> Interactions:
         return load_train(self._folder / "fold-1" / "train.npz", self.system, "own ratings", "", False)
@@ -298,24 +377,36 @@ class _NodeRun:
         private = self._private(numbers)
         assert self._store is not None
         self._store.restore(private)
+        try:
+            root = (self._kit / "startup" / "rootCA.pem").read_bytes()
+            standing = standing_hosts(self._kit / "private", root, hosts, node_names(self._kit))
+        except PublicError as error:
+            raise Refused(str(error)) from None
         known = [
-            Host(host.card.name, host.card.public_key, np.sort(np.array(host.numbers, np.int32)))
-            for host in hosts.hosts
+            Host(
+                host.card.name,
+                PublicKeys(host.card.public_key, host.card.signing_key),
+                np.sort(np.array(host.numbers, np.int32)),
+            )
+            for host in sorted(standing.hosts, key=lambda host: host.card.name)
         ]
-        run_id, own = bytes.fromhex(self._folder.name), read_kit(self._kit).name
-        key, choose = mail_key(self._kit), secrets.randbelow
+        run_id = bytes.fromhex(self._folder.name)
         post = Post(
             run_id,
             known,
-            own,
-            key,
-            choose,
+            self._name,
+            own_keys(self._kit),
+            secrets.randbelow,
             hosts.pad_bytes,
             hosts.away,
             hosts.num_clients,
             padding_of(self.config),
         )
-        return Node(self.system, self.config, self._draws(), numbers, private, post)
+        charter = charter_of(run_id, self.system, self.invitation, hosts)
+        kept = self._store.mark.memory
+        memory = msgspec.msgpack.decode(kept, type=Memory) if kept else None
+        guard = Guard(charter.limits(self._settings.min_writers), memory)
+        return Node(self.system, self.config, self._draws(), numbers, private, post, guard)
 
     def _restore(self, is_new: bool = False) -> None:
         self._store = open_store(self.system, self._folder / "fold-1", self._first_private, is_new)

@@ -14,7 +14,7 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation.feedback import Feedback
 from hushrec.evaluation.scoring import Scorer
-from hushrec.protocol.messages import Message, Numbers, Reply
+from hushrec.protocol.messages import Message, Numbers, Reply, Role
 from hushrec.protocol.rounds import Cohort, Fold, Round
 from hushrec.settings import build
 
@@ -175,11 +175,12 @@ def of_server(model: Callable[[Server, Config, RatingRange], Scorer]) -> Result[
 
 
 class ReplayMark(NamedTuple):
-    """The last packet that a node served, and its digest."""
+    """The last packet that a node served, its digest, and what else the node must not forget of its round."""
 
     sequence: int
     round_number: int
     digest: bytes
+    memory: bytes = b""  # of a guard
 
 
 NO_MARK = ReplayMark(-1, 0, b"")
@@ -223,6 +224,9 @@ class System(Generic[Config, Rows, Server, Private]):
     result: Result[Config, Rows, Server, Private]
     inboxes: Mapping[type[Message], OpenInbox[Private, Config]] = field(default_factory=dict)  # by type of mail
     open_store: OpenStore[Private] | None = None
+    # Of so many parties, those who may be asked in a role that not all have, ascending; as many whatever is drawn.
+    # Nobody else is, whoever is lost. None: the system has no such role, or everybody may be asked in it.
+    appoints: Callable[[int, Config, Draws], Mapping[Role, Numbers]] | None = None
     # The settings with which nothing that is sent is a stand-in: those of audits and deployments.
     in_full: Callable[[Config], Config] = _as_they_are
 

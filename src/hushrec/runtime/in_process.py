@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, option
 from hushrec.kernels.sharing import lending
-from hushrec.privacy.sealing import SEAL_BYTES
+from hushrec.privacy.sealing import LETTER_BYTES
 from hushrec.protocol import Answer, AnySystem, Ask, Cohort, Fold, Lengths, Message, Numbers, Recorded, Transcript
 from hushrec.protocol.padding import padding_of
 from hushrec.runtime.rounds import drive_round
@@ -211,7 +211,7 @@ class _Service:
         answered = frame_sizes(reply.message, len(numbers), runtime.padding)
         transcript.record(Recorded(round_number, numbers, reply.message), int(answered.sum()))
         for sealed in reply.mail:
-            sizes = frame_sizes(sealed.message, len(sealed.addressees), runtime.padding) + SEAL_BYTES
+            sizes = frame_sizes(sealed.message, len(sealed.addressees), runtime.padding) + LETTER_BYTES
             mailed = Recorded(round_number, numbers, sealed.message, sealed.addressees)
             transcript.record(mailed, int(sizes.sum()))
             np.add.at(answered, np.searchsorted(numbers, mailed.writers()), sizes)

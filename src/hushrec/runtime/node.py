@@ -11,11 +11,13 @@ import numpy as np
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, PublicError
 from hushrec.privacy.exact_sum import check_own
-from hushrec.protocol import AnySystem, Cohort, Fold, Message, Numbers
+from hushrec.protocol import AnySystem, Cohort, Fold, Message, Numbers, Role, Sealed
 from hushrec.protocol.padding import padding_of
+from hushrec.runtime.guard import Guard, Slices, TooLongError
 from hushrec.runtime.in_process import cohort_bounds
 from hushrec.runtime.packets import Buffer, Contents, Kind, Mail, Packet, contents_of, writable
 from hushrec.runtime.post import BadLetter, Post, numbers_within
+from hushrec.runtime.rounds import diverged
 from hushrec.runtime.wire import WireError, decode, encode
 
 
@@ -46,7 +48,9 @@ class Node:
         numbers: Numbers,  # of its clients, in the order of the rows of `private`
         private: Any,
         post: Post,
+        guard: Guard | None = None,  # None: whatever a handler answers is answered
     ) -> None:
+        self.guard = guard
         self.system, self.config, self.draws = system, system.in_full(config), draws
         self.private, self.post, self._padding = private, post, padding_of(config)
         self._order = np.argsort(numbers)
@@ -71,22 +75,32 @@ class Node:
             if request.round_number != round_number:
                 raise WireError("a frame of another round than its packet")
             rows = self._order[numbers_within(request.numbers, self.numbers)]
-        handler = self.system.handlers[type(request.message)]
-        inboxes = self._open(letters, round_number, handler.reads, watch)
+        message, numbers, guard = request.message, request.numbers, self.guard
+        try:
+            memory = guard.admit(round_number, message, numbers) if guard else None
+        except TooLongError as error:
+            raise diverged(self.config, round_number, str(error)) from None
+        handler = self.system.handlers[type(message)]
+        inboxes, came = self._open(letters, round_number, handler.reads, watch)
+        if guard and memory:
+            memory = guard.admit_mail(memory, message, numbers, came)
         frames: list[Buffer] = []
-        sent: list[tuple[Mail, bytes]] = []
+        mail: list[Sealed] = []
         for first, last in cohort_bounds(self._reply_bytes[rows]):
-            numbers = request.numbers[first:last]
-            cohort = Cohort(numbers, rows[first:last], self.private, round_number, inboxes)
+            cohort = Cohort(numbers[first:last], rows[first:last], self.private, round_number, inboxes)
             with watch.at("compute"), np.errstate(all="ignore"):
-                reply = handler.answer(cohort, request.message.part(first, last), self.config, self.draws)
-                check_own(numbers, reply.message)
+                reply = handler.answer(cohort, message.part(first, last), self.config, self.draws)
+                check_own(cohort.numbers, reply.message)
             with watch.at("encode"):
-                frames.append(encode(reply.message, round_number, numbers, self._padding))
-            with watch.at("seal"):
-                for sealed in reply.mail:
-                    sent += self.post.write(sealed, round_number, packet.sequence)
-        contents = Contents(len(frames), [mail for mail, _ in sent], dict(watch.seconds))
+                frames.append(encode(reply.message, round_number, cohort.numbers, self._padding))
+            mail += reply.mail
+        with watch.at("seal"):
+            for sealed in mail if guard else ():
+                guard.check_mail_out(sealed.message, sealed.addressees)
+            sent = list(self.post.write(mail, round_number, packet.sequence))
+        if guard and memory:
+            guard.memory = memory
+        contents = Contents(len(frames), [outside for outside, _ in sent], dict(watch.seconds))
         return packet.reply(contents, (*frames, *(letter for _, letter in sent)))
 
     def _open(
@@ -95,11 +109,15 @@ class Node:
         round_number: int,
         mail_types: tuple[type[Message], ...],
         watch: Stopwatch,
-    ) -> dict[type[Message], Fold]:
+    ) -> tuple[dict[type[Message], Fold], dict[int, Slices]]:
+        """Inboxes with all that came, and of each addressee which parts came for it."""
         inboxes: dict[type[Message], Fold] = {}
+        came: dict[int, Slices] = {}
         with watch.at("seal"):
-            for place, frame in self.post.read(letters, round_number, mail_types):
-                numbers_within(np.unique(frame.numbers), self.numbers)
+            for letter in self.post.read(letters, round_number, mail_types):
+                frame = letter.frame
+                addressees = np.unique(frame.numbers)
+                numbers_within(addressees, self.numbers)
                 kind = type(frame.message)
                 if kind not in inboxes:
                     inboxes[kind] = self.system.inboxes[kind](self.private, self.config)
@@ -108,5 +126,9 @@ class Node:
                 except HushrecError as error:
                     # Other words may quote the letter, which the server must not read.
                     reason = str(error) if isinstance(error, PublicError) else "cannot be used"
-                    raise BadLetter(place, reason) from None
-        return inboxes
+                    raise BadLetter(letter.place, reason) from None
+                if self.guard and kind.receiver == Role.DENOISER:
+                    for number in addressees.tolist():
+                        places = np.flatnonzero(frame.numbers == number)
+                        came[number] = came.get(number, Slices()).with_message(frame.message, places)
+        return inboxes, came

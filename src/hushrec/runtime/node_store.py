@@ -18,7 +18,8 @@ class ArrayStore:
         if path.exists():
             arrays = read_arrays(path)
             sequence, round_number = arrays["last"].tolist()
-            self.mark = ReplayMark(sequence, round_number, arrays["digest"].tobytes())
+            memory = arrays["memory"].tobytes() if "memory" in arrays else b""
+            self.mark = ReplayMark(sequence, round_number, arrays["digest"].tobytes(), memory)
 
     def restore(self, private: Any) -> None:
         """Put the arrays back; before the first ask there are none."""
@@ -30,6 +31,7 @@ class ArrayStore:
         arrays = in_file("private", kept_arrays(private))
         arrays["last"] = np.array([mark.sequence, mark.round_number], np.int64)
         arrays["digest"] = np.frombuffer(mark.digest, np.uint8)
+        arrays["memory"] = np.frombuffer(mark.memory, np.uint8)
         write_arrays(self._path, arrays)
         self.mark = mark
 

@@ -17,6 +17,7 @@ from hushrec.protocol.padding import padding_of
 from hushrec.runtime.calling import Caller, NodesLost, Receive
 from hushrec.runtime.mailroom import Held, Mailroom
 from hushrec.runtime.packets import Buffer, Contents, Kind, Mail, Packet, about, contents_of, writable
+from hushrec.runtime.post import check_writer
 from hushrec.runtime.rounds import drive_round
 from hushrec.runtime.transport import Requests
 from hushrec.runtime.wire import WireError, code_of, decode, encode
@@ -34,15 +35,19 @@ class OverNetwork:
         caller: Caller,
         transcript: Transcript,
         away: Collection[str] = (),  # nodes to go on without
+        num_clients: int = 0,  # of the run, if there are more than the nodes have
+        signing_keys: Mapping[str, bytes] | None = None,  # of the nodes; None: who wrote a letter is not checked
         mail_folder: Path | None = None,  # where mail waits; None: where temporary files are
     ) -> None:
+        self._signing_keys = signing_keys
         self.system, self.config = system, system.in_full(config)
         self.draws, self.transcript, self._padding = draws, transcript, padding_of(config)
         self._caller = caller
         self._names = sorted(members)
         self._is_away = np.array([name in away for name in self._names])
         self._is_away = np.append(self._is_away, True)  # those whom no node hosts, at place -1
-        self._host_of = np.full(1 + max(int(numbers[-1]) for numbers in members.values()), -1, np.int64)
+        hosted = 1 + max(int(numbers[-1]) for numbers in members.values())
+        self._host_of = np.full(max(hosted, num_clients), -1, np.int64)
         for place, name in enumerate(self._names):
             self._host_of[members[name]] = place
         self._replies_to = tuple(kind for kind in system.messages if kind not in system.handlers)
@@ -205,6 +210,8 @@ class OverNetwork:
                 raise WireError("sent mail through a node that is not there")
             if not mail.relay:
                 self._check_addressee(mail)
+            if self._signing_keys is not None:  # what its sender has not signed is proof against it
+                check_writer(mail, letter, reply.run_id, reply.round_number, name, self._signing_keys[name])
             tally = Tally(1, 0, len(letter))
             self.transcript.count(reply.round_number, self._codes[mail.code], tally)
         return self._keep(name, letters)

@@ -16,7 +16,7 @@ import msgspec
 from hushrec import limits
 from hushrec.runtime.wire import WireError
 
-VERSION = 1
+VERSION = 2
 MAX_PACKET_BYTES = limits.MOST_PACKET_BYTES
 MAX_SECTIONS = limits.MOST_SECTIONS
 RUN_ID_BYTES = 16
@@ -38,6 +38,7 @@ class Kind(IntEnum):
     EVALUATE = 6  # how good is it?
     REPLY = 7
     REFUSAL = 8
+    AGREE = 9  # these are all signatures of the charter
 
 
 class Mail(msgspec.Struct, frozen=True):
@@ -47,6 +48,7 @@ class Mail(msgspec.Struct, frozen=True):
     code: int  # type of the message inside
     sequence: int  # of the ask in which it was written
     relay: str = ""  # the node that it goes to first
+    writer: str = ""  # the node that wrote it, unless that is hidden
 
 
 class Contents(msgspec.Struct, frozen=True):

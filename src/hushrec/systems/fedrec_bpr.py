@@ -359,4 +359,5 @@ SYSTEM: System[Config, UserRows, ServerState, RankingClients] = System(
     reply_bytes=upload_bytes,
     result=Result(model, party=own_model),
     inboxes={Noise: open_inbox, sharing.MaskShare: open_share_inbox},
+    appoints=plus_plus.appointed,
 )

@@ -100,6 +100,9 @@ from hushrec.systems.fedrec import (
     upload,
 )
 
+# Clients may be lost with their nodes many at a time; these are beside two for each denoiser.
+_MORE_SUCCESSORS = 10
+
 FloatArray = NDArray[np.floating[Any]]
 
 
@@ -211,6 +214,23 @@ def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> Ser
     return start_denoised(num_clients, num_items, config, draws)
 
 
+def successors(num_denoisers: int, num_clients: int, draws: Draws) -> Numbers:
+    """Those from whom others are drawn for denoisers that were lost: twice as many as denoisers, and some."""
+    order = draws.generator("new-denoisers").permutation(num_clients).astype(np.int32)
+    return order[: 2 * num_denoisers + _MORE_SUCCESSORS]
+
+
+def appointed(num_clients: int, config: DenoisedConfig, draws: Draws) -> dict[Role, Numbers]:
+    """All who may ever be asked as denoisers: those at the start, and those who may succeed them."""
+    first = draw_denoisers(config.denoisers, num_clients, draws)
+    if not len(first):
+        return {Role.DENOISER: first}
+    others = np.setdiff1d(np.arange(num_clients, dtype=np.int32), first)
+    order = successors(num_clients, num_clients, draws)
+    later = order[np.isin(order, others)][: 2 * len(first) + _MORE_SUCCESSORS]
+    return {Role.DENOISER: np.union1d(first, later).astype(np.int32)}
+
+
 def start_denoised(num_clients: int, num_items: int, config: StartConfig, draws: Draws) -> ServerState:
     """The server, and its denoisers."""
     plain = fedrec.start(num_clients, num_items, config, draws)
@@ -245,7 +265,7 @@ class Outcome:
         counted_round[self.counted] = round_number
         denoisers = state.denoisers
         if len(self.lost_denoisers):
-            free = np.setdiff1d(np.arange(len(counted_round), dtype=np.int32), denoisers)
+            free = np.setdiff1d(successors(len(denoisers), len(counted_round), draws), denoisers)
             num_new = min(len(self.lost_denoisers), len(free))
             new = draws.generator("new-denoisers", round_number).choice(free, num_new, replace=False)
             kept = np.setdiff1d(denoisers, self.lost_denoisers)
@@ -448,4 +468,5 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
     reply_bytes=upload_bytes,
     result=Result(model, party=own_model),
     inboxes={Noise: open_inbox, sharing.MaskShare: open_share_inbox},
+    appoints=appointed,
 )

@@ -100,4 +100,5 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
     reply_bytes=sdcf.upload_bytes,
     result=Result(sdcf.model, party=sdcf.own_model),
     inboxes={Noise: plus_plus.open_inbox},
+    appoints=plus_plus.appointed,
 )

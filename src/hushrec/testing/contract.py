@@ -17,7 +17,7 @@ from hushrec import settings
 from hushrec.data import synthetic
 from hushrec.draws import Draws, Key
 from hushrec.errors import HushrecError, MissingExtraError, NewcomerError
-from hushrec.privacy.sealing import SEAL_BYTES
+from hushrec.privacy.sealing import LETTER_BYTES
 from hushrec.protocol import (
     AnySystem,
     Message,
@@ -258,7 +258,7 @@ class SystemContract:
             assert_equal_messages(decoded.message, sent.message)
             assert decoded.round_number == round_number
             assert is_mail or decoded.numbers.tolist() == [party]
-            size = len(frame) + sent.message.missing_bytes(1) + (SEAL_BYTES if is_mail else 0)
+            size = len(frame) + sent.message.missing_bytes(1) + (LETTER_BYTES if is_mail else 0)
             sizes.setdefault((round_number, type(sent.message)), []).append(size)
         tallies = finished.transcript.tallies.items()
         assert {key: (len(one), sum(one)) for key, one in sizes.items()} == {
@@ -275,7 +275,7 @@ class SystemContract:
         for (round_number, _, _), sent, frame in letters(plain):
             kind, size = type(sent.message), len(frame) + sent.message.missing_bytes(1)
             has_rows = any(column.layout == "ragged" for column in kind.kinds())
-            seal_bytes = SEAL_BYTES if sent.addressees is not None else 0
+            seal_bytes = LETTER_BYTES if sent.addressees is not None else 0
             sizes[round_number, kind] += (1 << (size - 1).bit_length() if has_rows else size) + seal_bytes
         assert {key: tally.payload_bytes for key, tally in padded.transcript.tallies.items()} == sizes
         job = self._job(padding="powers")

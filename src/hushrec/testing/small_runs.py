@@ -10,7 +10,7 @@ import numpy as np
 
 from hushrec.data import Split
 from hushrec.draws import Draws
-from hushrec.privacy.sealing import new_private_key, public_key_of
+from hushrec.privacy.sealing import new_keys
 from hushrec.protocol import AnySystem, Arrays, Message, Numbers, Recorded, Scorer, Transcript, result_arrays
 from hushrec.protocol.padding import padding_of
 from hushrec.runtime.calling import Caller
@@ -155,8 +155,8 @@ def finish_on_nodes(job: Job, folder: Path) -> tuple[Any, dict[str, Node], Trans
     members: dict[str, Numbers] = {
         name: np.array(numbers, np.int32) for name, numbers in holders.number(said).items()
     }
-    keys = {name: new_private_key() for name in names}
-    hosts = [Host(name, public_key_of(keys[name]), np.sort(members[name])) for name in names]
+    keys = {name: new_keys() for name in names}
+    hosts = [Host(name, keys[name].public, np.sort(members[name])) for name in names]
     nodes = {}
     for name, own in held.items():
         data = prepared(system, own.train)

@@ -118,7 +118,7 @@ class OwnerStore:
                 self._file.execute(_INSERT_STATE, (owner.number, *state))
                 kept[owner.number], last_id = self._save_interactions(owner, last_id)
             self._file.execute("DELETE FROM mark")
-            self._file.execute("INSERT INTO mark VALUES (?, ?, ?)", mark)
+            self._file.execute("INSERT INTO mark VALUES (?, ?, ?)", mark[:3])
         self.mark, self._kept, self._last_id = mark, kept, last_id
 
     def _save_interactions(self, owner: Owner, last_id: int) -> tuple[_Kept, int]:

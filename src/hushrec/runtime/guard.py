@@ -1,0 +1,229 @@
+"""A guard: what a node does not answer, whoever asks, since no honest server would ask for it.
+
+A handler answers any request that fits its types. A server that does not keep to the protocol can use that: ask
+for a round again with another V, for rounds that were not agreed on, for a client's help as a denoiser. So a node
+asks its guard before it answers. The guard knows what was agreed on before the first round (`Limits`), and
+remembers of the round that runs what was asked (`Memory`, which is on disk before an answer leaves):
+
+- rounds ascend, from the first to the last that was agreed on;
+- what all parties are told in a round (V) is the same in all requests of the round, of whatever type;
+- what a party is told is the same whenever it is asked again. An honest round that begins again, without those who
+  were lost, asks the others exactly what it asked before;
+- who is asked as a denoiser, and to whom noise goes, is one of those who were appointed;
+- a denoiser sums up noise of so many clients at least. If it is asked twice in a round, the clients of one sum are
+  among those of the other, and as many at least are missing: else the difference would show a few;
+- vectors are no longer than training makes them.
+
+Guarantee: of one round and one V a client gives one answer. Not protected: rounds that are begun and never count,
+within the number that was agreed on; requests whose contents may change within a round (`Message.may_vary`), and
+those to owners, partners and the side of users, which have steps of their own.
+
+How long vectors may be: a client refuses to upload a number above 2048 (`kernels.rows.FIXED_LIMIT`), and so ends a
+training that diverges. Where a client's vector is as long as an item's, x, its error is about x^2 and its row x^3:
+beyond x = 12.7 updates are refused, and so the training ends by itself. Measured on ML-100K over all rounds, the
+longest vectors of an honest training are 10.5 (SDCF denoised), 6.8 (FedRec-BPR), 4.1 (SDCF), 2.7 (FedRec). The
+limit is 32 for ratings up to 5. As a rating is a product of two vectors, it grows with the root of the highest
+rating.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.errors import DivergedError, PublicError
+from hushrec.protocol import Message, Numbers, Ragged, Role
+from hushrec.runtime.wire import code_of
+
+LONGEST = 32.0  # of vectors, where ratings go up to 5
+MOST_PER_RATED = 20  # items of a catalogue for each that somebody of a node rated
+_FEW_RATED = 100  # of which a node cannot say how many others there are
+_USUAL_RATING = 5.0
+_DIGEST_BYTES = 12
+
+_GUARDED = (Role.CLIENT, Role.DENOISER)
+
+
+class GuardError(PublicError):
+    """What an honest server would not have asked."""
+
+
+class TooLongError(DivergedError):
+    """Vectors longer than those of a training that learns something: no honest server goes on with them."""
+
+
+def longest_vector(rating_range: tuple[float, float] | None) -> float:
+    """How long a vector of items may be, with ratings of this range.
+
+    >>> longest_vector((1, 5)), longest_vector(None), longest_vector((0, 20))
+    (32.0, 32.0, 64.0)
+    """
+    highest = max(map(abs, rating_range)) if rating_range else 0.0
+    return LONGEST * math.sqrt(max(highest / _USUAL_RATING, 1.0))
+
+
+def check_catalogue(num_items: int, num_rated: int) -> None:
+    """Refuse a catalogue most of which must be invented, as far as who rated so many of its items can tell."""
+    if num_rated >= _FEW_RATED and num_items > MOST_PER_RATED * num_rated:
+        raise GuardError(
+            f"a catalogue of more than {MOST_PER_RATED} times as many items as are rated here, most may be "
+            "invented; the node's owner can say with --items which items there are"
+        )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What was agreed on before the first round."""
+
+    num_rounds: int
+    appointed: Mapping[str, Numbers] = field(default_factory=dict)  # who may be asked in a role; others: everybody
+    longest: float = LONGEST
+    min_writers: int = 2  # clients whose noise a denoiser sums up, at least
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What was asked in the round that runs. Digests of what was told: nothing of a client's."""
+
+    round_number: int = 0
+    shared: dict[str, bytes] = {}  # by column
+    own: dict[int, dict[int, bytes]] = {}  # by type of request and party
+    summed: dict[int, list[list[bytes]]] = {}  # by type of request times party: clients of each sum, as digests
+
+
+@dataclass(frozen=True)
+class Slices:
+    """What came for one addressee: a digest of each client's part, in any order."""
+
+    digests: tuple[bytes, ...] = ()
+
+    def with_message(self, message: Message, places: NDArray[np.int64]) -> "Slices":
+        """These, and the parts of a letter at these places."""
+        return Slices((*self.digests, *(_digest_of_party(message, place) for place in places.tolist())))
+
+
+class Guard:
+    """Answers for one run on one node: what is asked now, beside what was asked before."""
+
+    def __init__(self, limits: Limits, memory: Memory | None = None) -> None:
+        self.limits, self.memory = limits, memory or Memory()
+
+    def admit(self, round_number: int, request: Message, numbers: Numbers) -> Memory:
+        """Refuse a request that is none of an honest server; what to remember if it is answered."""
+        if not 1 <= round_number <= self.limits.num_rounds:
+            raise GuardError(
+                f"asked for round {round_number} of {self.limits.num_rounds}; order a run of as many rounds"
+            )
+        if round_number < self.memory.round_number:
+            raise GuardError(f"asked for round {round_number} after round {self.memory.round_number}")
+        memory = self.memory if round_number == self.memory.round_number else Memory(round_number)
+        kind = type(request)
+        self._check_appointed(kind.receiver, numbers, "asked")
+        if kind.receiver not in _GUARDED:
+            return memory
+        self._check_lengths(request)
+        return memory if kind.may_vary else _remembered(memory, request, numbers)
+
+    def admit_mail(self, memory: Memory, request: Message, numbers: Numbers, mail: Mapping[int, Slices]) -> Memory:
+        """Refuse to sum up what came for these denoisers if that would tell of few clients; the same."""
+        if type(request).receiver != Role.DENOISER:
+            return memory
+        summed = dict(memory.summed)
+        for number in numbers.tolist():
+            digests = mail.get(number, Slices()).digests
+            if len(digests) < self.limits.min_writers:
+                raise GuardError(
+                    f"a denoiser got the noise of {len(digests)} clients, and answers from "
+                    f"{self.limits.min_writers} on; ask it after its clients"
+                )
+            key = code_of(type(request)) << 32 | number
+            summed[key] = _with_sum(summed.get(key, []), sorted(digests), self.limits.min_writers)
+        return msgspec.structs.replace(memory, summed=summed)
+
+    def check_mail_out(self, message: Message, addressees: Numbers) -> None:
+        """Refuse to write to somebody who was not appointed."""
+        self._check_appointed(type(message).receiver, addressees[addressees >= 0], "named")
+
+    def _check_appointed(self, role: Role, numbers: Numbers, how: str) -> None:
+        appointed = self.limits.appointed.get(role.value)
+        if appointed is not None and not np.isin(numbers, appointed).all():
+            raise GuardError(f"a client was {how} as a {role.value} who was not appointed at the start of the run")
+
+    def _check_lengths(self, request: Message) -> None:
+        for column in request.kinds():
+            if column.dtype.kind != "f":
+                continue
+            told = getattr(request, column.name)
+            values = told.values if isinstance(told, Ragged) else told
+            longest = _longest(values)
+            if not longest <= self.limits.longest:
+                raise TooLongError(f"{column.name} is longer than {self.limits.longest:g}")
+
+
+def _longest(values: NDArray[Any]) -> float:
+    """The largest length of a row, or size of a number."""
+    if not values.size:
+        return 0.0
+    if values.ndim < 2:
+        return float(np.abs(values).max())
+    rows = values.reshape(len(values), -1)
+    with np.errstate(over="ignore"):
+        return math.sqrt(float(np.einsum("ij,ij->i", rows, rows, dtype=np.float64).max()))
+
+
+def _remembered(memory: Memory, request: Message, numbers: Numbers) -> Memory:
+    """With what this request tells; refused if something else was told before."""
+    shared = dict(memory.shared)
+    for column in request.kinds():
+        if column.layout == "shared":
+            digest = _digest([np.ascontiguousarray(getattr(request, column.name))])
+            if shared.setdefault(column.name, digest) != digest:
+                raise GuardError(f"asked again in round {memory.round_number} with another {column.name}")
+    code, own = code_of(type(request)), dict(memory.own)
+    known = dict(own.get(code, {}))
+    for place, number in enumerate(numbers.tolist()):
+        digest = _digest_of_party(request, place)
+        if known.setdefault(number, digest) != digest:
+            what = type(request).__name__
+            raise GuardError(f"a client was asked again in round {memory.round_number} with another {what}")
+    own[code] = known
+    return msgspec.structs.replace(memory, shared=shared, own=own)
+
+
+def _with_sum(sums: list[list[bytes]], digests: list[bytes], least: int) -> list[list[bytes]]:
+    """With one more sum of a denoiser, which is nested with all before it and as different as it must be."""
+    if digests in sums:
+        return sums
+    here = Counter(digests)
+    for other in map(Counter, sums):
+        missing, added = (other - here).total(), (here - other).total()
+        if (missing and added) or missing + added < least:
+            raise GuardError(
+                f"two sums of a denoiser in a round would differ by fewer than {least} clients, and show them"
+            )
+    return [*sums, digests]
+
+
+def _digest_of_party(message: Message, place: int) -> bytes:
+    """Of all that concerns one party, but for what all are told."""
+    columns = []
+    for column in message.kinds():
+        told = getattr(message, column.name)
+        if isinstance(told, Ragged):
+            columns.append(told.values[told.starts[place] : told.starts[place + 1]])
+        elif column.layout == "each":
+            columns.append(told[place : place + 1])
+    return _digest(columns)
+
+
+def _digest(columns: Sequence[NDArray[Any]]) -> bytes:
+    found = blake2b(digest_size=_DIGEST_BYTES)
+    for column in columns:
+        found.update(repr(column.shape).encode())
+        found.update(np.ascontiguousarray(column).tobytes())
+    return found.digest()
