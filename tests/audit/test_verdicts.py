@@ -34,3 +34,13 @@ def test_what_is_read_comes_before_what_is_not_hidden() -> None:
     read = Finding(ATTACKS["ratings from one upload"], 1.0, 0.35, (0.9, 1.0), [])
     (line,) = verdicts([told, read], config)
     assert line.startswith("the server: reads every rating (")
+
+
+def test_a_switch_that_is_on_and_did_not_help_is_not_named() -> None:
+    """All of a client's denoisers read its items in spite of `--shares 2`: nothing that the system has helps."""
+    system, attack = SYSTEMS["fedrec++"], ATTACKS["noise match"]
+    config = system.configure({"shares": 2, "denoisers": 2})
+    (line,) = verdicts([Finding(attack, 1.0, 0.4, None, [])], config, system.about.repairs)
+    assert "against it" not in line
+    (before,) = verdicts([Finding(attack, 1.0, 0.4, None, [])], system.config(), system.about.repairs)
+    assert "; against it: --shares 2" in before

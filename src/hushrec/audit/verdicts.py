@@ -21,15 +21,17 @@ def verdicts(
 ) -> list[str]:
     """A line for each who attacks, the strongest first.
 
-    `repairs` are those that the system declares, named where an attack knows no switch against it; `cost` says
-    what a switch changes, as far as it was measured.
+    `repairs` are those that the system declares, named where an attack knows no switch of the system against it;
+    one that is on already, and did not help, is not named again. `cost` says what a switch changes, as far as it was
+    measured.
     """
     strongest: dict[str, Finding] = {}
     for finding in sorted(findings, key=_rank):
         strongest.setdefault(finding.attack.role, finding)
     found = []
     for finding in strongest.values():
-        switches = repairs_of(finding.attack, config) or _declared(repairs, config)
+        is_known = bool(known_repairs(finding.attack, config))
+        switches = repairs_of(finding.attack, config) if is_known else _declared(repairs, config)
         found.append(_line(finding, [f"{switch}{cost(switch)}" for switch in switches]))
     return found
 
@@ -71,14 +73,24 @@ def _who(attack: Attack[Any]) -> str:
 
 def repairs_of(attack: Attack[Any], config: Any) -> list[str]:
     """The switches against an attack that a system has, and that are not on already."""
+    return [switch for switch in known_repairs(attack, config) if not _is_on(switch, config)]
+
+
+def known_repairs(attack: Attack[Any], config: Any) -> list[str]:
+    """The switches against an attack that a system has."""
     names = {entry.name for entry in fields(config)}
-    found = []
-    for switch in attack.repairs:
-        flag, _, value = switch.partition(" ")
-        name = flag.removeprefix("--").replace("-", "_")
-        if name in names and str(getattr(config, name)) != (value or "True"):
-            found.append(switch)
-    return found
+    return [switch for switch in attack.repairs if _setting(switch)[0] in names]
+
+
+def _is_on(switch: str, config: Any) -> bool:
+    name, value = _setting(switch)
+    return str(getattr(config, name)) == value
+
+
+def _setting(switch: str) -> tuple[str, str]:
+    """The name and the value of a setting, from how it is typed."""
+    flag, _, value = switch.partition(" ")
+    return flag.removeprefix("--").replace("-", "_"), value or "True"
 
 
 def _declared(repairs: Sequence[Mapping[str, Any]], config: Any) -> list[str]:
