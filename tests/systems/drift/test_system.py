@@ -42,7 +42,7 @@ from systems.owner_runs import learned_slowly, some_stream, stream
 from systems.runs import Finished, assert_same, digest, losing, run, some_events
 
 GOLDEN = "6104d3c1764491541c34c0f1cff117d85b3e1feedbfc4c04dcb74fdab8a3cf6b"
-GOLDEN_WITHOUT_MAIL = "0dd824bdab37cce8a323248363bb9ad7646b352a58051ca0a8a4237933c31034"  # before deeds and salts, too
+GOLDEN_WITHOUT_MAIL = "0dd824bdab37cce8a323248363bb9ad7646b352a58051ca0a8a4237933c31034"  # as before deeds
 DRIFT = SYSTEMS["drift"]
 BAD, GOOD = False, True
 SHARED = ("most items that an owner shares", "of items that it holds")

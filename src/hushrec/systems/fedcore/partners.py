@@ -23,6 +23,7 @@ from hushrec.systems.fedcore.laplace import key_for, private_rows
 
 MOST_PARTNERS = 63  # their numbers are bits of a 64-bit word
 MOST_RATINGS = 1 << 26  # in the batches of a round: 512 MB
+MOST_PASSES = 1000  # through a partner's ratings in a round; nobody has so many more than another
 
 
 class Privatizer(NamedTuple):
@@ -162,7 +163,8 @@ class Partner:
             raise PublicError(
                 f"a round of {num_steps:,} steps leaves ratings out, or had another number of them before"
             )
-        if step >= num_steps or num_steps * size > MOST_RATINGS:
+        most = min(MOST_RATINGS, MOST_PASSES * len(self.ratings))
+        if step >= num_steps or num_steps * size > most:
             raise PublicError(f"step {step:,} of {num_steps:,} cannot be; ask for one that there is")
         self.num_steps = num_steps
 
