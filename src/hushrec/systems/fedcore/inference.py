@@ -25,7 +25,7 @@ from hushrec.protocol import (
     shared,
 )
 from hushrec.systems.fedcore.encrypted_scores import MOST_ITEMS, REQUEST_BYTES
-from hushrec.systems.fedcore.mail import by_writer, check_partners
+from hushrec.systems.fedcore.mail import by_writer, check_aligned
 from hushrec.systems.fedcore.partners import Agreement, Partner, Partnership
 from hushrec.systems.fedcore.visitors import (
     NAME_BYTES,
@@ -128,7 +128,7 @@ Stage = Callable[[Cohort[Partnership], Partner, int, list[int], Agreement, Draws
 
 def partner_serve(cohort: Cohort[Partnership], request: Serve, config: Any, draws: Draws) -> Reply:
     """One stage: for every partner of the cohort, what it sends to each of the others."""
-    check_partners(request.partners, cohort)
+    check_aligned(request.partners, cohort)
     if cohort.round_number != config.num_rounds or not config.serves_visitors:
         raise PublicError("visitors are served after the last round, if that was agreed on; ask then")
     stage: Stage = (_visits, _vectors, _scores, _decrypted, _taken)[int(request.stage)]

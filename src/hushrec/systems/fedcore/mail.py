@@ -70,12 +70,15 @@ def by_writer(cohort: Cohort[Partnership], kind: type[Mail], number: int, name: 
 
 
 def check_partners(partners: Numbers, cohort: Cohort[Partnership]) -> None:
-    """Refuse a list of partners that none can be: not ascending, too many, without those who are asked; or with
-    one who was not there when users were aligned.
-    """
+    """Refuse a list of partners that cannot be: not ascending, too long, or without those who are asked."""
     is_list = 0 < len(partners) <= MOST_PARTNERS and partners[-1] < MOST_PARTNERS and (np.diff(partners) > 0).all()
     if not is_list or not np.isin(cohort.numbers, partners).all():
         raise PublicError("the list of partners is none, or leaves out who is asked; ask with another")
+
+
+def check_aligned(partners: Numbers, cohort: Cohort[Partnership]) -> None:
+    """Refuse such a list also if it has one who was not there when users were aligned."""
+    check_partners(partners, cohort)
     for row in cohort.rows:
         known = cohort.private.partners[row].aligned_with
         if known and not known.issuperset(partners.tolist()):

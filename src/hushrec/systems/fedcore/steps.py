@@ -8,7 +8,7 @@ from hushrec.draws import Draws
 from hushrec.protocol import Cohort, Ragged, Reply, Sealed
 from hushrec.systems.fedcore.answer_privacy import VectorNoise
 from hushrec.systems.fedcore.gradient_mail import gradient_mail, releases_to
-from hushrec.systems.fedcore.mail import check_partners, others
+from hushrec.systems.fedcore.mail import check_aligned, others
 from hushrec.systems.fedcore.messages import Settle, Settled, Stepped, TakeStep
 from hushrec.systems.fedcore.partners import Partner, Partnership, Release, Training
 from hushrec.systems.fedcore.visitors import show_users
@@ -50,7 +50,7 @@ class Agreed(Protocol):
 def partner_step(cohort: Cohort[Partnership], request: TakeStep, config: Agreed, draws: Draws) -> Reply:
     """Count the step before, then compute the next one and send what others may see of it."""
     step, num_steps, releases = int(request.step), int(request.num_steps), []
-    check_partners(request.partners, cohort)
+    check_aligned(request.partners, cohort)
     for row in cohort.rows:
         partner = cohort.private.partners[row]
         partner.check_step(step, num_steps, cohort.round_number, config.num_rounds, config.batch_size)
@@ -84,7 +84,7 @@ def _came(
 def partner_settle(cohort: Cohort[Partnership], request: Settle, config: Agreed, draws: Draws) -> Reply:
     """Count in what others released in the last step, and tell a digest of one's model."""
     num_steps = int(request.num_steps)
-    check_partners(request.partners, cohort)
+    check_aligned(request.partners, cohort)
     for row in cohort.rows:
         partner = cohort.private.partners[row]
         partner.check_step(num_steps - 1, num_steps, cohort.round_number, config.num_rounds, config.batch_size)
