@@ -17,7 +17,7 @@ from hushrec.protocol.transcript import Lengths
 from hushrec.registry import SYSTEMS
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
-from hushrec.systems.drift.cipher import Letters, open_interactions
+from hushrec.systems.drift.cipher import Letters, open_interactions, salt_of
 from hushrec.systems.drift.members import owner_key
 
 SMALL = {"epochs": 1, "parts": 2, "window": 64}
@@ -157,7 +157,8 @@ def letters_to(transcript: Transcript, owner: int) -> list[Letters]:
         assert sent.addressees is not None
         for place in np.flatnonzero(sent.addressees == owner).tolist():
             one = message.part(place, place + 1)
-            found.append(Letters(one.sequences.values, one.flags.values, one.contents.values))
+            salt = salt_of(int(one.salt_low[0]), int(one.salt_high[0]))
+            found.append(Letters(one.sequences.values, one.flags.values, one.contents.values, salt))
     return found
 
 

@@ -78,7 +78,7 @@ def _slices(view: View, message_types: set[type[Message]], attacker: int) -> _Sl
             continue
         for place, (writer, to) in enumerate(zip(one.writers().tolist(), one.addressees.tolist(), strict=True)):
             message = one.message.part(place, place + 1)
-            columns = [message.column(kind.name).values for kind in message.kinds()]
+            columns = [message.column(kind.name).values for kind in message.kinds() if kind.layout == "ragged"]
             if writer == attacker:
                 mail.sent.append(columns)
                 addressees.add(to)

@@ -23,7 +23,7 @@ from hushrec.runs.folds import Probe
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.training import Job
 from hushrec.systems.drift.blocks import Blocks
-from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, open_interactions
+from hushrec.systems.drift.cipher import Form, Letters, open_interactions, salt_of
 from hushrec.systems.drift.messages import BlockGradients, OwnerKey, SentInteractions, Vectors
 
 _OWNER = 0  # the one that is looked at
@@ -68,9 +68,7 @@ def _opened(view: View, form: Form) -> Iterator[tuple[Pairs, bool]]:
         int(owner): key.tobytes()
         for sent in view
         if isinstance(sent.message, OwnerKey)
-        for owner, key in zip(
-            sent.message.owner.tolist(), sent.message.key.values.reshape(-1, KEY_BYTES), strict=True
-        )
+        for owner, key in zip(sent.message.owner.tolist(), sent.message.key.values, strict=True)
     }
     plain = replace(form, is_encrypted=False)
     for sent in view:
@@ -81,7 +79,8 @@ def _opened(view: View, form: Form) -> Iterator[tuple[Pairs, bool]]:
             rows = slice(*message.sequences.starts[place : place + 2].tolist())
             columns = (message.sequences.values[rows], message.flags.values[rows], message.contents.values[rows])
             if owner in keys or not form.is_encrypted:
-                opened = open_interactions(keys.get(owner, b""), owner, form, Letters(*columns))
+                salt = salt_of(int(message.salt_low[place]), int(message.salt_high[place]))
+                opened = open_interactions(keys.get(owner, b""), owner, form, Letters(*columns, salt))
             else:
                 shown = Letters(columns[0], columns[1], columns[2][:, : plain.plain_bytes])
                 opened = open_interactions(b"", owner, plain, shown)

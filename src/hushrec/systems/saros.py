@@ -25,10 +25,10 @@ from hushrec.systems.drift.blocks import Reading
 from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import BlockLoss
 from hushrec.systems.drift.kept_by_users import MESSAGES as KEPT_BY_USERS
-from hushrec.systems.drift.messages import NextWindow, OwnerKey, SentInteractions
+from hushrec.systems.drift.messages import Begin, OwnerKey, SentInteractions
 from hushrec.systems.drift.plan import Plan
 from hushrec.systems.drift.system import GENERAL
-from hushrec.systems.drift.users import users_send
+from hushrec.systems.drift.users import users_begin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ SYSTEM = replace(
     holders=SOLE_OWNER,
     messages=tuple(kind for kind in DRIFT.messages if kind not in (OwnerKey, *KEPT_BY_USERS)),  # in the clear
     handlers={
-        kind: Handler(users_send) if kind is NextWindow else handler
+        kind: Handler(users_begin) if kind is Begin else handler
         for kind, handler in DRIFT.handlers.items()
         if kind not in KEPT_BY_USERS
     },

@@ -1,5 +1,6 @@
 """An orchestrator that names one owner for every item, by hand and on a small stream."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +15,13 @@ from hushrec.audit.colluders import parse_colluders
 from hushrec.audit.driver import audit
 from hushrec.audit.scoreboard import Attack, Finding, Lie
 from hushrec.data import Interactions, owned, synthetic
+from hushrec.errors import PublicError
 from hushrec.protocol import Message, Numbers, Role, shared
 from hushrec.registry import SYSTEMS
 from hushrec.runtime.checkpoint import model_digest
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import run_job
+from hushrec.systems.drift.deeds import Book
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,29 @@ def test_hand_worked_table() -> None:
     "settings",
     [{}, {"flag": "inside", "batch": 3}, {"encryption": "none"}, {"user_vectors": "users", "flag": "inside"}],
 )
-def test_users_believe_it_and_send_everything(train: Interactions, settings: dict[str, Any]) -> None:
+def test_users_do_not_believe_it_since_the_owner_has_not_signed(
+    train: Interactions, settings: dict[str, Any]
+) -> None:
+    finding = found(train, **settings)
+    assert finding.score == 0.0
+    assert finding.refusal == "owner 0 has not signed for the items that the table gives it; refuse the table"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"flag": "inside", "batch": 3}, {"encryption": "none"}, {"user_vectors": "users", "flag": "inside"}],
+)
+def test_the_attack_reads_everything_where_nobody_checks(
+    train: Interactions, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With users who believe any table: so the attack can fail for one reason only."""
+    admit = Book.admit
+
+    def believe(self: Book, starts: Any, owners: Any, deeds: Any, users_side: int) -> None:
+        with suppress(PublicError):
+            admit(self, starts, owners, deeds, users_side)
+
+    monkeypatch.setattr(Book, "admit", believe)
     finding = found(train, **settings)
     assert finding.score == 1.0
     assert finding.chance < 0.5

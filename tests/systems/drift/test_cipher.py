@@ -1,3 +1,4 @@
+import hmac
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,8 @@ from hushrec.systems.drift.cipher import (
     Form,
     Letters,
     open_interactions,
+    salt_numbers,
+    salt_of,
     seal_interactions,
 )
 
@@ -65,14 +68,18 @@ def test_what_is_sealed_can_be_opened(form: Form, size: int) -> None:
 def test_a_message_by_hand() -> None:
     """Plain: user 258 and item 3, 4 bytes each, low one first. Nonce: the number 5, 8 bytes, and 4 zeros.
 
-    Bound to it: owner 7 (4 bytes), the number (8 bytes), the flag.
+    Bound to it: owner 7 (4 bytes), the number (8 bytes), the flag. The salt is an HMAC of what is bound and plain,
+    the key one of the salt.
     """
     letters = seal_interactions(
         KEY, OWNER, Form(), 5, np.array([258], np.int32), np.array([3], np.int32), np.array([True])
     )
     plain, nonce = bytes([2, 1, 0, 0, 3, 0, 0, 0]), bytes([5, *[0] * 11])
     bound = bytes([7, 0, 0, 0, 5, *[0] * 7, 1])
-    assert letters.contents.tobytes() == AESGCM(KEY).encrypt(nonce, plain, bound)
+    salt = hmac.new(KEY, b"hushrec drift salt v1\0" + bound + plain, "sha256").digest()[:16]
+    key = hmac.new(KEY, b"hushrec drift letters v1\0" + salt, "sha256").digest()[:16]
+    assert letters.contents.tobytes() == AESGCM(key).encrypt(nonce, plain, bound)
+    assert letters.salt == salt == salt_of(*salt_numbers(salt))
     assert letters.flags.tolist() == [[1]]
 
 
@@ -91,10 +98,13 @@ def test_other_numbers_owners_and_keys_are_noticed(form: Form) -> None:
     letters = sealed(form, 2 * form.batch)
     assert soundness(form, letters) == [True, True]
     assert soundness(form, replace(letters, sequences=letters.sequences + np.array([0, 1]))) == [True, False]
-    swapped = Letters(letters.sequences, letters.flags[::-1], letters.contents[::-1])
+    swapped = Letters(letters.sequences, letters.flags[::-1], letters.contents[::-1], letters.salt)
     assert soundness(form, swapped) == [False, False]
     assert soundness(form, letters, owner=OWNER + 1) == [False, False]
     assert soundness(form, letters, key=OTHER_KEY) == [False, False]
+    assert soundness(form, replace(letters, salt=bytes(16))) == [False, False]
+    with pytest.raises(HushrecError, match="the salt of interactions has not 16 bytes"):
+        soundness(form, replace(letters, salt=b""))
     assert not len(open_interactions(OTHER_KEY, OWNER, form, letters).users)
 
 

@@ -18,6 +18,7 @@ from hushrec.systems.drift.keepers import KeptVectors
 from hushrec.systems.drift.kept_by_users import SummedItems
 from hushrec.systems.drift.live import Live
 from hushrec.systems.drift.messages import ItemSums
+from hushrec.systems.drift.replies import Held
 from hushrec.testing.checks import asking_twice, assert_arrays
 from hushrec.testing.small_runs import finish_on_nodes
 from systems.owner_runs import some_stream, stream
@@ -121,13 +122,21 @@ def test_a_round_that_begins_again_undoes_what_it_moved() -> None:
 
 
 def test_a_sum_that_cannot_be_is_refused_with_its_sender() -> None:
-    sums = SummedItems.zeros((3, 1), 4)
+    held = Held.of(np.array([0, 1, 2, 2]), np.array([7, 9], np.int32))  # item 0 by owner 7, 1 by 9
+    sums = SummedItems.zeros((3, 1), 4, held)
     items = Ragged(np.array([0, 1, 2]), np.array([0, 1], np.int32))
     with pytest.raises(DivergedError, match="owner 9"):
         sums.add(np.array([7, 9], np.int32), ItemSums(items, Ragged(items.starts, np.array([[1], [2**61]]))))
-    with pytest.raises(HushrecError, match="that there is not"):
+    for item in (1, 2, 3, 2**31 - 1):
+        with pytest.raises(HushrecError, match="does not hold"):
+            sums.add(
+                np.array([7], np.int32),
+                ItemSums(Ragged.one(np.array([item], np.int32)), Ragged.one(np.array([[1]]))),
+            )
+    with pytest.raises(HushrecError, match="twice"):
         sums.add(
-            np.array([7], np.int32), ItemSums(Ragged.one(np.array([3], np.int32)), Ragged.one(np.array([[1]])))
+            np.array([7], np.int32),
+            ItemSums(Ragged.one(np.array([0, 0], np.int32)), Ragged.one(np.array([[1], [1]]))),
         )
 
 

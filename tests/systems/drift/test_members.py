@@ -35,7 +35,7 @@ def letters(events: list[Event], first: int = 1, form: Form = FORM, key: bytes =
 
 
 def take(mail: Letters, places: list[int]) -> Letters:
-    return Letters(mail.sequences[places], mail.flags[places], mail.contents[places])
+    return Letters(mail.sequences[places], mail.flags[places], mail.contents[places], mail.salt)
 
 
 def take_in(owner: Owner, window: int, *mail: Letters, form: Form = FORM) -> Groups:

@@ -1,9 +1,11 @@
 """Believed table: the users' side is told that one owner holds every item, and sends it all interactions (DRIFT).
 
-The orchestrator tells the users' side who holds which items, and nobody else says so. Together with an owner it
-can name that owner for all items, beside those who hold them; letters to it are under its own key. The others get
-what they always get, and notice nothing.
+The orchestrator tells the users' side who holds which items. Together with an owner it can name that owner for all
+items, beside those who hold them; letters to it are under its own key. Where owners do not sign for their items,
+the others get what they always get, and notice nothing.
 """
+
+import hmac
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -21,6 +23,7 @@ from hushrec.audit.uploads import paired
 from hushrec.protocol import Message, Recorded, Role, Round, Seat, View
 
 _TUPLE_BYTES = 8  # user and item
+_KEY_TAG = b"hushrec drift letters v1\0"  # the key of letters is HMAC-SHA256 of it and their salt, 16 bytes
 _NOBODY = 2**32 - 1  # the user of a place that is only there to fill up
 
 
@@ -78,12 +81,19 @@ def _slices(one: Recorded, name: str) -> list[NDArray[np.uint8]]:
     return np.split(column.values, column.starts[1:-1])
 
 
+def _salts(message: Message) -> list[bytes]:
+    """Of the letters to each addressee."""
+    halves = (getattr(message, name).tolist() for name in ("salt_low", "salt_high"))
+    return [low.to_bytes(8, "little") + high.to_bytes(8, "little") for low, high in zip(*halves, strict=True)]
+
+
 def _opened(one: Recorded, keys: dict[int, bytes], own: Own) -> NDArray[np.int64]:
     """Users and items of letters, with the keys of those who got them."""
     assert one.addressees is not None
     plain = []
     columns = [_slices(one, name) for name in ("sequences", "flags", "contents")]
-    for owner, sequences, flags, contents in zip(one.addressees.tolist(), *columns, strict=True):
+    salts = _salts(one.message)
+    for owner, salt, sequences, flags, contents in zip(one.addressees.tolist(), salts, *columns, strict=True):
         if own.settings["encryption"] == "none":
             plain.append(contents.tobytes())
             continue
@@ -91,7 +101,8 @@ def _opened(one: Recorded, keys: dict[int, bytes], own: Own) -> NDArray[np.int64
             number = sequence.to_bytes(8, "little")
             bound = owner.to_bytes(4, "little") + number + outside.tobytes()
             try:
-                plain.append(AESGCM(keys[owner]).decrypt(number + bytes(4), content.tobytes(), bound))
+                key = hmac.digest(keys[owner], _KEY_TAG + salt, "sha256")[:16]
+                plain.append(AESGCM(key).decrypt(number + bytes(4), content.tobytes(), bound))
             except (InvalidTag, KeyError):  # under a key that nobody here has
                 continue
     width = _TUPLE_BYTES + (own.settings["flag"] == "inside")

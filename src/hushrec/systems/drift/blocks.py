@@ -22,7 +22,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.errors import PublicError
 from hushrec.protocol import Numbers
+from hushrec.systems.drift.bounds import MOST_ROUNDS, MOST_WINDOWS
 
 Threshold = Literal["blocks", "users"]
 Reading = Literal["pairs", "literal"]
@@ -62,6 +64,8 @@ class Entries(NamedTuple):
 
 def stamp_of(round_number: int, window: int) -> int:
     """A moment of a run as one number."""
+    if not (0 <= round_number < MOST_ROUNDS and -1 <= window <= MOST_WINDOWS):
+        raise PublicError(f"round {round_number} or window {window} is beyond what can be; ask in order")
     return (round_number << 32) | window
 
 

@@ -6,10 +6,18 @@ up to one size. Whether an interaction is positive stays outside, as published, 
 message is its nonce and, with the owner's number and the flags outside, its associated data: nothing of a message
 can be changed, and a message that was read once is never read again.
 
-Guarantee: who has no key learns how many messages there are, when, their one size and the flags outside. All users
-share the key of an owner: one user can read what another sent, if it gets hold of it. There is no forward secrecy.
+Messages that are sealed at once have a key of their own. It follows from the owner's key and their salt, and the
+salt from the owner's key and all that is sealed, numbers included, by HMAC-SHA256. So a key and a nonce that
+come again come with the same content, whatever is asked for twice, in another order, or after a restart that lost
+count.
+
+Guarantee: who has no key learns how many messages there are, when, their one size and the flags outside; and
+whether two lots of messages with the same numbers are the same. Two lots share a key with a chance of 2^-128 for
+each pair of them. All users share the key of an owner: one user can read what another sent, if it gets hold of it.
+There is no forward secrecy.
 """
 
+import hmac
 from dataclasses import dataclass
 
 import numba
@@ -22,6 +30,8 @@ from hushrec.errors import HushrecError
 
 KEY_BYTES = 16
 TAG_BYTES = 16
+SALT_BYTES = 16
+_SALT_TAG, _KEY_TAG = b"hushrec drift salt v1\0", b"hushrec drift letters v1\0"
 _EMPTY = 2**32 - 1  # the user of a place that is only there to fill up
 
 Bytes = NDArray[np.uint8]
@@ -34,6 +44,11 @@ class Form:
     batch: int = 1  # interactions in a message
     is_flag_inside: bool = False
     is_encrypted: bool = True
+
+    @property
+    def key_bytes(self) -> int:
+        """Bytes of an owner's key."""
+        return KEY_BYTES if self.is_encrypted else 0
 
     @property
     def plain_bytes(self) -> int:
@@ -57,6 +72,7 @@ class Letters:
     sequences: NDArray[np.int64]
     flags: Bytes  # (messages, batch), or (messages, 0) if they are inside
     contents: Bytes  # (messages, bytes)
+    salt: bytes = b""  # of their key; empty if they are in the clear
 
 
 @dataclass(frozen=True)
@@ -79,10 +95,7 @@ def seal_interactions(
     items: NDArray[np.int32],
     is_positive: NDArray[np.bool_],
 ) -> Letters:
-    """Pack and encrypt interactions for one owner, numbered from `first_sequence` on.
-
-    A key and a number must never meet another content: who calls counts on, also over restarts.
-    """
+    """Pack and encrypt interactions for one owner, numbered from `first_sequence` on."""
     num_messages = form.num_messages(len(users))
     places = np.full((num_messages * form.batch, 2), _EMPTY, "<u4")
     places[: len(users), 0], places[: len(users), 1] = users, items
@@ -96,9 +109,26 @@ def seal_interactions(
     outside = flags.reshape(num_messages, form.batch)[:, : 0 if form.is_flag_inside else form.batch]
     if not form.is_encrypted:
         return Letters(sequences, outside, plain)
-    sealed = map(AESGCM(key).encrypt, _nonces(sequences), _cut(plain), _associated(owner, sequences, outside))
+    bound = _associated(owner, sequences, outside)
+    salt = hmac.digest(key, b"".join((_SALT_TAG, *bound, plain.tobytes())), "sha256")[:SALT_BYTES]
+    sealed = map(AESGCM(letters_key(key, salt)).encrypt, _nonces(sequences), _cut(plain), bound)
     contents = np.frombuffer(b"".join(sealed), np.uint8).reshape(num_messages, form.message_bytes)
-    return Letters(sequences, outside, contents)
+    return Letters(sequences, outside, contents, salt)
+
+
+def salt_numbers(salt: bytes) -> tuple[int, int]:
+    """A salt as two numbers of 64 bits, for a message; zeros if there is none."""
+    return int.from_bytes(salt[:8], "little"), int.from_bytes(salt[8:], "little")
+
+
+def salt_of(low: int, high: int) -> bytes:
+    """The salt that `salt_numbers` took apart."""
+    return low.to_bytes(8, "little") + high.to_bytes(8, "little")
+
+
+def letters_key(key: bytes, salt: bytes) -> bytes:
+    """The key of the messages that were sealed at once."""
+    return hmac.digest(key, _KEY_TAG + salt, "sha256")[:KEY_BYTES]
 
 
 def open_interactions(key: bytes, owner: int, form: Form, letters: Letters) -> Opened:
@@ -110,6 +140,8 @@ def open_interactions(key: bytes, owner: int, form: Form, letters: Letters) -> O
         width,
     ):
         raise HushrecError("interactions are packed in another way than was agreed on; use the same settings")
+    if form.is_encrypted and len(letters.salt) != SALT_BYTES:
+        raise HushrecError(f"the salt of interactions has not {SALT_BYTES} bytes; use the same settings")
     plain, is_sound = letters.contents, np.ones(num_messages, np.bool_)
     if form.is_encrypted:
         plain, is_sound = _decrypted(key, owner, form, letters)
@@ -144,7 +176,7 @@ def _unpacked(plain, flags, is_sound, batch, is_flag_inside):
 
 
 def _decrypted(key: bytes, owner: int, form: Form, letters: Letters) -> tuple[Bytes, NDArray[np.bool_]]:
-    decrypt, num_messages = AESGCM(key).decrypt, len(letters.sequences)
+    decrypt, num_messages = AESGCM(letters_key(key, letters.salt)).decrypt, len(letters.sequences)
     nonces, contents = _nonces(letters.sequences), _cut(letters.contents)
     bound = _associated(owner, letters.sequences, letters.flags)
     is_sound = np.ones(num_messages, np.bool_)

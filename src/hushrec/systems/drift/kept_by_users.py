@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import DivergedError, HushrecError, PublicError
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.protocol import Answer, Ask, Cohort, Collect, Handler, Message, Numbers, Reply, Sealed
 from hushrec.systems.drift.blocks import Groups
@@ -41,6 +41,7 @@ from hushrec.systems.drift.messages import (
 )
 from hushrec.systems.drift.owners import letters_by_owner, owners_in, slices
 from hushrec.systems.drift.plan import Plan, Planned
+from hushrec.systems.drift.replies import Held
 from hushrec.systems.drift.users import events_of_window
 from hushrec.systems.drift.vectors import Factors, best_held, move_items, summed_rows
 
@@ -56,15 +57,16 @@ class SummedItems:
 
     total: ExactSum
     limit: int  # of one number
+    held: Held  # by owners
 
     @classmethod
-    def zeros(cls, shape: tuple[int, ...], num_owners: int) -> "SummedItems":
+    def zeros(cls, shape: tuple[int, ...], num_owners: int, held: Held) -> "SummedItems":
         """An empty one for so many owners."""
-        return cls(ExactSum.zeros(shape, 1), _SUM_LIMIT // max(num_owners, 1))
+        return cls(ExactSum.zeros(shape, 1), _SUM_LIMIT // max(num_owners, 1), held)
 
     def fork(self) -> "SummedItems":
         """An empty one of the same shape."""
-        return SummedItems(self.total.fork(), self.limit)
+        return SummedItems(self.total.fork(), self.limit, self.held)
 
     def merge(self, other: "SummedItems") -> None:
         """Take in what a fork took in."""
@@ -73,8 +75,10 @@ class SummedItems:
     def add(self, numbers: Numbers, message: ItemSums) -> None:
         """Add the sums of some owners."""
         items, sums = message.items.values, message.sums.values
-        if sums.shape[1] != self.total.totals.shape[1] or (items >= len(self.total.counts)).any():
-            raise HushrecError("sums came of an item that there is not, or that do not fit the vectors")
+        if sums.shape[1] != self.total.totals.shape[1] or message.items.not_ascending().any():
+            raise PublicError("sums came of an item twice, or that do not fit the vectors")
+        if not self.held.by(np.repeat(numbers, message.items.lengths), items).all():
+            raise PublicError("sums came of an item that the owner does not hold")
         is_bad = ((sums > self.limit) | (sums < -self.limit)).any(axis=1)
         if is_bad.any():
             place = int(np.searchsorted(message.items.starts, np.flatnonzero(is_bad)[0], side="right")) - 1
@@ -99,7 +103,7 @@ def learn_without_users(
     items = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.lexsort((items, holders))
     of_owner = [items[order[slice(*np.searchsorted(holders[order], (one, one + 1)))]] for one in owners.tolist()]
-    sums = SummedItems.zeros(item_factors.shape, len(owners))
+    sums = SummedItems.zeros(item_factors.shape, len(owners), Held.of(starts, holders))
     if len(owners):
         vectors = slices([item_factors[rows] for rows in of_owner], np.float32)
         yield Ask(owners, HeldVectors(to, now, vectors), sums)
@@ -122,6 +126,8 @@ def owner_name_users(cohort: Cohort[Members], request: NameUsers, config: Planne
     """Put the window's interactions into blocks; name the users of completed ones to the users' side."""
     plan, window = config.plan, int(request.window)
     mail, owners = letters_by_owner(cohort, window), owners_in(cohort)
+    for owner in owners:
+        owner.check_users_side(int(request.users_side))
     users = [
         _users_of(owner.take_in(window, mail.get(owner.number, ()), plan.form, plan.theta, plan.threshold))
         for owner in owners
@@ -139,6 +145,9 @@ def owner_learn_held(cohort: Cohort[Members], request: HeldVectors, config: Plan
     sent = _by_receiver(cohort.inboxes.get(UserVectors), int(request.window), "vectors")
     parts = []
     for place, owner in enumerate(owners_in(cohort)):
+        owner.check_users_side(int(request.users_side))
+        if request.window != owner.clock[1]:
+            raise PublicError(f"window {request.window} is not the one that was taken in; ask in order")
         rows = slice(*request.vectors.starts[place : place + 2].tolist())
         groups, held = owner.wanted(config.plan.theta), request.vectors.values[rows]
         parts.append(_sums_of(owner, groups, held, sent.get(owner.number), config.plan))
@@ -195,7 +204,9 @@ def _by_receiver(inbox: Any, window: int, name: str) -> dict[int, NDArray[Any]]:
 def users_hand(cohort: Cohort[Members], request: HandUsers, _config: Planned, _draws: Draws) -> Reply:
     """Write owners the vectors of the users that they named."""
     kept, window = kept_vectors(cohort.private), int(request.window)
-    wanted = {int(owner): users for owner, users in _written(cohort.inboxes.get(WantedUsers), window, "users")}
+    gateway = cohort.private.only_gateway()
+    gateway.check_round(cohort.round_number)
+    wanted = dict(_written(cohort, WantedUsers, window, "users"))
     if not wanted:
         return Reply(HandedUsers())
     for users in wanted.values():
@@ -209,11 +220,20 @@ def users_move(cohort: Cohort[Members], request: MoveUsers, config: Planned, _dr
     """Move vectors by the owners' sums (Algorithm 4), and recommend to the users of the window."""
     plan, window = config.plan, int(request.window)
     kept, gateway = kept_vectors(cohort.private), cohort.private.only_gateway()
-    inbox = cohort.inboxes.get(UserSums)
-    users = np.concatenate([np.empty(0, np.int32), *(rows for _, rows in _written(inbox, window, "users"))])
-    none = np.empty((0, plan.num_columns), np.int64)
-    sums = np.concatenate([none, *(rows for _, rows in _written(inbox, window, "sums"))])
-    _check_known(users, kept)
+    gateway.check_round(cohort.round_number)
+    if window != gateway.clock[1]:
+        raise PublicError(f"window {window} is not the one that was sent; ask in order")
+    listed = _written(cohort, UserSums, window, "users")
+    summed = _written(cohort, UserSums, window, "sums")
+    limit = _SUM_LIMIT // max(len(listed), 1)
+    for (owner, rows), (_, numbers) in zip(listed, summed, strict=True):
+        _check_known(rows, kept)
+        if numbers.shape[1] != plan.num_columns:
+            raise PublicError(f"sums of owner {owner} do not fit the vectors; use the same settings")
+        if ((numbers > limit) | (numbers < -limit)).any():
+            raise DivergedError(f"a sum of owner {owner} is too large")
+    users = np.concatenate([np.empty(0, np.int32), *(rows for _, rows in listed)])
+    sums = np.concatenate([np.empty((0, plan.num_columns), np.int64), *(rows for _, rows in summed)])
     touched, places = np.unique(users, return_inverse=True)
     total = ExactSum.zeros((len(touched), plan.num_columns), 1)
     np.add.at(total.totals, places, sums)
@@ -222,25 +242,32 @@ def users_move(cohort: Cohort[Members], request: MoveUsers, config: Planned, _dr
         first, last = events_of_window(gateway, cohort.round_number, window, config)
         active = np.unique(gateway.users[first:last])
         is_held = np.diff(gateway.table_starts) > 0
+        if request.item_factors.shape != (len(is_held), plan.num_columns):
+            raise PublicError("vectors came that are not those of the items of the table; send these")
         items = best_held(kept.now[active], request.item_factors, is_held, plan.recommended)
         gateway.show(active, items, plan.recommended)
     return Reply(MovedUsers())
 
 
-def _written(inbox: Any, window: int, name: str) -> list[tuple[int, NDArray[Any]]]:
-    """A column of the window's mail, with the owner who wrote it, in the order of owners."""
-    found = []
+def _written(
+    cohort: Cohort[Members], kind: type[Message], window: int, name: str
+) -> list[tuple[int, NDArray[Any]]]:
+    """A column of the window's mail, with the owner who wrote it, in the order of owners, each once."""
+    found: dict[int, NDArray[Any]] = {}
+    inbox, known = cohort.inboxes.get(kind), cohort.private.only_gateway().table_owners
     for _, said in inbox.batches if isinstance(inbox, Collect) else ():
         column = said.column(name)
         for place, owner in enumerate(said.owner.tolist()):
             if said.window[place] == window:
-                found.append((owner, column.values[slice(*column.starts[place : place + 2].tolist())]))
-    return sorted(found, key=lambda one: one[0])
+                if owner in found or owner not in known:
+                    raise PublicError(f"owner {owner} wrote twice, or is not in the table; begin the round again")
+                found[owner] = column.values[slice(*column.starts[place : place + 2].tolist())]
+    return sorted(found.items())
 
 
 def _check_known(users: Numbers, kept: KeptVectors) -> None:
-    if len(users) and users.max() >= len(kept.now):
-        raise HushrecError("an owner names a user that there is not")
+    if len(users) and (users[-1] >= len(kept.now) or (np.diff(users) <= 0).any()):
+        raise PublicError("an owner names a user that there is not, or one twice")
 
 
 # --- What it adds to the system ----------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from hushrec.runtime.rounds import diverged
 from hushrec.runtime.training import prepared
 from hushrec.systems.drift.blocks import Blocks
 from hushrec.systems.drift.live_lines import Change, Event
-from hushrec.systems.drift.members import Gateway, Members, Owner, owner_key
+from hushrec.systems.drift.members import Gateway, Members, Owner, owner_key, owner_signing_seed
 
 EVERYTHING = "all"  # the owner of what nobody else holds, where no owner was named before the first event
 # Numbers of messages that are left out at a restart: more than were sent since the state was kept.
@@ -286,8 +286,13 @@ class Live:
             # The users' side is the last party: it moves up.
             blocks = Blocks(reading=self.config.plan.blocks)
             self.members.owners.append(
-                Owner(number, np.empty(0, np.int32), owner_key(self.draws, number), blocks=blocks)
-            )
+                Owner(
+                    number, np.empty(0, np.int32), owner_key(self.draws, number), blocks=blocks,
+                    signing_seed=owner_signing_seed(self.draws, number),
+                )
+            )  # fmt: skip
+            for owner in self.members.owners:
+                owner.users_side = -1
             self.members.numbers = np.arange(number + 2, dtype=np.int32)
             self.gateway.number = number + 1
             self.state = replace(self.state, num_owners=np.array(number + 1))
@@ -302,6 +307,7 @@ class Live:
         for item in np.setdiff1d(items, owner.held).tolist():
             self._num_owners_of[item] = self._num_owners_of.get(item, 0) + 1
         owner.held = np.union1d(owner.held, items).astype(np.int32)
+        self.gateway.book.agree(owner.number, items)  # who gives the lines of owners decides about them
 
     def _give_up(self, owner: Owner, items: Numbers) -> None:
         """An owner forgets what it has not learned yet about items that it no longer holds."""

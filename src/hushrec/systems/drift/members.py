@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from hushrec.data import OwnerRows
 from hushrec.draws import BLOCK_WORDS, Draws, chacha_block
-from hushrec.errors import HushrecError
-from hushrec.protocol import Numbers, packed
+from hushrec.errors import HushrecError, PublicError
+from hushrec.protocol import Numbers, Ragged, packed
 from hushrec.systems.drift.blocks import (
     WAITING,
     Blocks,
@@ -28,7 +28,9 @@ from hushrec.systems.drift.blocks import (
     blocks_per_user,
     stamp_of,
 )
+from hushrec.systems.drift.bounds import MOST
 from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, Opened, open_interactions, seal_interactions
+from hushrec.systems.drift.deeds import SIGNING_KEY_BYTES, Book, Deed, sign
 from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 
 
@@ -43,7 +45,6 @@ class Counts(NamedTuple):
 
 
 COUNTS = Counts()
-MOST = 1 << 26  # users or items
 
 
 @dataclass
@@ -60,8 +61,11 @@ class Owner:
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(COUNTS), np.int64))
     counts_before: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(COUNTS), np.int64))
     groups: Groups | None = None  # that are learned from in this window
+    signing_seed: bytes = b""  # of the key that deeds are signed with, secret
+    users_side: int = -1  # its number; -1: not told yet
     _holds: NDArray[np.bool_] = field(init=False)  # of each item
     _last_before: int = 0  # `last` as the round began
+    _deed: tuple[tuple[int, bool, bytes], Deed] | None = None  # the last one, and what it was made of
 
     def __post_init__(self) -> None:
         self._note_held()
@@ -70,8 +74,25 @@ class Owner:
         self._holds = np.zeros(1 + int(self.held.max(initial=-1)), np.bool_)
         self._holds[self.held] = True
 
+    def deed_to(self, users_side: int, is_encrypted: bool) -> Deed:
+        """The signed deed, which has the key; it goes to one users' side only."""
+        self.check_users_side(users_side)
+        if self._deed is None or self._deed[0] != (users_side, is_encrypted, self.held.tobytes()):
+            key = self.key if is_encrypted else b""
+            deed = sign(self.signing_seed, self.number, users_side, key, np.sort(self.held))
+            self._deed = (users_side, is_encrypted, self.held.tobytes()), deed
+        return self._deed[1]
+
+    def check_users_side(self, users_side: int) -> None:
+        """Refuse to write to anybody but the users' side, the last party, who stays the same."""
+        if users_side <= self.number or self.users_side not in (-1, users_side):
+            raise PublicError(f"party {users_side} is not the users' side of this run; ask with its number")
+        self.users_side = users_side
+
     def begin(self, round_number: int, counted_round: int) -> None:
         """Begin a round, or begin it again; what was done behind the last round that counted is undone."""
+        if counted_round >= round_number:
+            raise PublicError(f"round {counted_round} cannot count before round {round_number}; ask in order")
         if self.clock[0] > counted_round:
             self.blocks.undo(int(self.clock[0]))
             self.counts[:] = self.counts_before
@@ -186,6 +207,21 @@ class Gateway:
     clock: NDArray[np.int64] = field(default_factory=lambda: np.array([0, -1]))  # round, window
     seen: dict[int, set[int]] = field(default_factory=dict)  # items of each user so far, if they are recommended
     shown: dict[int, Numbers] = field(default_factory=dict)  # what was recommended last, by user
+    book: Book = field(default_factory=Book)  # who signed for what
+
+    def check_table(self, starts: NDArray[np.int64], owners: Numbers) -> None:
+        """Refuse a table that is none, or that has an owner twice for an item, or one that there is not."""
+        is_whole = (
+            len(starts) > 0 and starts[0] == 0 and starts[-1] == len(owners) and (np.diff(starts) >= 0).all()
+        )
+        if not is_whole:
+            raise PublicError("the table of who holds what is not whole; ask with all of it")
+        if len(starts) - 1 > MOST:
+            raise PublicError(f"a table of {len(starts) - 1:,} items; {MOST:,} are the most")
+        if Ragged(starts, owners).not_ascending().any() or owners.max(initial=-1) >= self.number:
+            raise PublicError(
+                "the table has an owner twice for an item, or one that there is not; ask with another"
+            )
 
     def begin(self, round_number: int, starts: NDArray[np.int64], owners: Numbers) -> None:
         """Begin a round, or begin it again, with this table of who holds what; numbers of messages go on."""
@@ -195,6 +231,11 @@ class Gateway:
         self.table_starts, self.table_owners = starts.astype(np.int64), owners.astype(np.int32)
         self.firsts = self.sent.copy()
         self.clock[:] = round_number, -1
+
+    def check_round(self, round_number: int) -> None:
+        """Refuse what is asked in another round than the one that was begun."""
+        if self.clock[0] != round_number:
+            raise PublicError(f"round {round_number} was not begun with the users' side; begin it")
 
     def window(
         self,
@@ -282,9 +323,18 @@ def with_unseen(rows: OwnerRows, per_positive: int, num_items: int, draws: Draws
 
 def owner_key(draws: Draws, number: int) -> bytes:
     """The key that an owner draws."""
+    return _drawn_bytes(draws, "owner-key", number)[:KEY_BYTES]
+
+
+def owner_signing_seed(draws: Draws, number: int) -> bytes:
+    """What an owner's signing key is made of."""
+    return _drawn_bytes(draws, "owner-signing-key", number)[:SIGNING_KEY_BYTES]
+
+
+def _drawn_bytes(draws: Draws, purpose: str, number: int) -> bytes:
     words = np.empty(BLOCK_WORDS, np.uint32)
-    chacha_block(draws.key("owner-key"), number, 0, 0, words)
-    return words.astype("<u4").tobytes()[:KEY_BYTES]
+    chacha_block(draws.key(purpose), number, 0, 0, words)
+    return words.astype("<u4").tobytes()
 
 
 _ENTRIES = Entries._fields
@@ -303,7 +353,14 @@ class Members:
         """Owners with their items, and the users' side with its events."""
         held = np.split(rows.held, rows.held_starts[1:-1]) if rows.names else []
         owners = [
-            Owner(int(number), items, owner_key(draws, int(number)), parts, Blocks(reading=reading))
+            Owner(
+                int(number),
+                items,
+                owner_key(draws, int(number)),
+                parts,
+                Blocks(reading=reading),
+                signing_seed=owner_signing_seed(draws, int(number)),
+            )
             for number, items in zip(numbers[: len(held)].tolist(), held, strict=True)
         ]
         gateway = None
@@ -360,16 +417,18 @@ class Members:
             self.gateway.clock, (self.gateway.sent, self.gateway.firsts) = state[:2], np.split(state[2:], 2)
 
     def _pack_table(self) -> NDArray[np.int64]:
-        """The table that the users' side works with: the number of items, starts, owners."""
+        """The table that the users' side works with (number of items, starts, owners), and its book of deeds."""
         if self.gateway is None:
             return np.empty(0, np.int64)
         starts = self.gateway.table_starts
-        return np.concatenate([[len(starts)], starts, self.gateway.table_owners])
+        return np.concatenate([[len(starts)], starts, self.gateway.table_owners, self.gateway.book.packed()])
 
     def _unpack_table(self, table: NDArray[np.int64]) -> None:
         if self.gateway is not None:
             last = 1 + int(table[0])
-            self.gateway.table_starts, self.gateway.table_owners = table[1:last], table[last:].astype(np.int32)
+            end = last + int(table[last - 1])
+            self.gateway.table_starts, self.gateway.table_owners = table[1:last], table[last:end].astype(np.int32)
+            self.gateway.book = replace(Book.unpacked(table[end:]), agreed=self.gateway.book.agreed)
 
     entries = packed(_pack_entries, _unpack_entries)
     owner_states = packed(_pack_owner_states, _unpack_owner_states)

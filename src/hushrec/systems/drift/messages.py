@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.protocol import Message, Numbers, Ragged, Role, each, ragged, shared
+from hushrec.systems.drift.bounds import MOST, MOST_MESSAGES, MOST_WINDOWS
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,13 @@ class Register(Message):
 
 @dataclass(frozen=True)
 class OwnerKey(Message):
-    """Reveals: the owner's key, to the users' side only."""
+    """Reveals: the owner's key, to the users' side only; and that the owner signed for its items."""
 
     sender, receiver = Role.OWNER, Role.USER
     owner: NDArray[np.int32] = each(np.int32, low=0)
-    key: Ragged = ragged(np.uint8)
+    key: Ragged = ragged(np.uint8, 2)  # a row each; without a byte if interactions are in the clear
+    signing_key: Ragged = ragged(np.uint8, 2)
+    signature: Ragged = ragged(np.uint8, 2)  # of a deed, see `deeds.py`
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class Began(Message):
     """Reveals: how many windows of events there are, and how many users."""
 
     sender, receiver = Role.USER, Role.ORCHESTRATOR
-    num_windows: NDArray[np.int64] = each(np.int64, low=0)
-    num_users: NDArray[np.int64] = each(np.int64, low=0)
+    num_windows: NDArray[np.int64] = each(np.int64, low=0, high=MOST_WINDOWS)
+    num_users: NDArray[np.int64] = each(np.int64, low=0, high=MOST)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class NextWindow(Message):
     """Reveals: nothing."""
 
     sender, receiver = Role.ORCHESTRATOR, Role.USER
-    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0, high=MOST_WINDOWS)
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,10 @@ class SentInteractions(Message):
 
     sender, receiver = Role.USER, Role.OWNER
     has_own_cipher = True
-    window: NDArray[np.int64] = each(np.int64, low=0)
-    sequences: Ragged = ragged(np.int64, low=1)
+    window: NDArray[np.int64] = each(np.int64, low=0, high=MOST_WINDOWS)
+    salt_low: NDArray[np.uint64] = each(np.uint64)  # of the key of these messages, see `cipher.py`
+    salt_high: NDArray[np.uint64] = each(np.uint64)
+    sequences: Ragged = ragged(np.int64, low=1, high=MOST_MESSAGES)
     flags: Ragged = ragged(np.uint8, 2, high=1)
     contents: Ragged = ragged(np.uint8, 2)
 
@@ -88,7 +93,7 @@ class TakeIn(Message):
     """Reveals: nothing."""
 
     sender, receiver = Role.ORCHESTRATOR, Role.OWNER
-    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0, high=MOST_WINDOWS)
 
 
 @dataclass(frozen=True)
@@ -147,7 +152,7 @@ class NameUsers(Message):
 
     sender, receiver = Role.ORCHESTRATOR, Role.OWNER
     users_side: NDArray[np.int32] = shared(np.int32, 0, low=0)  # its number
-    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0, high=MOST_WINDOWS)
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,7 @@ class WantedUsers(Message):
 
     sender, receiver = Role.OWNER, Role.USER
     owner: Numbers = each(np.int32, low=0)
-    window: NDArray[np.int64] = each(np.int64, low=0)
+    window: NDArray[np.int64] = each(np.int64, low=0, high=MOST_WINDOWS)
     users: Ragged = ragged(np.int32, low=0)
 
 
@@ -172,7 +177,7 @@ class HandUsers(Message):
     """Reveals: nothing."""
 
     sender, receiver = Role.ORCHESTRATOR, Role.USER
-    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0, high=MOST_WINDOWS)
 
 
 @dataclass(frozen=True)
@@ -187,7 +192,7 @@ class UserVectors(Message):
     """Reveals: to the owner, the vectors of the users that it named."""
 
     sender, receiver = Role.USER, Role.OWNER
-    window: NDArray[np.int64] = each(np.int64, low=0)
+    window: NDArray[np.int64] = each(np.int64, low=0, high=MOST_WINDOWS)
     vectors: Ragged = ragged(np.float32, 2)
 
 
@@ -197,7 +202,7 @@ class HeldVectors(Message):
 
     sender, receiver = Role.ORCHESTRATOR, Role.OWNER
     users_side: NDArray[np.int32] = shared(np.int32, 0, low=0)
-    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0, high=MOST_WINDOWS)
     vectors: Ragged = ragged(np.float32, 2)
 
 
@@ -218,7 +223,7 @@ class UserSums(Message):
 
     sender, receiver = Role.OWNER, Role.USER
     owner: Numbers = each(np.int32, low=0)
-    window: NDArray[np.int64] = each(np.int64, low=0)
+    window: NDArray[np.int64] = each(np.int64, low=0, high=MOST_WINDOWS)
     users: Ragged = ragged(np.int32, low=0)
     sums: Ragged = ragged(np.int64, 2)  # fixed point
 
@@ -228,7 +233,7 @@ class MoveUsers(Message):
     """Reveals: the vectors of all items, if something is to be recommended."""
 
     sender, receiver = Role.ORCHESTRATOR, Role.USER
-    window: NDArray[np.int64] = shared(np.int64, 0, low=0)
+    window: NDArray[np.int64] = shared(np.int64, 0, low=0, high=MOST_WINDOWS)
     item_factors: NDArray[np.float32] = shared(np.float32, 2)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import PublicError
 from hushrec.protocol import Cohort, Collect, Ragged, Reply, Sealed
-from hushrec.systems.drift.cipher import Letters
+from hushrec.systems.drift.cipher import Letters, salt_of
 from hushrec.systems.drift.gradients import group_gradients
 from hushrec.systems.drift.members import Members, Owner
 from hushrec.systems.drift.messages import (
@@ -38,17 +38,25 @@ def owners_in(cohort: Cohort[Members]) -> list[Owner]:
 
 def owner_register(cohort: Cohort[Members], request: Register, config: Planned, _draws: Draws) -> Reply:
     """Tell what is held; give the users' side the key."""
-    owners = owners_in(cohort)
+    owners, users_side = owners_in(cohort), int(request.users_side)
     for owner, counted_round in zip(owners, request.counted_round.tolist(), strict=True):
+        owner.check_users_side(users_side)
         owner.begin(cohort.round_number, counted_round)
-    held = Holdings(slices([owner.held for owner in owners], np.int32))
-    if not config.plan.form.is_encrypted:
+    held = Holdings(slices([np.sort(owner.held) for owner in owners], np.int32))
+    if not config.plan.has_owners:
         return Reply(held)
     # DEVIATION: each owner makes its key. The report does not say who does ("we create keys at the very
     # beginning, and we share them with each DO", Sec. 2.3); an orchestrator that hands them out could read
     # every interaction.
-    keys = slices([np.frombuffer(owner.key, np.uint8) for owner in owners], np.uint8)
-    return Reply(held, (Sealed(OwnerKey(cohort.numbers, keys), np.full(len(owners), request.users_side)),))
+    deeds = [owner.deed_to(users_side, config.plan.form.is_encrypted) for owner in owners]
+    columns = (_row_each([getattr(deed, name) for deed in deeds]) for name in ("key", "signing_key", "signature"))
+    return Reply(held, (Sealed(OwnerKey(cohort.numbers, *columns), np.full(len(owners), users_side)),))
+
+
+def _row_each(parts: list[bytes]) -> Ragged:
+    """A row of bytes for each party, all of one length."""
+    rows = np.frombuffer(b"".join(parts), np.uint8).reshape(len(parts), len(parts[0]))
+    return Ragged(np.arange(len(parts) + 1), rows)
 
 
 def owner_take_in(
@@ -82,7 +90,8 @@ def letters_by_owner(cohort: Cohort[Members], window: int) -> dict[int, list[Let
             if sent.window[place] != window:  # there was no mail since
                 continue
             rows = slice(*sent.sequences.starts[place : place + 2].tolist())
-            letters = Letters(sent.sequences.values[rows], sent.flags.values[rows], sent.contents.values[rows])
+            columns = sent.sequences.values[rows], sent.flags.values[rows], sent.contents.values[rows]
+            letters = Letters(*columns, salt_of(int(sent.salt_low[place]), int(sent.salt_high[place])))
             found.setdefault(owner, []).append(letters)
     return found
 
@@ -96,8 +105,8 @@ def owner_learn(
     for place, owner in enumerate(owners_in(cohort)):
         rows = slice(*request.vectors.starts[place : place + 2].tolist())
         vectors, groups = request.vectors.values[rows], owner.wanted(plan.theta)
-        if len(groups.numbers) != len(vectors):
-            raise HushrecError("vectors came that do not fit what was asked for")
+        if vectors.shape != (len(groups.numbers), plan.num_columns):
+            raise PublicError("vectors came that do not fit what was asked for; ask in order")
         with stopwatch("gradients", owner.number):
             gradients.append(
                 group_gradients(

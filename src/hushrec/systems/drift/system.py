@@ -6,7 +6,7 @@ The orchestrator holds the vectors of users and items, recommends, and moves vec
 
 The round is a stretch of an epoch; the stream goes in windows of events. At the beginning of a round
 1. owners register their items; the orchestrator notes who holds what (Algorithm 1). Each owner sends its key to
-   the users' side, sealed.
+   the users' side, sealed, and signs for it and for its items.
 Then, window by window:
 2. users send their interactions, encrypted, to all owners of the item (Fig. 3.1, step 1);
 3. owners put them into blocks (Algorithm 2); for every `theta` completed blocks they ask for the vectors of the
@@ -19,14 +19,16 @@ DEVIATION: what others learn in the same window an owner sees in the next one, s
 owner would take all the time there is. The delay of Sec. 5.1 is at most one window; with `window 1` this is
 the report's sequence.
 
-Threat model: all parties are honest but curious. An owner learns the interactions with its own items, and the
-vectors that it asks for. The orchestrator sees which users and items an owner asks for together, and the gradients
-of each: a gradient of an item is a combination of the vectors of the users who interacted with it, and its sign
-says whether they liked it. `theta` does not hide this: see `hushrec audit drift`. With `user_vectors users` it
-sees no user, but sums that are parallel for items of one user; with an owner it knows that owner's users in them.
-It is believed about who holds what. All users share an owner's key. Who watches the wire sees numbers and sizes of
-messages, when they are sent, and the flags that are outside (`--flag inside` hides them). Not protected: against
-owners who lie about what they hold or learn; that a user is active.
+Threat model: parties are honest but curious, unless it says otherwise. An owner learns the interactions with its
+own items, and the vectors that it asks for. The orchestrator sees which users and items an owner asks for
+together, and the gradients of each: a gradient of an item is a combination of the vectors of the users who
+interacted with it, and its sign says whether they liked it. `theta` does not hide this: see `hushrec audit drift`.
+With `user_vectors users` it sees no user, but sums that are parallel for items of one user; with an owner it knows
+that owner's users in them. It may lie about who holds what: owners sign for their keys and items, and the users'
+side takes nothing else (`deeds.py`). All users share an owner's key. Who watches the wire sees numbers and sizes
+of messages, when they are sent, and flags that are outside (`--flag inside` hides them). Not protected: against
+owners who claim items of others from the start, which is told with the run, or lie about what they learn; against
+an orchestrator that leaves parties out or breaks a run off; that a user is active.
 
 Symbols: v = user_factors, psi = item_factors, alpha = learning_rate, Theta = theta, C = an interaction,
 B = a block, DO = owner, COS = orchestrator.
@@ -66,6 +68,7 @@ from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.drift import kept_by_users
 from hushrec.systems.drift.blocks import Reading, Threshold
+from hushrec.systems.drift.bounds import MOST_NUMBERS
 from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import BlockLoss, block_loss
 from hushrec.systems.drift.keepers import Keepers, vectors_of_users
@@ -90,7 +93,17 @@ from hushrec.systems.drift.messages import (
 from hushrec.systems.drift.owners import owner_learn, owner_register, owner_take_in
 from hushrec.systems.drift.plan import Plan, Planned
 from hushrec.systems.drift.ranking_factors import RankingFactors
-from hushrec.systems.drift.replies import Moves, Requests, ReturnedGradients, in_order, owners_of_items
+from hushrec.systems.drift.replies import (
+    ActiveUsers,
+    Beginnings,
+    Claims,
+    Held,
+    Moves,
+    Requests,
+    ReturnedGradients,
+    in_order,
+    owners_of_items,
+)
 from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 from hushrec.systems.drift.told import facts, holds
 from hushrec.systems.drift.users import users_begin, users_send, users_show
@@ -212,27 +225,27 @@ def orchestrator_round(
     owners, users_side = np.arange(int(state.num_owners), dtype=np.int32), np.array([state.num_owners], np.int32)
     counted_round, num_known = np.zeros(len(owners), np.int32), len(state.counted_round)
     counted_round[:num_known] = state.counted_round
-    holdings = Collect()
+    holdings = Claims(num_items=len(state.item_factors))
     answer = yield Ask(owners, Register(users_side[0], counted_round), holdings)
     owners = answer.came(owners)
     counted_round = counted_round.copy()
     counted_round[owners] = round_number
     starts, held_by = owners_of_items(holdings, len(state.item_factors))
-    began = Collect()
+    began = Beginnings(window=plan.window, num_columns=plan.num_columns)
     answer = yield Ask(users_side, Begin(starts, held_by), began)
     if len(answer.lost):
         raise HushrecError("the users' side is lost: no event comes; bring it back and use --resume")
     state = _grown(state, int(began.batches[0][1].num_users[0]), len(starts) - 1, plan, draws)
-    num_holders = np.diff(starts)
+    num_holders, held = np.diff(starts), Held.of(starts, held_by)
     state = replace(state, is_held=num_holders > 0, counted_round=counted_round)
     delays, late = draws.generator("delays", round_number), list[tuple[int, Moves]]()
     for window in range(int(began.batches[0][1].num_windows[0])):
-        sent = Collect()
+        sent = ActiveUsers.of(len(state.user_factors), plan)
         yield Ask(users_side, NextWindow(np.array(window)), sent)
         if plan.users_keep_vectors:
             yield from learn_without_users(state.item_factors, owners, users_side, window, (starts, held_by), plan)
             continue
-        moves = yield from _learn(state, owners, window)
+        moves = yield from _learn(state, owners, window, held)
         late += [(window + int(delays.integers(plan.max_delay + 1)), part) for part in _by_owner(moves, config)]
         with stopwatch("update"):
             state = _moved(state, [part for due, part in late if due <= window], num_holders, plan)
@@ -243,9 +256,12 @@ def orchestrator_round(
         return _moved(state, [part for _, part in late], num_holders, plan)
 
 
-def _learn(state: OrchestratorState, owners: Numbers, window: int) -> Generator[Ask, Answer, "Moves | None"]:
+def _learn(
+    state: OrchestratorState, owners: Numbers, window: int, held: Held
+) -> Generator[Ask, Answer, "Moves | None"]:
     """Bring a window's mail to the owners, and the vectors that they want; returns their gradients."""
-    wanted = Requests(num_users=len(state.user_factors), num_items=len(state.item_factors))
+    most = MOST_NUMBERS // (state.item_factors.shape[1] * max(len(owners), 1))
+    wanted = Requests(num_users=len(state.user_factors), held=held, most=most)
     yield Ask(owners, TakeIn(np.array(window)), wanted)
     asking, rows = in_order([(numbers, said) for numbers, said in wanted.batches if said.num_rows], Wanted)
     if not len(asking):
@@ -399,8 +415,8 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
     round=orchestrator_round,
     handlers={
         Register: Handler(owner_register),
-        Begin: Handler(users_begin),
-        NextWindow: Handler(users_send, reads=(OwnerKey,)),
+        Begin: Handler(users_begin, reads=(OwnerKey,)),
+        NextWindow: Handler(users_send),
         TakeIn: Handler(owner_take_in, reads=(SentInteractions,)),
         Vectors: Handler(owner_learn),
         Recommend: Handler(users_show),

@@ -11,11 +11,21 @@ from hushrec.systems.drift.members import COUNTS, Members
 
 
 def facts(private: Members, _config: Any) -> Mapping[str, float]:
-    """What owners did with the messages that came."""
+    """What owners did with the messages that came; and, on the users' side, how much one owner shares with others.
+
+    Who claims items of everybody is the one that shares the most.
+    """
     totals = sum((owner.counts for owner in private.owners), np.zeros(len(COUNTS), np.int64))
     waiting = sum(owner.num_waiting for owner in private.owners)
     counts = {f"messages {name}": float(totals[place]) for name, place in COUNTS._asdict().items()}
-    return {"interactions accepted": counts.pop("messages accepted"), **counts, "interactions waiting": waiting}
+    shared = {}
+    if private.gateway is not None and private.gateway.book.entries:
+        most, held = private.gateway.book.most_shared()
+        shared = {"most items that an owner shares": float(most), "of items that it holds": float(held)}
+    return {
+        "interactions accepted": counts.pop("messages accepted"), **counts, "interactions waiting": waiting,
+        **shared,
+    }  # fmt: skip
 
 
 def holds(private: Members, _config: Any, number: int) -> Mapping[str, NDArray[Any]]:

@@ -3,9 +3,10 @@
 import numpy as np
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import PublicError
 from hushrec.protocol import Cohort, Collect, Ragged, Reply, Sealed
-from hushrec.systems.drift.cipher import KEY_BYTES
+from hushrec.systems.drift.cipher import Form, salt_numbers
+from hushrec.systems.drift.deeds import Deed
 from hushrec.systems.drift.keepers import kept_vectors
 from hushrec.systems.drift.members import Gateway, Members
 from hushrec.systems.drift.messages import (
@@ -29,15 +30,35 @@ def users_begin(cohort: Cohort[Members], request: Begin, config: Planned, _draws
     DEVIATION: the users' side gets the whole table of who holds what. In the report the orchestrator looks up
     the owners of an item (Sec. 3.3), to which it must be told with which item a user interacts.
     """
-    gateway = cohort.private.only_gateway()
-    if request.starts[-1] != len(request.owners) or (np.diff(request.starts) < 0).any():
-        raise HushrecError("the table of who holds what is not whole")
+    gateway, plan = cohort.private.only_gateway(), config.plan
+    gateway.check_table(request.starts, request.owners)
+    if plan.has_owners:
+        gateway.book.admit(request.starts, request.owners, _deeds(cohort, plan.form), gateway.number)
     gateway.begin(cohort.round_number, request.starts, request.owners)
-    first, last = _windows(gateway, cohort.round_number, config)
-    if config.plan.users_keep_vectors:
+    if plan.users_keep_vectors:
         kept_vectors(cohort.private).begin(cohort.round_number)
-    num_users = 0 if config.plan.users_keep_vectors else gateway.num_users
-    return Reply(Began(np.array([last - first]), np.array([num_users])))
+    num_users = 0 if plan.users_keep_vectors else gateway.num_users
+    return Reply(Began(np.array([_num_windows(gateway, cohort.round_number, config)]), np.array([num_users])))
+
+
+def _deeds(cohort: Cohort[Members], form: Form) -> dict[int, Deed]:
+    """What owners signed, by owner."""
+    inbox = cohort.inboxes.get(OwnerKey)
+    deeds: dict[int, Deed] = {}
+    for _, message in inbox.batches if isinstance(inbox, Collect) else ():
+        columns = [message.column(name) for name in ("key", "signing_key", "signature")]
+        if (columns[0].lengths != 1).any() or columns[0].values.shape[1] != form.key_bytes:
+            raise PublicError(f"an owner's key has not {form.key_bytes} bytes; use the same settings")
+        for owner, *parts in zip(message.owner.tolist(), *(column.values for column in columns), strict=True):
+            if owner in deeds:
+                raise PublicError(f"owner {owner} wrote twice; begin the round again")
+            deeds[owner] = Deed(*(part.tobytes() for part in parts))
+    return deeds
+
+
+def _num_windows(gateway: Gateway, round_number: int, config: Planned) -> int:
+    first, last = _windows(gateway, round_number, config)
+    return last - first
 
 
 def _windows(gateway: Gateway, round_number: int, config: Planned) -> tuple[int, int]:
@@ -65,10 +86,13 @@ def users_send(
     cohort: Cohort[Members], request: NextWindow, config: Planned, _draws: Draws, *, stopwatch: Stopwatch = untimed
 ) -> Reply:
     """Send the interactions of a window to the owners of their items."""
-    plan = config.plan
+    plan, window = config.plan, int(request.window)
     gateway = cohort.private.only_gateway()
-    first, last = events_of_window(gateway, cohort.round_number, int(request.window), config)
-    letters = gateway.window(int(request.window), first, last, _keys(cohort), plan.form, stopwatch)
+    gateway.check_round(cohort.round_number)
+    if window >= _num_windows(gateway, cohort.round_number, config):
+        raise PublicError(f"there is no window {window} in round {cohort.round_number}; ask for one that there is")
+    first, last = events_of_window(gateway, cohort.round_number, window, config)
+    letters = gateway.window(window, first, last, gateway.book.keys(), plan.form, stopwatch)
     active = np.empty(0, np.int32)
     if plan.recommended:
         if not plan.users_keep_vectors:  # else they recommend by themselves
@@ -81,25 +105,22 @@ def users_send(
         slices([getattr(part, name) for part in letters.values()], dtype)
         for name, dtype in (("sequences", np.int64), ("flags", np.uint8), ("contents", np.uint8))
     ]
-    sent = SentInteractions(np.full(len(letters), request.window), *columns)
+    salts = np.array([salt_numbers(part.salt) for part in letters.values()], np.uint64).T
+    sent = SentInteractions(np.full(len(letters), window), *salts, *columns)
     return Reply(reply, (Sealed(sent, np.array(list(letters), np.int32)),))
-
-
-def _keys(cohort: Cohort[Members]) -> dict[int, bytes]:
-    inbox = cohort.inboxes.get(OwnerKey)
-    keys: dict[int, bytes] = {}
-    for _, message in inbox.batches if isinstance(inbox, Collect) else ():
-        if (message.key.lengths != KEY_BYTES).any():
-            raise HushrecError(f"an owner's key has not {KEY_BYTES} bytes")
-        for owner, key in zip(message.owner.tolist(), message.key.values.reshape(-1, KEY_BYTES), strict=True):
-            keys[owner] = key.tobytes()
-    return keys
 
 
 def users_show(cohort: Cohort[Members], request: Recommend, config: Planned, _draws: Draws) -> Reply:
     """Show recommended items to their users, but for those that a user knows."""
     gateway = cohort.private.only_gateway()
+    gateway.check_round(cohort.round_number)
+    users, items = request.users.values, request.items.values
+    first, last = events_of_window(gateway, cohort.round_number, int(gateway.clock[1]), config)
+    if gateway.clock[1] < 0 or not np.array_equal(users, np.unique(gateway.users[first:last])):
+        raise PublicError("recommendations for others than the users of the window; recommend to these")
+    if items.max(initial=-1) >= len(gateway.table_starts) - 1:
+        raise PublicError("recommendations of an item that there is not; recommend those of the table")
     if not gateway.seen:
         _note_seen(gateway, cohort.round_number, config)
-    gateway.show(request.users.values, request.items.values, config.plan.recommended)
+    gateway.show(users, items, config.plan.recommended)
     return Reply(Recommended())

@@ -10,7 +10,7 @@ from hushrec.errors import HushrecError
 from hushrec.evaluation.top_k import top_k
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.protocol import Numbers, Ragged
-from hushrec.systems.drift.members import MOST
+from hushrec.systems.drift.bounds import MOST
 from hushrec.systems.drift.plan import Plan
 
 Factors = NDArray[np.float32]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, PublicError
 from hushrec.protocol import (
     Ask,
     Cohort,
@@ -24,8 +24,10 @@ from hushrec.protocol import (
     shared,
 )
 from hushrec.systems.fedcore.common_start import Names, Tokens, align, blinded, own_tokens
-from hushrec.systems.fedcore.mail import mail_to, others, still_here
-from hushrec.systems.fedcore.partners import Partnership
+from hushrec.systems.fedcore.mail import check_partners, mail_to, others, still_here
+from hushrec.systems.fedcore.messages import MOST_STEPS
+from hushrec.systems.fedcore.partners import MOST_PARTNERS, Partnership
+from hushrec.systems.fedcore.set_intersection import MOST_TOKENS, TOKEN_BYTES
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Align(Message):
     """Reveals: how many partners there are."""
 
     sender, receiver = Role.SERVER, Role.PARTNER
-    stage: NDArray[np.int64] = shared(np.int64, 0, low=0)
+    stage: NDArray[np.int64] = shared(np.int64, 0, low=0, high=MOST_PARTNERS)
     partners: Numbers = shared(np.int32, low=0)
 
 
@@ -52,8 +54,8 @@ class Aligned(Message):
     """Reveals: how many ratings the partner has, in batches, and how many common users."""
 
     sender, receiver = Role.PARTNER, Role.SERVER
-    num_steps: NDArray[np.int64] = each(np.int64, low=0)
-    num_common: NDArray[np.int64] = each(np.int64, low=0)
+    num_steps: NDArray[np.int64] = each(np.int64, low=0, high=MOST_STEPS)
+    num_common: NDArray[np.int64] = each(np.int64, low=0, high=MOST_TOKENS)
 
 
 def align_partners(partners: Numbers, num_partners: int, alignment: str) -> Round[tuple[Numbers, int]]:
@@ -71,27 +73,50 @@ def align_partners(partners: Numbers, num_partners: int, alignment: str) -> Roun
             partners, is_lost = still_here(partners, answer, num_partners), len(answer.lost) > 0
             if is_lost:
                 break
-    if last > 1 and min(int(message.num_common.min()) for _, message in aligned.batches) == 0:
+    num_common = np.concatenate([message.num_common for _, message in aligned.batches])
+    if last > 1 and num_common.min() == 0:
         raise HushrecError("a partner has no user in common with the others; are user ids written alike?")
-    return partners, max(int(message.num_steps.max()) for _, message in aligned.batches)
+    if last > 1 and (2 * num_common > num_common.sum()).any():
+        raise HushrecError("a partner has more users in common with the others than they have; align again")
+    num_steps = max(int(message.num_steps.max()) for _, message in aligned.batches)
+    if num_steps < 1:
+        raise HushrecError("no partner has a step to take; bring partners with ratings")
+    return partners, num_steps
+
+
+def _check_list(message: Identities, partners: Numbers) -> None:
+    """Refuse a list of nobody who takes part, of more ids than can be blinded, or with an id twice."""
+    tokens = np.ascontiguousarray(message.tokens.values)
+    if message.origin[0] not in partners or len(tokens) > MOST_TOKENS:
+        raise PublicError("a list of ids is of nobody who takes part, or too long; align again")
+    if len(np.unique(tokens.view(f"V{TOKEN_BYTES}"))) < len(tokens):
+        raise PublicError("a list of ids has one twice; align again")
 
 
 def partner_align(cohort: Cohort[Partnership], request: Align, config: Any, draws: Draws) -> Reply:
     """Blind lists of ids and pass them on; in the end find common users and start the vectors."""
     stage, partners, last = int(request.stage), request.partners, len(request.partners)
+    check_partners(partners, cohort)
+    if stage > last or cohort.round_number != 1:
+        raise PublicError("users are aligned before the first round, stage after stage; ask in order")
     sent: list[Tokens] = []
     num_steps, num_common = np.zeros((2, len(cohort.numbers)), np.int64)
     for place, row in enumerate(cohort.rows):
         partner, ids = cohort.private.partners[row], Names(*cohort.private.ids_of(int(row)))
         received = list(mail_to(cohort, Identities, partner.number))
+        for message in received:
+            _check_list(message, partners)
         if stage == last:
             lists = [Tokens(int(m.origin[0]), m.are_items.values, m.tokens.values) for m in received]
+            if sorted(tokens.origin for tokens in lists) != (partners.tolist() if last > 1 else []):
+                raise PublicError("the lists of ids are not one of each partner; align again")
+            partner.aligned_with = set(partners.tolist())
             align(partner, ids, lists, config.agreement, draws)
             num_steps[place] = max(1, len(partner.ratings) // config.batch_size)
             num_common[place] = np.count_nonzero(partner.common_users >= 0)
         elif config.alignment == "psi" and stage:
             if len(received) != 1:
-                raise HushrecError(f"{len(received)} lists of ids came, not one; align again")
+                raise PublicError(f"{len(received)} lists of ids came, not one; align again")
             (message,) = received
             tokens = Tokens(int(message.origin[0]), message.are_items.values, message.tokens.values)
             sent.append(blinded(partner, tokens, draws))

@@ -48,9 +48,11 @@ from hushrec.privacy.seal_bytes import Bytes, bytes_of, padded, value_from
 Floats = NDArray[np.float64]
 
 MOST_FACTORS = 128
+MOST_ITEMS = 1 << 24  # of a catalogue
 VECTOR_LIMIT, OFFSET_LIMIT = 100.0, 1000.0  # lengths of a user's and of an item's vector; an item's offset
 SCORE_LIMIT = VECTOR_LIMIT**2 + OFFSET_LIMIT
 REQUEST_BYTES, ANSWER_BYTES = 113_152, 131_328  # per ciphertext in SEAL's format, padded; sizes vary a little
+_PUBLIC_KEY_BYTES, _TURN_KEY_BYTES = 363_520, 361_472  # of a public key, and for each turn; padded as well
 
 _DEGREE = 8192
 _SLOTS = _DEGREE // 2
@@ -76,8 +78,10 @@ class Layout:
             raise HushrecError(
                 f"encrypted scores need 1 to {MOST_FACTORS} factors, not {self.num_factors}; use fewer"
             )
-        if self.num_items < 1:
-            raise HushrecError("encrypted scores need at least one item; leave out catalogues without items")
+        if not 1 <= self.num_items <= MOST_ITEMS:
+            raise HushrecError(
+                f"encrypted scores need 1 to {MOST_ITEMS:,} items, not {self.num_items:,}; use fewer"
+            )
 
     @property
     def num_regions(self) -> int:
@@ -137,12 +141,17 @@ class KeyHolder:
         self._decryptor = seal.Decryptor(context, key)
 
     def public_keys(self) -> bytes:
-        """What the scorer needs: the public key and the keys of the turns."""
+        """What the scorer needs: the public key and the keys of the turns, always of one size."""
+        names = sorted({_turn_name(turn) for turn in self.layout.turns})
+        public = self._ckks.row_of(self._public_key, _PUBLIC_KEY_BYTES)
+        turns = self._ckks.row_of(lambda: self._generator.create_galois_keys(names), len(names) * _TURN_KEY_BYTES)
+        header = _HEADER.pack(_MAGIC, self.layout.num_factors, self.layout.num_items, len(public))
+        return header + public.tobytes() + turns.tobytes()
+
+    def _public_key(self) -> Any:
         public_key = self._ckks.seal.PublicKey()
         self._generator.create_public_key(public_key)
-        turn_keys = self._generator.create_galois_keys(sorted({_turn_name(turn) for turn in self.layout.turns}))
-        public, turns = map(bytes_of, (public_key, turn_keys))
-        return _HEADER.pack(_MAGIC, self.layout.num_factors, self.layout.num_items, len(public)) + public + turns
+        return public_key
 
     def encrypt(self, vectors: NDArray[np.floating]) -> Bytes:
         """One ciphertext per vector, each a row of REQUEST_BYTES."""
@@ -311,7 +320,7 @@ class _Ckks:
         return loaded
 
     def row_of(self, make: Callable[[], Any], size: int) -> Bytes:
-        """The bytes of a ciphertext, made again if they are too many: compressed sizes vary a little."""
+        """The bytes of a ciphertext or key, made again if they are too many: compressed sizes vary a little."""
         while True:
             data = bytes_of(make())
             if len(data) <= size:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, PublicError
 from hushrec.protocol import (
     Ask,
     Cohort,
@@ -24,8 +24,8 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.systems.fedcore.encrypted_scores import REQUEST_BYTES
-from hushrec.systems.fedcore.mail import mail_to
+from hushrec.systems.fedcore.encrypted_scores import MOST_ITEMS, REQUEST_BYTES
+from hushrec.systems.fedcore.mail import by_writer, check_aligned
 from hushrec.systems.fedcore.partners import Agreement, Partner, Partnership
 from hushrec.systems.fedcore.visitors import (
     NAME_BYTES,
@@ -56,7 +56,7 @@ class Visits(Message):
 
     sender, receiver = Role.PARTNER, Role.PARTNER
     asker: Numbers = each(np.int32, low=0)
-    num_items: NDArray[np.int64] = each(np.int64, low=0)
+    num_items: NDArray[np.int64] = each(np.int64, low=0, high=MOST_ITEMS)
     names: Ragged = ragged(np.uint8, 2)
 
 
@@ -128,6 +128,9 @@ Stage = Callable[[Cohort[Partnership], Partner, int, list[int], Agreement, Draws
 
 def partner_serve(cohort: Cohort[Partnership], request: Serve, config: Any, draws: Draws) -> Reply:
     """One stage: for every partner of the cohort, what it sends to each of the others."""
+    check_aligned(request.partners, cohort)
+    if cohort.round_number != config.num_rounds or not config.serves_visitors:
+        raise PublicError("visitors are served after the last round, if that was agreed on; ask then")
     stage: Stage = (_visits, _vectors, _scores, _decrypted, _taken)[int(request.stage)]
     others, sent = [], []
     for row in cohort.rows:
@@ -158,12 +161,12 @@ def _vectors(
     cohort: Cohort[Partnership], partner: Partner, row: int, others: list[int], terms: Agreement, draws: Draws
 ) -> list[list[Message]]:
     """Step 2: return the encrypted vectors of those who are known."""
-    asked = {int(m.asker[0]): m for m in mail_to(cohort, Visits, partner.number)}
+    asked = by_writer(cohort, Visits, partner.number, "asker")
     ids, number = cohort.private.ids_of(row)[0], np.array([partner.number], np.int32)
     answers: list[list[Message]] = []
     for other in others:
         found = Vectors.none()
-        if other in asked and asked[other].names.values.shape[1] == NAME_BYTES:
+        if other in asked:
             names, num_items = asked[other].names.values, int(asked[other].num_items[0])
             found = encrypted_vectors(partner, ids, other, names, num_items, terms, draws)
         answers.append([
@@ -177,15 +180,15 @@ def _scores(
     cohort: Cohort[Partnership], partner: Partner, _row: int, others: list[int], terms: Agreement, _draws: Draws
 ) -> list[list[Message]]:
     """Step 3: compute the encrypted scores of the visitors whose vectors came."""
-    keys = {int(m.home[0]): m.keys.values for m in mail_to(cohort, PublicKeys, partner.number)}
-    vectors = {int(m.home[0]): m for m in mail_to(cohort, EncryptedVectors, partner.number)}
+    keys = by_writer(cohort, PublicKeys, partner.number, "home")
+    vectors = by_writer(cohort, EncryptedVectors, partner.number, "home")
     number = np.array([partner.number], np.int32)
     answers: list[list[Message]] = []
     for other in others:
         scores = np.empty((0, 0), np.uint8)
         if other in vectors and len(vectors[other].places.values):
             message = vectors[other]
-            own_keys = keys.get(other, np.empty(0, np.uint8))
+            own_keys = keys[other].keys.values if other in keys else np.empty(0, np.uint8)
             found = Vectors(message.places.values, message.vectors.values, own_keys)
             scores = encrypted_scores(partner, other, found, terms)
         answers.append([EncryptedScores(number, np.array([len(scores)]), Ragged.one(scores.ravel()))])
@@ -196,15 +199,15 @@ def _decrypted(
     cohort: Cohort[Partnership], partner: Partner, _row: int, others: list[int], terms: Agreement, draws: Draws
 ) -> list[list[Message]]:
     """Step 4: decrypt, and return what may be returned."""
-    came = {int(m.asker[0]): m for m in mail_to(cohort, EncryptedScores, partner.number)}
+    came = by_writer(cohort, EncryptedScores, partner.number, "asker")
     number = np.array([partner.number], np.int32)
     answers: list[list[Message]] = []
     for other in others:
         scores = np.empty(0, np.float32)
         if other in came and int(came[other].num_visitors[0]):
             values, count = came[other].scores.values, int(came[other].num_visitors[0])
-            if len(values) % count:
-                raise HushrecError("encrypted scores are cut off, or of other visitors; begin the round again")
+            if not len(values) or len(values) % count or count > partner.owed[other, 0]:
+                raise PublicError("encrypted scores are cut off, or of other visitors; begin the round again")
             scores = decrypted_scores(partner, other, values.reshape(count, -1), terms, draws).ravel()
         answers.append([Scores(number, Ragged.one(scores))])
     return answers
@@ -214,6 +217,6 @@ def _taken(
     cohort: Cohort[Partnership], partner: Partner, _row: int, _others: list[int], terms: Agreement, _draws: Draws
 ) -> list[list[Message]]:
     """Keep the scores of one's own visitors that came back."""
-    for message in mail_to(cohort, Scores, partner.number):
-        take_scores(partner, int(message.home[0]), message.scores.values, terms)
+    for home, message in by_writer(cohort, Scores, partner.number, "home").items():
+        take_scores(partner, home, message.scores.values, terms)
     return []

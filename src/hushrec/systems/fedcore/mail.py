@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError, PublicError
 from hushrec.protocol import Answer, Cohort, Collect, Message, Numbers, Ragged
-from hushrec.systems.fedcore.partners import Partnership
+from hushrec.systems.fedcore.partners import MOST_PARTNERS, Partnership
 
 Mail = TypeVar("Mail", bound=Message)
 
@@ -34,15 +34,55 @@ class Inbox(Collect):
         super().add(numbers, message)
 
 
-def slices_to(cohort: Cohort[Partnership], kind: type[Message], number: int) -> Iterator[list[NDArray[Any]]]:
-    """The columns of the messages of a type that were sent to a partner; all of them are ragged."""
+def slices_to(
+    cohort: Cohort[Partnership], kind: type[Message], number: int, step: int, partners: Numbers
+) -> list[list[NDArray[Any]]]:
+    """The ragged columns of the messages of a type about a step: one of each other partner, or all are refused."""
     inbox = cohort.inboxes.get(kind)
     assert inbox is None or isinstance(inbox, Collect)
-    names = [entry.name for entry in kind.kinds()]
+    names = [entry.name for entry in kind.kinds() if entry.layout == "ragged"]
+    found: dict[int, list[NDArray[Any]]] = {}
     for addressees, message in () if inbox is None else inbox.batches:
         for place in np.flatnonzero(addressees == number).tolist():
+            writer = int(message.writer[place])
+            if message.step[place] != step or writer in found:
+                raise PublicError(
+                    f"gradients of partner {writer} twice, or of another step; begin the round again"
+                )
             columns: list[Ragged] = [getattr(message, name) for name in names]
-            yield [column.values[column.starts[place] : column.starts[place + 1]] for column in columns]
+            found[writer] = [column.values[column.starts[place] : column.starts[place + 1]] for column in columns]
+    expected = set(partners.tolist()) - {number}
+    if found.keys() != expected:
+        who = ", ".join(map(str, sorted(found.keys() ^ expected)))
+        raise PublicError(f"gradients are missing, or of nobody who takes part: {who}; begin the round again")
+    return [found[writer] for writer in sorted(found)]
+
+
+def by_writer(cohort: Cohort[Partnership], kind: type[Mail], number: int, name: str) -> dict[int, Mail]:
+    """The messages of a type that were sent to a partner, by who wrote them as a column says; each once."""
+    found: dict[int, Mail] = {}
+    for message in mail_to(cohort, kind, number):
+        writer = int(getattr(message, name)[0])
+        if writer in found:
+            raise PublicError(f"partner {writer} wrote twice; begin the round again")
+        found[writer] = message
+    return found
+
+
+def check_partners(partners: Numbers, cohort: Cohort[Partnership]) -> None:
+    """Refuse a list of partners that cannot be: not ascending, too long, or without those who are asked."""
+    is_list = 0 < len(partners) <= MOST_PARTNERS and partners[-1] < MOST_PARTNERS and (np.diff(partners) > 0).all()
+    if not is_list or not np.isin(cohort.numbers, partners).all():
+        raise PublicError("the list of partners is none, or leaves out who is asked; ask with another")
+
+
+def check_aligned(partners: Numbers, cohort: Cohort[Partnership]) -> None:
+    """Refuse such a list also if it has one who was not there when users were aligned."""
+    check_partners(partners, cohort)
+    for row in cohort.rows:
+        known = cohort.private.partners[row].aligned_with
+        if known and not known.issuperset(partners.tolist()):
+            raise PublicError("a partner takes part with whom nothing was aligned; begin again without it")
 
 
 def mail_to(cohort: Cohort[Partnership], kind: type[Mail], number: int) -> Iterator[Mail]:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.protocol import Message, Numbers, Ragged, Role, ragged, shared
+from hushrec.protocol import Message, Numbers, Ragged, Role, each, ragged, shared
+
+MOST_STEPS = 1 << 24  # of a round
 
 
 @dataclass(frozen=True)
@@ -13,8 +15,8 @@ class TakeStep(Message):
     """Reveals: who takes part."""
 
     sender, receiver = Role.SERVER, Role.PARTNER
-    step: NDArray[np.int64] = shared(np.int64, 0, low=0)
-    num_steps: NDArray[np.int64] = shared(np.int64, 0, low=1)
+    step: NDArray[np.int64] = shared(np.int64, 0, low=0, high=MOST_STEPS)
+    num_steps: NDArray[np.int64] = shared(np.int64, 0, low=1, high=MOST_STEPS)
     partners: Numbers = shared(np.int32, low=0)
 
 
@@ -25,6 +27,8 @@ class UserGradients(Message):
     """
 
     sender, receiver = Role.PARTNER, Role.PARTNER
+    writer: Numbers = each(np.int32, low=0)
+    step: NDArray[np.int64] = each(np.int64, low=0, high=MOST_STEPS)
     users: Ragged = ragged(np.int32, low=0)
     gradients: Ragged = ragged(np.float32, 2)
 
@@ -38,6 +42,8 @@ class ItemGradients(Message):
     """
 
     sender, receiver = Role.PARTNER, Role.PARTNER
+    writer: Numbers = each(np.int32, low=0)
+    step: NDArray[np.int64] = each(np.int64, low=0, high=MOST_STEPS)
     items: Ragged = ragged(np.int32, low=0)
     gradients: Ragged = ragged(np.float32, 2)
 
@@ -47,6 +53,8 @@ class LayerGradients(Message):
     """Reveals: the mean gradient of NeuCF's layers over the batch; no privatiser touches it."""
 
     sender, receiver = Role.PARTNER, Role.PARTNER
+    writer: Numbers = each(np.int32, low=0)
+    step: NDArray[np.int64] = each(np.int64, low=0, high=MOST_STEPS)
     gradient: Ragged = ragged(np.float32)
 
 
@@ -59,10 +67,11 @@ class Stepped(Message):
 
 @dataclass(frozen=True)
 class Settle(Message):
-    """Reveals: nothing."""
+    """Reveals: who takes part."""
 
     sender, receiver = Role.SERVER, Role.PARTNER
-    num_steps: NDArray[np.int64] = shared(np.int64, 0, low=1)
+    num_steps: NDArray[np.int64] = shared(np.int64, 0, low=1, high=MOST_STEPS)
+    partners: Numbers = shared(np.int32, low=0)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hushrec.data import PartnerRows
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, PublicError
 from hushrec.models import neucf
 from hushrec.protocol import Numbers, kept
 from hushrec.systems.fedcore.co_training import Rows, Sums, move_layers, move_own, pmf_gradients, shared_rows
@@ -22,6 +22,8 @@ from hushrec.systems.fedcore.gaussian import gaussian_rows
 from hushrec.systems.fedcore.laplace import key_for, private_rows
 
 MOST_PARTNERS = 63  # their numbers are bits of a 64-bit word
+MOST_RATINGS = 1 << 26  # in the batches of a round: 512 MB
+MOST_PASSES = 1000  # through a partner's ratings in a round; nobody has so many more than another
 
 
 class Privatizer(NamedTuple):
@@ -109,6 +111,13 @@ class Partner:
     pending: Step | None = None
     decrypted: dict[int, Rows] = field(default_factory=dict)  # by partner that asked: scores of its items
     order: tuple[int, NDArray[np.int64]] | None = None  # of the ratings in a round
+    num_steps: int = 0  # of a round, as it was told since users were aligned; 0: not yet
+    aligned_with: set[int] = field(default_factory=set)  # all partners that were aligned, itself too
+    answered: dict[int, bytes] = field(
+        default_factory=dict
+    )  # by partner that asked: digest of whom it asked about
+    # By partner that asked: a digest of all vectors, and the scores that it had decrypted.
+    returned: dict[int, tuple[bytes, NDArray[np.floating]]] = field(default_factory=dict)
 
     @property
     def is_rated(self) -> NDArray[np.bool_]:
@@ -142,8 +151,22 @@ class Partner:
 
     def aligned(self) -> None:
         """Forget what followed from an earlier alignment."""
-        self.place_of = None
+        self.place_of, self.num_steps = None, 0
         self.held.clear()
+
+    def check_step(self, step: int, num_steps: int, round_number: int, num_rounds: int, batch_size: int) -> None:
+        """Refuse a step or a round that there is not, or a length of rounds that changes or cannot be."""
+        if not self.clock[0] <= round_number <= num_rounds:
+            raise PublicError(f"round {round_number} is over or was not agreed on; go on with {self.clock[0]}")
+        size = min(batch_size, len(self.ratings))
+        if self.num_steps not in (0, num_steps) or num_steps < max(1, len(self.ratings) // batch_size):
+            raise PublicError(
+                f"a round of {num_steps:,} steps leaves ratings out, or had another number of them before"
+            )
+        most = min(MOST_RATINGS, MOST_PASSES * len(self.ratings))
+        if step >= num_steps or num_steps * size > most:
+            raise PublicError(f"step {step:,} of {num_steps:,} cannot be; ask for one that there is")
+        self.num_steps = num_steps
 
     def begin(self, round_number: int) -> None:
         """Begin a round, or begin it again."""
@@ -190,6 +213,9 @@ class Partner:
         own = self.step(number, num_steps, training, draws)
         rate = training.learning_rate
         releases = [own.release, *others]
+        for sums in (self.user_sums, self.item_sums):
+            if sums.senders:  # a step that was refused half way
+                sums.clear()
         place_of_user, place_of_item = self.places()
         for release in releases:
             self.user_sums.add(release.users, release.user_rows, place_of_user)

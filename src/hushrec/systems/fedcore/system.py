@@ -278,7 +278,7 @@ def server_round(state: ServerState, round_number: int, config: Config, _draws: 
         answer = yield Ask(partners, TakeStep(np.array(step), state.num_steps, partners), Collect())
         partners = still_here(partners, answer, len(state.is_present))
     settled = Collect()
-    answer = yield Ask(partners, Settle(state.num_steps), settled)
+    answer = yield Ask(partners, Settle(state.num_steps, partners), settled)
     partners = still_here(partners, answer, len(state.is_present))
     digests = state.digests.copy()
     for numbers, message in settled.batches:

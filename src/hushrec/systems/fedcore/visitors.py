@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError, option
+from hushrec.errors import HushrecError, PublicError, option
 from hushrec.models import neucf_scoring
 from hushrec.protocol import Numbers
 from hushrec.systems.fedcore.answer_privacy import VectorNoise, clipped_and_noisy, noisy_vectors
@@ -22,6 +22,7 @@ from hushrec.systems.fedcore.partners import Agreement, Partner
 Bytes = NDArray[np.uint8]
 
 NAME_BYTES = 32
+_SAME_SCORES = 1e-3  # encrypted twice they differ by some 1e-6
 
 
 class Vectors(NamedTuple):
@@ -67,6 +68,9 @@ def encrypted_vectors(
         raise HushrecError(
             f"a partner asks about {len(names)} visitors at once; agree on a larger {option('num_asked')}"
         )
+    question = sha256(num_items.to_bytes(8, "little") + names.tobytes()).digest()
+    if partner.answered.setdefault(asker, question) != question:
+        raise PublicError(f"partner {asker} asks again, about others; one question was agreed on")
     known = np.flatnonzero(partner.is_rated)
     own = names_of(ids[known]).view(f"V{NAME_BYTES}").ravel()
     order = np.argsort(own)
@@ -87,6 +91,8 @@ def encrypted_vectors(
 
 def encrypted_scores(partner: Partner, home: int, answer: Vectors, terms: Agreement) -> Bytes:
     """Step 3: the encrypted scores of this partner's items."""
+    if (np.diff(answer.places) <= 0).any():
+        raise PublicError("encrypted vectors of a visitor twice, or not in order; begin the round again")
     num_asked = np.count_nonzero(partner.asked >= 0)
     is_new = answer.places < num_asked
     is_new[is_new] = np.isin(partner.helpers[answer.places[is_new]], (-1, home))
@@ -104,6 +110,7 @@ def decrypted_scores(partner: Partner, asker: int, answers: Bytes, terms: Agreem
         raise HushrecError("encrypted scores of more visitors than vectors were sent for; begin the round again")
     width = _left(partner.shown_users[:1], partner, terms).shape[1]
     scores: NDArray[np.floating] = _holder(partner, asker, width, draws).decrypt(answers)
+    _check_unchanged(partner, asker, scores)
     partner.decrypted[asker] = scores.astype(np.float32)
     if terms.answer_noise:
         scores = clipped_and_noisy(partner, asker, partner.decrypted[asker], terms.answer_noise, draws)
@@ -111,6 +118,18 @@ def decrypted_scores(partner: Partner, asker: int, answers: Bytes, terms: Agreem
         best = np.argsort(-scores, axis=1)[:, : terms.top_k]
         return best.astype(np.float32)
     return scores.astype(np.float32)
+
+
+def _check_unchanged(partner: Partner, asker: int, scores: NDArray[np.floating]) -> None:
+    """Refuse other scores of the same vectors: they would get the same noise, and their difference none."""
+    vectors = sha256(partner.shown_users.tobytes()).digest()
+    known, before = partner.returned.setdefault(asker, (vectors, scores))
+    if known != vectors:
+        partner.returned[asker] = vectors, scores
+    elif before.shape != scores.shape or np.abs(before - scores).max(initial=0.0) > _SAME_SCORES:
+        raise PublicError(
+            f"partner {asker} wants other scores of the same visitors decrypted; begin the run again"
+        )
 
 
 def take_scores(partner: Partner, home: int, values: Rows, terms: Agreement) -> None:
@@ -126,9 +145,9 @@ def take_scores(partner: Partner, home: int, values: Rows, terms: Agreement) -> 
         )
     rows = values.reshape(len(places), width)
     if terms.top_k:
-        items = rows.astype(np.int64)
-        if items.size and not 0 <= items.min() <= items.max() < num_items:
+        if rows.size and not 0 <= rows.min() <= rows.max() < num_items:
             raise HushrecError("a partner returned places of no item; ask once more")
+        items = rows.astype(np.int64)
         partner.answers[places, :num_items] = np.nan
         partner.answers[places[:, None], items] = np.arange(width, 0, -1, dtype=np.float32)
     else:
