@@ -377,7 +377,7 @@ SYSTEM = System(
         ),
         exposes=(
             Exposure(
-                "other partners may read ratings or names, through noise or hashes that are too weak",
+                "other partners may read ratings or names: noise or hashes are too weak",
                 {"epsilon_total": "(0, inf)"},
             ),
             Exposure("other partners read most ratings of common users"),
