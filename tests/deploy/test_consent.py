@@ -13,7 +13,6 @@ from hushrec.cli.verbs import app
 from hushrec.cli.work import deploy
 from hushrec.data.holdings.node_files import NodeFiles
 from hushrec.deploy.consent import accepted_with, check_words, consent_to, ledger_of, verdict_on, words_of
-from hushrec.deploy.driver import read_consents
 from hushrec.deploy.enrolment import NodeSettings, read_settings, write_settings
 from hushrec.deploy.kits import Federation as FederationCard
 from hushrec.errors import HushrecError, PublicError
@@ -223,9 +222,10 @@ def test_a_node_without_options_refuses_what_is_not_protected(federation: Federa
 def test_protected_runs_are_served_and_their_consent_is_told(federation: Federation) -> None:
     usual(federation)
     ordered = federation.order("sdcf", small("sdcf", secure_sums=True))
-    assert ordered.drive().status == "done"
+    report = ordered.drive()
+    assert report.status == "done"
     words = "protected: the server sees sums"
-    assert read_consents(ordered.folder) == {"node-1": words, "node-2": words}
+    assert report.consents == {"node-1": words, "node-2": words}
     entry = ledger_of(federation.folder / "node-1").entries()[ordered.order.run_id]
     assert (entry.opened.system, entry.opened.consent, entry.rounds) == ("sdcf", words, {1, 2, 3})
     assert entry.opened.settings["secure_sums"] is True
@@ -238,8 +238,7 @@ def test_accepted_words_are_enough_and_told(federation: Federation) -> None:
     assert words.startswith("fedrec: ")
     usual(federation, accepted={words: "2026-11-18"})
     ordered = federation.order("fedrec", small("fedrec"))
-    assert ordered.drive().status == "done"
-    assert set(read_consents(ordered.folder).values()) == {f"accepted: {words}"}
+    assert set(ordered.drive().consents.values()) == {f"accepted: {words}"}
 
 
 def test_what_is_withdrawn_is_not_answered_any_more(federation: Federation) -> None:
@@ -359,8 +358,7 @@ def test_status_of_a_federation_shows_consents_and_nothing_private(
     name = ordered.order.run_name
     assert f"{name}  node-1, node-2  protected: the server sees sums" in status(federation.folder)
     told = json.loads(status(federation.folder, "--json"))
-    assert set(told) == {"server", "nodes", "runs", "consents"}
-    assert told["consents"] == {name: dict.fromkeys(federation.nodes, "protected: the server sees sums")}
+    assert told["runs"][name]["consents"] == dict.fromkeys(federation.nodes, "protected: the server sees sums")
 
 
 def test_a_damaged_ledger_is_refused_by_status_and_by_the_node(tmp_path: Path) -> None:

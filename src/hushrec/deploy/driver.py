@@ -84,6 +84,7 @@ class Report(msgspec.Struct, frozen=True):
     reason: str = ""
     timed_rounds: int = 0  # those of this attempt
     proven: list[str] = []  # of the lost, those whose own fault it is beyond doubt
+    consents: dict[str, str] = {}  # why nodes take part, as they told it
 
 
 def read_report(folder: Path) -> Report | None:
@@ -92,14 +93,6 @@ def read_report(folder: Path) -> Report | None:
         return msgspec.json.decode((folder / "progress.json").read_bytes(), type=Report)
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
-
-
-def read_consents(folder: Path) -> dict[str, str]:
-    """Why nodes take part in a run, as they told it; empty before they did."""
-    try:
-        return msgspec.json.decode((folder / "consents.json").read_bytes(), type=dict[str, str])
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return {}
 
 
 def drive(transport: Transport, nodes: list[str], folder: Path, job: bytes) -> None:
@@ -146,6 +139,8 @@ class _ServerRun:
         self._rounds_done = int(read_arrays(checkpoint)["round_number"]) if checkpoint.exists() else 0
         self._rounds_before = self._rounds_done
         self._seconds: dict[str, float] = {}
+        before = read_report(folder)
+        self._consents: dict[str, str] = {} if before is None else dict(before.consents)
 
     def go(self, transport: Transport, nodes: Collection[str]) -> None:
         """Enrol, run, measure, keep."""
@@ -182,7 +177,7 @@ class _ServerRun:
         seconds = {what: round(spent, 4) for what, spent in self._seconds.items()}
         report = Report(
             status, self._attempt.attempt, self._rounds_done, self._config.num_rounds, sent, seconds, lost or {},
-            reason, self._rounds_done - self._rounds_before, proven or [],
+            reason, self._rounds_done - self._rounds_before, proven or [], self._consents,
         )  # fmt: skip
         write_private_file(self._folder / "progress.json", msgspec.json.encode(report))
 
@@ -197,8 +192,7 @@ class _ServerRun:
         if known is not None:
             present = [host.card.name for host in known.hosts if host.card.name in present]
         enrolled = self._call(caller, "enrol", Kind.ENROL, dict.fromkeys(present, invitation), Enrolled)
-        consents = {name: one.consent for name, one in enrolled.items()}
-        write_private_file(self._folder / "consents.json", msgspec.json.encode(consents))
+        self._consents |= {name: one.consent for name, one in enrolled.items()}
         if known is None or agreement is None:
             known = self._assign(caller, enrolled, known)
         revoked = newest_revoked(*self._server_and_root()).pem

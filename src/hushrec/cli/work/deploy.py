@@ -19,7 +19,7 @@ from hushrec.data.holdings.node_files import NodeFiles
 from hushrec.deploy.apart import Apart
 from hushrec.deploy.authority import FOLDER
 from hushrec.deploy.consent import accepted_with, check_words, ledger_of
-from hushrec.deploy.driver import read_consents, read_report
+from hushrec.deploy.driver import read_report
 from hushrec.deploy.engine_choice import engine_named
 from hushrec.deploy.engines import EngineName
 from hushrec.deploy.enrolment import NodeSettings, accepted_before, check_required, write_settings
@@ -168,13 +168,11 @@ def show_federation(folder: Path, as_json: bool) -> None:
     except HushrecError:
         connected, is_up = set(), False
     runs = {path.parent.name: read_report(path.parent) for path in sorted(folder.glob("runs/*/order.json"))}
-    consents = {name: read_consents(folder / "runs" / name) for name in runs}
     if as_json:
         told = {
             "server": {"host": federation.host, "port": federation.port, "is_up": is_up},
             "nodes": {node: node in connected for node in federation.nodes},
             "runs": runs,
-            "consents": consents,
         }
         print_json(told)
         return
@@ -194,7 +192,8 @@ def show_federation(folder: Path, as_json: bool) -> None:
             table.add_row(name, report.status, rounds, sent, str(report.attempt), report.reason)
     if runs:
         show(table)
-    for name, of_nodes in consents.items():
-        for words in dict.fromkeys(of_nodes.values()):
-            agreed = ", ".join(node for node, said in of_nodes.items() if said == words)
+    for name, report in runs.items():
+        consents = {} if report is None else report.consents
+        for words in dict.fromkeys(consents.values()):
+            agreed = ", ".join(node for node, said in consents.items() if said == words)
             out.print(f"{name}  {agreed}  {words}", markup=False, highlight=False)

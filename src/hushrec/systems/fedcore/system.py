@@ -377,7 +377,7 @@ SYSTEM = System(
         ),
         exposes=(
             Exposure(
-                "the noise of a whole run promises other partners' users next to nothing",
+                "other partners may read ratings or names: noise or hashes are too weak",
                 {"epsilon_total": "(0, inf)"},
             ),
             Exposure("other partners read most ratings of common users"),
