@@ -53,7 +53,7 @@ def random_values(kind: FieldKind, shape: tuple[int, ...], draws: np.random.Gene
     bounds = np.iinfo(np.uint8 if kind.dtype == bool else kind.dtype)
     low = bounds.min if kind.low is None else int(kind.low)
     high = 1 if kind.dtype == bool else bounds.max if kind.high is None else int(kind.high)
-    return draws.integers(low, high, shape, np.int64, endpoint=True).astype(kind.dtype)
+    return draws.integers(low, high, shape, kind.dtype, endpoint=True)
 
 
 def random_message(
