@@ -103,7 +103,8 @@ def partner_align(cohort: Cohort[Partnership], request: Align, config: Any, draw
     num_steps, num_common = np.zeros((2, len(cohort.numbers)), np.int64)
     for place, row in enumerate(cohort.rows):
         partner, ids = cohort.private.partners[row], Names(*cohort.private.ids_of(int(row)))
-        received = list(mail_to(cohort, Identities, partner.number))
+        is_first = stage < last and (config.alignment != "psi" or not stage)  # what came before is of no use
+        received = [] if is_first else list(mail_to(cohort, Identities, partner.number))
         for message in received:
             _check_list(message, partners)
         if stage == last:
@@ -114,7 +115,7 @@ def partner_align(cohort: Cohort[Partnership], request: Align, config: Any, draw
             align(partner, ids, lists, config.agreement, draws)
             num_steps[place] = max(1, len(partner.ratings) // config.batch_size)
             num_common[place] = np.count_nonzero(partner.common_users >= 0)
-        elif config.alignment == "psi" and stage:
+        elif not is_first:
             if len(received) != 1:
                 raise PublicError(f"{len(received)} lists of ids came, not one; align again")
             (message,) = received
