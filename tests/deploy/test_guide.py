@@ -2,7 +2,8 @@
 
 In the page, a block with the first line `# server` is run on that machine, `# shop-a, terminal node` stays in a
 terminal of that machine, and `output` is what the block before it prints, or a terminal so far. Comments say what
-people do in between: carry a file, copy a folder, press Ctrl-C, wait. Numbers may differ; a line `...` stands for any lines.
+people do in between: carry a file, copy a folder, press Ctrl-C, wait. Numbers may differ; a line `...` stands for
+any lines.
 
 The machines' virtual environment is that of the tests; with HUSHREC_GUIDE_INSTALL=1, one made as the page says.
 """
