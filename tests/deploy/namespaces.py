@@ -145,7 +145,9 @@ def machines(names: Sequence[str], hosts: Mapping[str, str], folder: Path, path:
             _plug_in(namespaces[-1], namespaces[0], number, lines)
             (disks / name).mkdir(mode=0o700, parents=True)
             kept = {
-                key: value for key, value in os.environ.items() if key.startswith(("PIP_", "HUSHREC_", "LANG"))
+                key: value
+                for key, value in os.environ.items()
+                if key.startswith(("PIP_", "HUSHREC_", "LANG", "PYTHONPATH"))
             }
             environment = kept | {
                 "HOME": str(home),

@@ -3,6 +3,7 @@ import copy
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -293,6 +294,53 @@ def test_an_operator_is_who_has_the_token(tmp_path: Path) -> None:
     assert operator.validate_tokens_in_metadata([("flwr-oidc-access-token", "token")])[0]
     for wrong in ([], [("flwr-oidc-access-token", "nekot")], [("other", "token")]):
         assert operator.validate_tokens_in_metadata(wrong) == (False, None)
+
+
+def test_nodes_join_and_are_forgotten_while_the_server_runs(tmp_path: Path) -> None:
+    pytest.importorskip("flwr")
+    from hushrec.deploy.flower_server import Members
+
+    class State:
+        """As much of Flower's state as knows nodes."""
+
+        def __init__(self) -> None:
+            self.nodes: dict[int, str] = {}
+            self.num_made = 0
+
+        def create_node(self, owner: str, account: str, key: bytes, seconds: float, *, name: str) -> int:
+            self.num_made += 1
+            self.nodes[self.num_made] = name
+            return self.num_made
+
+        def delete_node(self, owner: str, number: int) -> None:
+            del self.nodes[number]
+
+    state, engine, authority = State(), FlowerEngine(), new_authority("hushrec")
+    members = Members(tmp_path / "server" / "startup" / "nodes", state)
+    for name in ("north", "south"):
+        engine.admit(tmp_path, name, issue(authority, name)[0])
+    for _ in range(2):
+        members.look()
+        assert sorted(state.nodes.values()) == ["north", "south"]
+    engine.dismiss(tmp_path, "north")
+    members.look()
+    assert list(state.nodes.values()) == ["south"]
+    known = dict(members._known)
+    engine.admit(tmp_path, "south", issue(authority, "south")[0])  # the same name with a new key
+    members.look()
+    assert list(state.nodes.values()) == ["south"]
+    assert members._known.keys() != known.keys()
+    engine.dismiss(tmp_path, "nobody")
+
+
+def test_a_copy_of_a_kit_is_in_another_place(tmp_path: Path) -> None:
+    pytest.importorskip("flwr")
+    from hushrec.deploy.flower_node import place_of
+
+    (tmp_path / "kit").mkdir()
+    shutil.copytree(tmp_path / "kit", tmp_path / "copy")
+    assert place_of(tmp_path / "kit") == place_of(tmp_path / "kit")
+    assert place_of(tmp_path / "kit") != place_of(tmp_path / "copy")
 
 
 # --- Real processes ----------------------------------------------------------------------------------------

@@ -36,13 +36,16 @@ from hushrec.deploy.membership import (
     Leaving,
     admit_node,
     ask_to_join,
+    check_welcome,
     leave_federation,
     name_of_leaver,
     newest_revoked,
+    refusal_file,
     take_answer,
     take_revoked,
 )
 from hushrec.errors import HushrecError
+from hushrec.files import write_private_file
 
 RUNNER = CliRunner()
 
@@ -310,6 +313,15 @@ def test_a_node_leaves_by_its_own_will_and_nobody_elses(fed: Path, tmp_path: Pat
         name_of_leaver(wish, authority)
     with pytest.raises(HushrecError, match="has no key"):
         leave_federation(kit)
+
+
+def test_a_node_that_the_server_refused_says_why(fed: Path, tmp_path: Path) -> None:
+    kit = tmp_path / "shop-a"
+    joined(fed, kit)
+    check_welcome(kit, "shop-a")
+    write_private_file(refusal_file(kit), b"its certificate was revoked")
+    with pytest.raises(HushrecError, match=r"^the server refuses shop-a: its certificate was revoked$"):
+        check_welcome(kit, "shop-a")
 
 
 # --- As people type it -----------------------------------------------------------------------------------------

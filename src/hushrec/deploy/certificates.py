@@ -186,7 +186,7 @@ def _certificate(name: str, issuer: x509.Name, own: PublicKey, issuers: PublicKe
     )
 
 
-def _digest(key: PrivateKey) -> hashes.HashAlgorithm:
+def _digest(key: PrivateKey) -> hashes.SHA256 | hashes.SHA384:
     return hashes.SHA256() if isinstance(key, rsa.RSAPrivateKey) else hashes.SHA384()
 
 

@@ -11,8 +11,8 @@ key.
 
 Not protected: whoever holds the root's private key, or made the kits and kept copies, can sign as any node; keep
 both away from the server, or compare fingerprints by some other way. A checked card does not say whether its name
-should take part: the server and the operator have certificates of the same root, so the caller compares names.
-Certificates are not revoked before they expire.
+should take part: the server and the operator have certificates of the same root, and a certificate may be revoked:
+the caller looks into both (`membership`).
 """
 
 import os

@@ -119,11 +119,11 @@ class Leaving(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def leave_federation(kit: Path) -> bytes:
     """Sign the wish to leave, and destroy the key: the kit is none any more. Its runs stay."""
     startup = kit / "startup"
+    try:
+        pem = (startup / "client.crt").read_bytes()
+    except OSError:
+        raise HushrecError(f"{kit} is no node's kit; give the folder of the node that leaves") from None
     with locked(kit / "lock", f"{kit.name} still runs from {kit}; end that process first"):
-        try:
-            pem = (startup / "client.crt").read_bytes()
-        except OSError:
-            raise HushrecError(f"{kit} is no node's kit; give the folder of the node that leaves") from None
         wish = Leaving(pem.decode(), sign(_own_key(kit), _left(x509.load_pem_x509_certificate(pem))))
         content = msgspec.json.encode(wish)
         write_private_file(kit / "leave.json", content)  # before the key is gone
