@@ -2,8 +2,8 @@
 
 `python tools/mutants.py` copies the tree into a temporary folder for each mutant, changes one piece of text in it
 and runs the tests that must fail then. Exit code 1 if a mutant survives. A text that is not found exactly once is
-an error, so that the list follows the code; `tests/test_mutants.py` looks at that in every run. Compiled kernels are
-copied, too, and compiled anew where a mutant changes their module.
+an error, so that the list follows the code; `tests/test_mutants.py` looks at that in every run. Compiled kernels
+are copied, too, and compiled anew where a mutant changes their module.
 
 `--only NAME` (again and again) picks some, `--jobs N` runs so many at a time, `--list` prints them.
 """
