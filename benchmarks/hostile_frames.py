@@ -1,9 +1,10 @@
 """A million hostile but well-formed frames through all systems: each is taken in or refused, and nothing else.
 
 `python -m benchmarks.hostile_frames` plays acts (see `hushrec.testing.hostile`) in turn over all systems and their
-variants until so many frames went through, or so many minutes are over. Acts of a system are played in a process of
-their own with a bound on memory and time, so that a fault that ends a process is one as well, with its seeds. Counts
-and faults are kept in a file of JSON: `--resume` goes on with it. `--act SYSTEM VARIANT SEED` plays one act again.
+variants until so many frames went through, or so many minutes are over. Acts of a system are played in a process
+of their own with a bound on memory and time, so that a fault that ends a process is one as well, with its seeds.
+Counts and faults are kept in a file of JSON: `--resume` goes on with it. `--act SYSTEM VARIANT SEED` plays one act
+again.
 
 With NUMBA_BOUNDSCHECK=1 and an own NUMBA_CACHE_DIR, kernels look at their indices, too.
 """

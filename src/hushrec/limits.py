@@ -18,6 +18,7 @@ MOST_STEPS = 10**7  # of a round
 MOST_WINDOWS = 10**7  # of a stream, in a round
 MOST_COLUMNS = 1 << 24  # of a row, whoever sends it
 MOST_NAME = 1000  # characters of what a party calls itself
+MOST_COUNTED = 1 << 53  # rows, users: whole numbers up to here are floating point numbers, too
 MOST_MEASURED = 1e18  # a mean, a sum or a promise, either way of zero
 MOST_LETTER_BYTES = 1 << 28
 MOST_FRAME_BYTES = 1 << 31

@@ -409,6 +409,28 @@ def test_a_foreign_archive_is_not_what_was_trained_on(path: Path) -> None:
         load_train(path, SYSTEMS["fedrec"], "name", "", False)
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("starts", lambda array: array[:-1]),
+        ("starts", lambda array: array[::-1]),
+        ("starts", lambda array: array + 1),
+        ("starts", lambda array: array.astype(np.float64)),
+        ("items", lambda array: array[:, None]),
+        ("items", lambda array: array + 40),
+        ("items", lambda array: array - 40),
+        ("ratings", lambda array: array[:-1]),
+    ],
+)
+def test_rows_that_are_none_are_not_what_was_trained_on(path: Path, name: str, change: Any) -> None:
+    data = hushrec.load("synthetic:users=30,items=40,ratings=400")
+    save_train(path, data, SYSTEMS["fedrec"])
+    arrays = read_arrays(path)
+    write_arrays(path, arrays | {name: change(arrays[name])})
+    with pytest.raises(HushrecError, match="is not what a run was trained on"):
+        load_train(path, SYSTEMS["fedrec"], "name", "", False)
+
+
 def test_files_hold_plain_arrays_only(path: Path) -> None:
     """Every member of every archive can be read with pickle off, and is an .npy."""
     job = job_of("fedrec++")

@@ -15,7 +15,7 @@ from hushrec.registry import system_named
 
 Relay = choices.Relay
 Number = Annotated[int, msgspec.Meta(ge=0, lt=limits.MOST_PARTIES)]  # of a client
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=limits.MOST_COUNTED)]
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -76,7 +76,8 @@ def read_arrays(path: Path) -> Arrays:
     """The arrays of a file."""
     try:
         with path.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
-            check_room(str(path), sum(member.file_size for member in archive.zip.infolist()))
+            members = archive.zip.infolist() if archive.zip is not None else []
+            check_room(str(path), sum(member.file_size for member in members))
             return {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise HushrecError(f"{path} is missing; run again without --resume to start anew") from None

@@ -1,0 +1,489 @@
+"""Make small changes that would let somebody cheat, one at a time, and see that tests notice.
+
+`python tools/mutants.py` copies the tree into a temporary folder for each mutant, changes one piece of text in it
+and runs the tests that must fail then. Exit code 1 if a mutant survives. A text that is not found exactly once is
+an error, so that the list follows the code; `tests/test_mutants.py` looks at that in every run. Compiled kernels
+are copied, too, and compiled anew where a mutant changes their module.
+
+`--only NAME` (again and again) picks some, `--jobs N` runs so many at a time, `--list` prints them.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_SECONDS = 900.0
+_COPIED = (
+    "src",
+    "tests",
+    "benchmarks",
+    "tools",
+    "examples",
+    "docs",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one place."""
+
+    name: str
+    file: str  # below src/hushrec
+    text: str  # found exactly once
+    instead: str
+    tests: str  # as pytest takes them, with blanks between
+    breaks: str
+
+    @property
+    def path(self) -> Path:
+        """The file, below the root of the tree."""
+        return Path("src/hushrec") / self.file
+
+    def count(self, root: Path = ROOT) -> int:
+        """How often its text is found."""
+        path = root / self.path
+        return path.read_text(encoding="utf-8").count(self.text) if path.exists() else 0
+
+    def apply(self, root: Path) -> None:
+        """Change the copy."""
+        path = root / self.path
+        path.write_text(path.read_text(encoding="utf-8").replace(self.text, self.instead), encoding="utf-8")
+
+
+SURVIVORS = "tests/adversary/test_survivors.py"
+SEALING = "tests/privacy/test_sealing.py"
+POST = "tests/runtime/test_post.py"
+PACKETS = "tests/runtime/test_packets.py"
+WIRE = "tests/runtime/test_wire.py"
+NODE = "tests/runtime/test_node.py"
+NETWORK = "tests/runtime/test_over_network.py"
+DENOISING = "tests/privacy/test_denoising.py"
+EXACT = "tests/privacy/test_exact_sum.py"
+SECURE = "tests/privacy/secure_sum/test_protocol.py"
+CHECKPOINT = "tests/runtime/test_checkpoint.py"
+IDENTITY = "tests/deploy/test_identity.py"
+SITE = "tests/deploy/test_site.py"
+SUPERVISOR = "tests/deploy/test_supervisor.py"
+LIMITS = "tests/test_limits.py"
+REFUSALS = "tests/privacy/secure_sum/test_refusals.py"
+REPLIES = "tests/runtime/test_replies.py"
+
+MUTANTS = (
+    # --- Survivors of an earlier audit -------------------------------------------------------------------------
+    Mutant(
+        "fsync-dropped", "files.py",
+        "            os.fsync(file.fileno())\n", "",
+        SURVIVORS, "after a power cut a file can be empty that was said to be written",
+    ),
+    Mutant(
+        "server-checks-no-cards", "deploy/driver.py",
+        "check_key_card(card, root, bytes.fromhex(self._order.run_id), numbers_digest(numbers[name]))", "pass",
+        SURVIVORS, "the server starts a run with a mail key that nobody signed",
+    ),
+    Mutant(
+        "overdrawing-denoiser", "systems/fedrec_plus_plus.py",
+        "if uploads.counts.min() < 0:", "if uploads.counts.min() < -(1 << 60):",
+        SURVIVORS, "a denoiser that takes out more than came in spoils the model in silence",
+    ),
+    Mutant(
+        "denoiser-without-mail", "systems/fedrec_plus_plus.py",
+        "or not inbox.has_mail(cohort.numbers).all()", "",
+        SURVIVORS, "a denoiser to whom nobody wrote shows its own gradients",
+    ),
+    Mutant(
+        "lock-of-noise-sums", "privacy/denoising.py",
+        "        with self._lock:\n            self._add(1", "        if True:\n            self._add(1",
+        SURVIVORS, "two threads add to one table and lose noise",
+    ),
+    Mutant(
+        "secure-delete-off", "systems/drift/store.py",
+        "PRAGMA secure_delete = ON", "PRAGMA secure_delete = OFF",
+        SURVIVORS, "interactions that were learned from stay on the owner's disk",
+    ),
+    Mutant(
+        "two-authorization-headers", "serving/gate.py",
+        "if len(given) == 1 else None", "if given else None",
+        SURVIVORS, "a request passes with one token in front of a proxy and another behind it",
+    ),
+    Mutant(
+        "checkpoint-of-any-shape", "protocol/states.py",
+        "if not _is_like(array, own) or", "if False or",
+        SURVIVORS, "a checkpoint of another run is taken for one's own",
+    ),
+    # --- Sealing -----------------------------------------------------------------------------------------------
+    Mutant(
+        "unpad-ignores-zeros", "privacy/sealing.py",
+        "if content.count(0, end) != len(content) - end:", "if False:",
+        SEALING, "padding carries what nobody sees",
+    ),
+    Mutant(
+        "onion-layer-not-told-apart", "privacy/sealing.py",
+        '_RELAY_SUFFIX = b" relay"', '_RELAY_SUFFIX = b""',
+        SEALING, "mail passes for an outer layer, and an outer layer for mail",
+    ),
+    Mutant(
+        "onion-without-core", "privacy/sealing.py",
+        "if len(content) < _ADDRESSEE.size + SEAL_BYTES:", "if len(content) < _ADDRESSEE.size:",
+        SEALING, "a relay passes on what is no mail",
+    ),
+    Mutant(
+        "unpad-believes-lengths", "privacy/sealing.py",
+        "    if end > len(content):\n", "    if False:\n",
+        SEALING, "padded mail is cut short and taken for whole",
+    ),
+    # --- Post --------------------------------------------------------------------------------------------------
+    Mutant(
+        "letter-twice", "runtime/post.py",
+        'raise SealError("the same letter came twice")', "pass",
+        POST, "one client's noise counts twice",
+    ),
+    Mutant(
+        "inside-does-not-fit-outside", "runtime/post.py",
+        "if frame.round_number != round_number or (frame.numbers != mail.addressee).any():", "if False:",
+        POST, "a letter to one client is added to another's inbox",
+    ),
+    Mutant(
+        "mail-of-two-asks", "runtime/post.py",
+        "or sequences.setdefault(mail.code, mail.sequence) != mail.sequence", "",
+        POST, "mail of an earlier ask is mixed with that of this one",
+    ),
+    Mutant(
+        "relay-does-not-mix", "runtime/post.py",
+        "inner[place], inner[other] = inner[other], inner[place]", "pass",
+        POST, "the order of letters tells who wrote them",
+    ),
+    Mutant(
+        "strangers-served", "runtime/post.py",
+        "if not is_known or (np.diff(numbers) <= 0).any():", "if not is_known:",
+        f"{POST} {NODE}", "a client is asked twice in one request",
+    ),
+    # --- Packets and frames ------------------------------------------------------------------------------------
+    Mutant(
+        "packet-padding", "runtime/packets.py",
+        "if any(view[end : end + -length % 8]):", "if False:",
+        PACKETS, "two packets with other bytes are the same to a node, but not to its mark",
+    ),
+    Mutant(
+        "packet-left-over", "runtime/packets.py",
+        "    if start != len(view):\n", "    if False:\n",
+        PACKETS, "what stands behind a packet is carried unseen",
+    ),
+    Mutant(
+        "packet-of-any-size", "runtime/packets.py",
+        "    if len(data) > max_bytes:\n", "    if False:\n",
+        f"{PACKETS} {LIMITS}", "a packet fills the memory of a node",
+    ),
+    Mutant(
+        "reply-to-another-request", "runtime/packets.py",
+        "own = (self.run_id, self.round_number, self.sequence)\n        return own == ",
+        "own = (self.run_id, self.round_number, request.sequence)\n        return own == ",
+        f"{PACKETS} {NETWORK}", "a late reply is taken for one to another ask",
+    ),
+    Mutant(
+        "frame-not-finite", "runtime/wire.py",
+        'if kind.dtype.kind == "f" and not _all_finite(values):', "if False:",
+        WIRE, "one client's NaN is everybody's",
+    ),
+    Mutant(
+        "frame-below-its-bound", "runtime/wire.py",
+        "if kind.low is not None and np.minimum.reduce(values).item() < kind.low:", "if False:",
+        WIRE, "an item of number -1 is the last one of the catalogue",
+    ),
+    Mutant(
+        "frame-left-over", "runtime/wire.py",
+        "    if len(view) > size:\n", "    if False:\n",
+        WIRE, "what stands behind a frame is carried unseen",
+    ),
+    Mutant(
+        "frame-ends-early", "runtime/wire.py",
+        "        if end > len(self.view):\n", "        if end > len(self.view) + 4:\n",
+        WIRE, "a frame is read beyond its end",
+    ),
+    Mutant(
+        "frame-of-a-party-below-zero", "runtime/wire.py",
+        "if num_parties and np.minimum.reduce(numbers) < 0:", "if False:",
+        f"{WIRE} {POST}", "a party of number -1 is the last one",
+    ),
+    Mutant(
+        "empty-columns-of-any-width", "runtime/wire.py",
+        "if math.prod(size or 1 for size in shape) * dtype.itemsize > max_bytes:", "if False:",
+        WIRE, "a frame of some bytes claims rows of a terabyte",
+    ),
+    # --- Nodes and the driving side ----------------------------------------------------------------------------
+    Mutant(
+        "frame-of-another-round", "runtime/node.py",
+        "if request.round_number != round_number:", "if False:",
+        NODE, "a node answers for a round that its packet does not name",
+    ),
+    Mutant(
+        "private-words-leave-the-node", "runtime/node.py",
+        'str(error) if isinstance(error, PublicError) else "cannot be used"', "str(error)",
+        NODE, "the server reads what an inbox says of a letter",
+    ),
+    Mutant(
+        "reply-of-another-type", "runtime/rounds.py",
+        "if type(message) is not self.kind:", "if False:",
+        REPLIES, "a reply of another type ends the run",
+    ),
+    Mutant(
+        "reply-of-nobody", "runtime/rounds.py",
+        "        if not len(numbers):\n", "        if False:\n",
+        REPLIES, "a frame for nobody ends the run",
+    ),
+    Mutant(
+        "answered-for-others", "runtime/over_network.py",
+        'raise WireError("answered for others than were asked")', "pass",
+        NETWORK, "a node answers in the name of another's clients",
+    ),
+    # --- Sums --------------------------------------------------------------------------------------------------
+    Mutant(
+        "row-limit-ignores-summands", "privacy/exact_sum.py",
+        "SUM_RANGE / max(num_summands, 1)", "SUM_RANGE",
+        EXACT, "many large rows wrap the sum in silence",
+    ),
+    Mutant(
+        "counts-below-zero", "privacy/exact_sum.py",
+        "if len(self.counts) and self.counts.min() < 0:", "if False:",
+        LIMITS, "a secure sum that somebody spoilt goes into the model",
+    ),
+    Mutant(
+        "gradients-of-another-width", "privacy/exact_sum.py",
+        "    if message.gradients.values.shape != shape:\n", "    if False:\n",
+        f"{EXACT} {DENOISING}", "a kernel reads beyond the rows that came",
+    ),
+    Mutant(
+        "dense-upload-of-any-shape", "privacy/dense_sum.py",
+        "if not is_whole or len(message.gradients) != len(numbers):", "if False:",
+        "tests/privacy/test_dense_sum.py", "a kernel reads beyond the table that came",
+    ),
+    Mutant(
+        "masked-upload-of-any-size", "privacy/masking.py",
+        "    if (message.words.lengths != num_columns).any():\n", "    if False:\n",
+        "tests/privacy/test_masking.py", "an upload of another size ends the run",
+    ),
+    Mutant(
+        "denoiser-of-another-catalogue", "privacy/denoising.py",
+        "counts.shape != items.shape or not is_known:", "counts.shape != items.shape:",
+        DENOISING, "a denoiser writes beyond the tables of the server",
+    ),
+    # --- Secure sums -------------------------------------------------------------------------------------------
+    Mutant(
+        "unmasked-below-the-threshold", "privacy/secure_sum/parties.py",
+        "if len(survivors) < plan.least or num_alive < plan.threshold:", "if False:",
+        SECURE, "a participant opens a sum of very few",
+    ),
+    Mutant(
+        "secrets-used-twice", "privacy/secure_sum/attempts.py",
+        "if known[place].any() and (known[place] != digest).any():", "if False:",
+        SECURE, "two sums with the same masks differ by one participant's numbers",
+    ),
+    Mutant(
+        "steps-in-any-order", "privacy/secure_sum/attempts.py",
+        "if place and not known[place - 1].any():", "if False:",
+        SECURE, "a participant unmasks a sum that it was never asked for",
+    ),
+    Mutant(
+        "letters-of-another-sum", "privacy/secure_sum/parties.py",
+        "if (letters.reader_key.values != own_key).any():", "if False:",
+        SECURE, "shares of an earlier attempt are taken for those of this one",
+    ),
+    Mutant(
+        "neighbour-writes-twice", "privacy/secure_sum/letters.py",
+        "                if is_same.any():\n", "                if False:\n",
+        REFUSALS, "a neighbour's mask is added twice",
+    ),
+    Mutant(
+        "shares-of-any-width", "privacy/secure_sum/server.py",
+        "    if sent.shares.values.shape[1] != KEY_BYTES:\n", "    if False:\n",
+        REFUSALS, "a participant's shares end the run and blame nobody",
+    ),
+    Mutant(
+        "shares-not-asked-for", "privacy/secure_sum/server.py",
+        "    if not is_right.all():\n", "    if False:\n",
+        REFUSALS, "a participant opens the sum with shares of somebody else",
+    ),
+    Mutant(
+        "keys-of-any-width", "privacy/secure_sum/server.py",
+        "if (message.key.lengths != 1).any() or message.key.values.shape[1] != KEY_BYTES:", "if False:",
+        REFUSALS, "a participant's key ends the run and blames nobody",
+    ),
+    # --- Checkpoints and limits --------------------------------------------------------------------------------
+    Mutant(
+        "private-state-of-any-shape", "protocol/states.py",
+        "if array.shape != own.shape:", "if False:",
+        f"{SURVIVORS} {CHECKPOINT}", "one party's vector is everybody's",
+    ),
+    Mutant(
+        "train-of-any-shape", "runtime/checkpoint.py",
+        "    if not _are_rows(rows, ", "    if False and not _are_rows(rows, ",
+        CHECKPOINT, "items beyond the catalogue are read by kernels",
+    ),
+    Mutant(
+        "claims-are-believed", "limits.py",
+        "    if claimed > most:\n", "    if False:\n",
+        LIMITS, "a claimed number keeps its hearer busy for ever",
+    ),
+    Mutant(
+        "room-is-endless", "limits.py",
+        "    if needed_bytes > room:\n", "    if False:\n",
+        LIMITS, "a claimed number fills its hearer's memory",
+    ),
+    # --- Who is who --------------------------------------------------------------------------------------------
+    Mutant(
+        "card-of-another-name", "deploy/identity.py",
+        "if _common_name(certificate) != card.name:", "if False:",
+        IDENTITY, "a node signs the card of another",
+    ),
+    Mutant(
+        "card-of-another-run", "deploy/identity.py",
+        "parts = (_CONTEXT, run_id, name.encode", "parts = (_CONTEXT, bytes(16), name.encode",
+        IDENTITY, "a card of one run is good for all",
+    ),
+    Mutant(
+        "certificate-of-another-root", "deploy/identity.py",
+        "        certificate.verify_directly_issued_by(root)\n", "        pass\n",
+        IDENTITY, "anybody makes certificates for anybody",
+    ),
+    Mutant(
+        "certificates-do-not-expire", "deploy/identity.py",
+        "if not checked.not_valid_before_utc <= now <= checked.not_valid_after_utc:", "if False:",
+        IDENTITY, "a certificate is good for ever",
+    ),
+    Mutant(
+        "key-open-to-all", "deploy/identity.py",
+        "        if path.stat().st_mode & 0o077:\n", "        if False:\n",
+        IDENTITY, "other users of a machine read a node's mail",
+    ),
+    Mutant(
+        "hosts-twice", "deploy/site.py",
+        "or len(set(names)) < len(names):", "and len(set(names)) < len(names):",
+        SITE, "a server hosts clients under a name that is no node's",
+    ),
+    Mutant(
+        "node-believes-cards", "deploy/site.py",
+        "check_key_card(host.card, root, run_id, numbers_digest(host.numbers))", "pass",
+        SITE, "the server's own key stands for a node's",
+    ),
+    Mutant(
+        "consent-to-any-setting", "deploy/site.py",
+        "if not is_as_wanted(invitation.config.get(name), value):", "if False:",
+        SITE, "a node takes part with settings that its owner did not agree to",
+    ),
+    Mutant(
+        "strikes-are-forgotten", "deploy/supervisor.py",
+        "self.strikes[name, report.round_number] += 1", "pass",
+        SUPERVISOR, "a node spoils a round for ever",
+    ),
+    Mutant(
+        "below-the-least", "deploy/supervisor.py",
+        "if len(present) < self.terms.min_nodes:", "if False:",
+        SUPERVISOR, "a run goes on with fewer nodes than agreed",
+    ),
+    # --- Who may ask -------------------------------------------------------------------------------------------
+    Mutant(
+        "token-of-any-scheme", "serving/limits.py",
+        'if scheme.lower() == b"bearer" and any(matches) else None', "if any(matches) else None",
+        "tests/serving/test_limits.py", "a token counts in a header of another scheme",
+    ),
+    Mutant(
+        "body-of-any-length", "serving/gate.py",
+        "                    if len(body) > self._max_request_bytes:\n", "                    if False:\n",
+        "tests/serving/test_gate.py", "a body without a length fills the memory",
+    ),
+)  # fmt: skip
+
+
+def check(mutants: Sequence[Mutant] = MUTANTS, root: Path = ROOT) -> list[str]:
+    """What is wrong with the list: names that are there twice, texts that are not found exactly once, no tests."""
+    names = [mutant.name for mutant in mutants]
+    wrong = [
+        f"{name}: there are two of this name" for name in sorted({one for one in names if names.count(one) > 1})
+    ]
+    for mutant in mutants:
+        if (found := mutant.count(root)) != 1:
+            wrong.append(f"{mutant.name}: its text is found {found} times in {mutant.path}, not once")
+        if mutant.text == mutant.instead:
+            wrong.append(f"{mutant.name}: changes nothing")
+        missing = [one for one in mutant.tests.split() if not (root / one.partition("::")[0]).exists()]
+        wrong += [f"{mutant.name}: there is no {one}" for one in missing]
+    return wrong
+
+
+def copied(folder: Path) -> Path:
+    """The tree in a folder, with what was compiled: it is found beside its source, by the time of that."""
+    for name in _COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name)
+        elif source.exists():
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def run_tests(root: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    """The tests of a copy, until one fails, with its own source."""
+    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests.split()]
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
+    )
+
+
+def killed(mutant: Mutant) -> tuple[bool, str]:
+    """Whether tests fail with the mutant, and the first that does."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        root = copied(Path(folder))
+        mutant.apply(root)
+        try:
+            finished = run_tests(root, mutant.tests)
+        except subprocess.TimeoutExpired:
+            return True, f"no end within {_SECONDS:g} s"
+    failed = [line for line in finished.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    first = failed[0].partition(" - ")[0] if failed else finished.stdout.strip().splitlines()[-1:]
+    # 1: some test failed. Anything else but 0 is no verdict: a test that is not found, or none collected.
+    if finished.returncode not in (0, 1):
+        return False, f"pytest ended with {finished.returncode}: {first}"
+    return finished.returncode == 1, str(first)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run them; 1 if one survives."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", action="append", default=[], metavar="NAME")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--list", action="store_true")
+    given = parser.parse_args(arguments)
+    chosen = [mutant for mutant in MUTANTS if not given.only or mutant.name in given.only]
+    if given.list:
+        for mutant in chosen:
+            print(f"{mutant.name:32} {mutant.file:36} {mutant.breaks}")
+        return 0
+    if wrong := check(chosen):
+        print(*wrong, sep="\n")
+        return 1
+    if unknown := set(given.only) - {mutant.name for mutant in chosen}:
+        print(f"no mutant {', '.join(sorted(unknown))}; see --list")
+        return 1
+    began, survivors = time.monotonic(), 0
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for mutant, (is_killed, how) in zip(chosen, pool.map(killed, chosen), strict=True):
+            survivors += not is_killed
+            print(f"{'killed' if is_killed else 'SURVIVED':9} {mutant.name:32} {how}", flush=True)
+    print(f"{len(chosen)} mutants, {survivors} survived, {time.monotonic() - began:.0f} s")
+    return int(survivors > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
