@@ -84,6 +84,7 @@ class Report(msgspec.Struct, frozen=True):
     reason: str = ""
     timed_rounds: int = 0  # those of this attempt
     proven: list[str] = []  # of the lost, those whose own fault it is beyond doubt
+    silent: list[str] = []  # of the lost, those of whom nothing came
     consents: dict[str, str] = {}  # why nodes take part, as they told it
 
 
@@ -103,7 +104,8 @@ def drive(transport: Transport, nodes: list[str], folder: Path, job: bytes) -> N
         try:
             run.go(transport, nodes)
         except NodesLost as error:
-            run.report("paused", lost=error.lost, proven=sorted(error.proven), reason=str(error))
+            proven, silent = sorted(error.proven), sorted(error.silent)
+            run.report("paused", lost=error.lost, proven=proven, silent=silent, reason=str(error))
         except HushrecError as error:
             run.report("failed", reason=str(error))
 
@@ -170,6 +172,7 @@ class _ServerRun:
         lost: dict[str, str] | None = None,
         reason: str = "",
         proven: list[str] | None = None,
+        silent: list[str] | None = None,
     ) -> None:
         """Tell whoever watches."""
         progress = self._progress
@@ -177,7 +180,8 @@ class _ServerRun:
         seconds = {what: round(spent, 4) for what, spent in self._seconds.items()}
         report = Report(
             status, self._attempt.attempt, self._rounds_done, self._config.num_rounds, sent, seconds, lost or {},
-            reason, self._rounds_done - self._rounds_before, proven or [], self._consents,
+            reason, self._rounds_done - self._rounds_before, proven or [], silent or [],
+            self._consents,
         )  # fmt: skip
         write_private_file(self._folder / "progress.json", msgspec.json.encode(report))
 

@@ -4,8 +4,9 @@ An engine's job ends with its first dead process. The run does not: the server's
 states hold all rounds that are done, so a new job goes on where the last one stopped, to the same bits.
 
 A node is left out for what is proven against it, three times in one round: nobody can have another one banned.
-What may be the fault of several (silence, mail that one wrote, another passed on and a third cannot open) is tried
-again, and ends the run with a line that names them all.
+One that is silent as often is left out, too, which is no blame: it is waited for as for one that is not there.
+What may be the fault of several (mail that one wrote, another passed on and a third cannot open) is tried again,
+and ends the run with a line that names them all.
 """
 
 import time
@@ -26,7 +27,7 @@ from hushrec.files import write_private_file
 _POLL_SECONDS = 0.1
 _JOB_STATE_SECONDS = 2.0
 _QUIET_SECONDS = 3.0  # of waiting, before a word is said of it
-# How often a node may spoil the same round, beyond doubt, before the run goes on without it.
+# How often a node may spoil the same round, beyond doubt, or be silent, before the run goes on without it.
 _MOST_STRIKES = 3
 _MOST_ATTEMPTS_WITHOUT_A_ROUND = 6
 
@@ -243,9 +244,10 @@ class Supervisor:
     def _note_losses(self, report: Report) -> None:
         self.tell(f"{report.reason}; going on from round {report.round_number + 1}")
         self.suspects |= {name: why for name, why in report.lost.items() if name not in report.proven}
-        for name in report.proven:
+        for name in (*report.proven, *report.silent):
             why = report.lost[name]
             self.strikes[name, report.round_number] += 1
             if self.strikes[name, report.round_number] >= _MOST_STRIKES:
                 self.banned[name] = why
-                self.tell(f"{name} failed {_MOST_STRIKES} times in one round and is left out from now on")
+                what = "failed" if name in report.proven else "was silent"
+                self.tell(f"{name} {what} {_MOST_STRIKES} times in one round and is left out from now on")

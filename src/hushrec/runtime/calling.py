@@ -30,11 +30,13 @@ class NodesLost(HushrecError):
         lost: Mapping[str, str],
         proven: Collection[str] = (),
         refused: Mapping[str, int] | None = None,
+        silent: Collection[str] = (),
     ) -> None:
         who = ", ".join(f"{name} ({reason})" for name, reason in sorted(lost.items()))
         super().__init__(f"round {round_number}, {phase}: lost {who}")
         self.lost, self.proven = dict(lost), frozenset(proven)
         self.phase, self.round_number = phase, round_number
+        self.silent = frozenset(silent)  # who sent nothing at all
         self.refused = dict(refused or {})  # by node that refused, the place of the letter that is why, or -1
 
 
@@ -92,7 +94,7 @@ class Caller:
             if not losses.can_be_asked_again:
                 break
             waiting = requests.only(losses.lost)
-        raise NodesLost(phase, round_number, losses.lost, losses.proven, losses.refused)
+        raise NodesLost(phase, round_number, losses.lost, losses.proven, losses.refused, losses.silent)
 
     def _take_one(self, losses: "_Losses", name: str, head: Packet, data: Buffer, receive: Receive) -> None:
         is_reply = False
@@ -123,6 +125,7 @@ class _Losses:
     lost: dict[str, str]
     proven: set[str] = field(default_factory=set)
     refused: dict[str, int] = field(default_factory=dict)
+    _heard: set[str] = field(default_factory=set)
     _again: set[str] = field(default_factory=set)  # who answered at once with something else than a reply
 
     def answers(self, name: str) -> None:
@@ -130,10 +133,12 @@ class _Losses:
 
     def refuses(self, name: str, error: Refused) -> None:
         self.lost[name], self.refused[name] = str(error), error.letter
+        self._heard.add(name)
         self._again.add(name)
 
     def spoils(self, name: str, why: str, is_proven: bool, is_over: bool) -> None:
         self.lost[name] = why
+        self._heard.add(name)
         if is_proven:
             self.proven.add(name)
         if not is_over:
@@ -142,6 +147,10 @@ class _Losses:
     def told(self, lost: Mapping[str, str]) -> None:
         """What the transport says of those who are still waited for."""
         self.lost |= {name: why for name, why in lost.items() if self.lost.get(name) == "no reply"}
+
+    @property
+    def silent(self) -> set[str]:
+        return self.lost.keys() - self._heard
 
     @property
     def can_be_asked_again(self) -> bool:

@@ -186,7 +186,7 @@ class OverNetwork:
             if held.is_relayed:
                 for writer in self._through[held.writer]:
                     lost.setdefault(writer, f"may have written {what}")
-        return NodesLost(error.phase, error.round_number, lost, error.proven)
+        return NodesLost(error.phase, error.round_number, lost, error.proven, silent=error.silent)
 
     def _fold(self, name: str, reply: Packet, asked: Numbers, fork: Fold) -> list[Held]:
         """Fold a reply, which must answer for exactly those who were asked; the letters that came with it."""
@@ -270,7 +270,7 @@ class OverNetwork:
             given = by_relay[name]
             for held in given[place : place + 1] if 0 <= place < len(given) else given:
                 lost.setdefault(held.writer, f"wrote mail that {name} {error.lost[name]}")
-        return NodesLost(error.phase, error.round_number, lost, error.proven)
+        return NodesLost(error.phase, error.round_number, lost, error.proven, silent=error.silent)
 
 
 def _claimed(seconds: Mapping[str, float], elapsed: float) -> Mapping[str, float]:
