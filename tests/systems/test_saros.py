@@ -11,12 +11,12 @@ from hushrec.runs.run_settings import settings_for, splits_for
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import job_for, prepared, run_job
-from hushrec.systems.drift.messages import BlockGradients, Register
+from hushrec.systems.drift.messages import BlockGradients, OwnerKey, Register
 
 from .owner_runs import learned_slowly, some_stream, stream
 from .runs import Finished, digest, losing, run, settings_of, some_events
 
-GOLDEN = "21a70d2f9893810516fc00ba790700e8f64046a2a549e10fe0b45d0b70c67c1b"
+GOLDEN = "3fd1f3c7f41f2978f0a9955e982421937aea4c69ee72e1ca3c82be85612d40bb"
 USUAL = {"window": 20, "learning_rate": 0.5, "regularization": 0.02}
 
 
@@ -49,7 +49,7 @@ def test_theta_2_and_two_owners_are_something_else() -> None:
 def test_without_encryption_it_is_the_same_transcript() -> None:
     ratings = some_events(1)
     assert digest(run("saros", ratings, **USUAL)) == digest(
-        run("drift", ratings, theta=1, encryption="none", **USUAL)
+        run("drift", ratings, theta=1, encryption="none", **USUAL), OwnerKey
     )
 
 
