@@ -29,13 +29,10 @@ class Fold(Protocol):
 
 @dataclass
 class Collect:
-    """The fold that keeps every batch, in the order of the parties.
-
-    `check` refuses a batch that its reader could not use, so that its sender is known.
-    """
+    """The fold that keeps every batch, in the order of the parties."""
 
     batches: list[tuple[Numbers, Any]] = field(default_factory=list)
-    check: Callable[[Numbers, Any], object] | None = None
+    check: Callable[[Numbers, Any], None] | None = None  # refuses a batch, and names its sender
 
     def fork(self) -> "Collect":
         """An empty one."""

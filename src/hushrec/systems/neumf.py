@@ -46,7 +46,6 @@ from hushrec.protocol import (
     of_server,
     ragged,
 )
-from hushrec.protocol.checks import check_listed
 from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 
@@ -182,7 +181,7 @@ def server_round(state: ServerState, round_number: int, config: Centralised, dra
 
 def _take_over(state: ServerState) -> Round[ServerState]:
     num_users, num_items = state.sizes
-    uploads = Collect(check=lambda numbers, message: check_listed(numbers, message.items, num_items))
+    uploads = Collect()
     yield Ask(np.arange(num_users, dtype=np.int32), HandOver(), uploads)
     if not uploads.batches:
         raise HushrecError("no client handed over its items; there is nothing to train on")
@@ -192,11 +191,13 @@ def _take_over(state: ServerState) -> Round[ServerState]:
     items = Ragged(starts, np.concatenate([message.items.values for _, message in uploads.batches]))
     num_positives = np.zeros(num_users, np.int64)
     num_positives[came] = lengths
-    return replace(
+    state = replace(
         state,
         starts=np.concatenate([[0], np.cumsum(num_positives)]),
         items=items.take(np.argsort(came)).values,
     )
+    state.positives().check_fit((num_users, num_items))
+    return state
 
 
 def with_negatives(state: ServerState, num_negatives: int, generator: np.random.Generator) -> Pairs:

@@ -48,7 +48,6 @@ from hushrec.protocol import (
     of_server,
     ragged,
 )
-from hushrec.protocol.checks import check_listed
 from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check_bounds, setting
 from hushrec.systems.fedrec import GENERAL, ItemGradients
@@ -185,7 +184,7 @@ def _trained(state: ServerState, config: Config, round_number: int, draws: Draws
 
 def take_over(num_clients: int, num_items: int) -> Round[Taken]:
     """Ask all clients for their ratings; who is lost has none."""
-    uploads = Collect(check=lambda numbers, message: check_listed(numbers, message.items, num_items))
+    uploads = Collect()
     yield Ask(np.arange(num_clients, dtype=np.int32), HandOver(), uploads)
     if not any(message.items.values.size for _, message in uploads.batches):
         raise HushrecError("no client handed over its ratings; there is nothing to train on")
@@ -194,6 +193,10 @@ def take_over(num_clients: int, num_items: int) -> Round[Taken]:
     in_order, as_came = np.argsort(came), np.concatenate([[0], np.cumsum(lengths)])
     items = Ragged(as_came, np.concatenate([message.items.values for _, message in uploads.batches]))
     ratings = Ragged(as_came, np.concatenate([message.ratings.values for _, message in uploads.batches]))
+    is_unknown = (items.values < 0) | (items.values >= num_items)
+    if is_unknown.any():  # kernels do not look
+        sender = came[np.searchsorted(as_came, np.flatnonzero(is_unknown)[0], side="right") - 1]
+        raise HushrecError(f"client {sender} lists an item that is not in the catalogue; leave it out")
     num_ratings = np.zeros(num_clients, np.int64)
     num_ratings[came] = lengths
     starts = np.concatenate([[0], np.cumsum(num_ratings)])

@@ -19,7 +19,7 @@ from hushrec.systems.metamf.system import (
     Gradients,
     Recommenders,
     ServerState,
-    _check_upload,
+    _upload,
     groups_of,
 )
 from systems.runs import losing, some_ratings
@@ -201,7 +201,7 @@ def test_a_gradient_that_would_spoil_the_model_is_refused_with_its_sender(number
     rows[1, 5:7] = number
     starts = np.arange(3) * sizes.num_generated
     with pytest.raises(DivergedError, match="the update of client 9 is not finite or not within"):
-        _check_upload(sizes, np.array([7, 9], np.int32), Gradients(Ragged(starts, rows.ravel())))
+        _upload(np.array([7, 9], np.int32), Gradients(Ragged(starts, rows.ravel())), sizes)
 
 
 def test_recommenders_of_other_settings_are_refused() -> None:
@@ -216,8 +216,9 @@ def test_short_gradients_are_refused() -> None:
     config, draws = Config(**SMALL), Draws(0)
     steps = SYSTEM.round(SYSTEM.start(NUM_USERS, NUM_ITEMS, config, draws), 1, config, draws)
     ask: Ask = next(steps)
+    ask.replies.add(ask.to[:1], Gradients(Ragged(np.array([0, 3]), np.zeros(3, np.float32))))
     with pytest.raises(HushrecError, match="a gradient has not 261 numbers"):
-        ask.replies.add(ask.to[:1], Gradients(Ragged(np.array([0, 3]), np.zeros(3, np.float32))))
+        next(steps)
 
 
 @pytest.mark.parametrize(

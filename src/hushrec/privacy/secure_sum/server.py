@@ -89,7 +89,7 @@ def secure_sum(
     graph.check_enough(survivors, "have survived")
     if together is not None and not together.allows(survivors):
         return Answer(ask.to)
-    shares = Collect(check=partial(_places_of_shares, graph, survivors))
+    shares = Collect(check=partial(_check_shares, graph, survivors))
     if is_counted(config):
         shares = Collect()  # there are none
     yield Ask(survivors, Unmask(survivors), shares)
@@ -107,10 +107,10 @@ def secure_sum(
     return Answer(ask.to[~np.isin(ask.to, survivors)])
 
 
-def _check_keys(_numbers: Numbers, message: PublicKeys) -> None:
-    """A key of each participant."""
-    if (message.key.lengths != 1).any() or message.key.values.shape[1] != KEY_BYTES:
-        raise HushrecError(f"a participant sent no key of {KEY_BYTES} bytes; leave it out")
+def _check_keys(numbers: Numbers, message: PublicKeys) -> None:
+    is_wrong = message.key.lengths != 1
+    if message.key.values.shape[1:] != (32,) or is_wrong.any():
+        raise HushrecError(f"participant {numbers[is_wrong.argmax()]} sent no key of 32 bytes; leave it out")
 
 
 def _key_rows(keys: Collect, present: Numbers) -> Bytes:
@@ -157,6 +157,11 @@ def _sorted_shares(graph: Graph, survivors: Numbers, shares: Collect) -> tuple[P
     rows: Bytes = np.concatenate([sent.shares.values for _, sent in shares.batches])
     order = np.lexsort((places, about))
     return about[order], places[order] + 1, rows[order]
+
+
+def _check_shares(graph: Graph, survivors: Numbers, numbers: Numbers, sent: Unmasking) -> None:
+    """Refuse shares that were not asked for as they come, so that it is known whose they are."""
+    _places_of_shares(graph, survivors, numbers, sent)
 
 
 def _places_of_shares(

@@ -17,7 +17,6 @@ hidden_size units.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,12 +182,11 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     clients = draw_participants(sizes.num_users, participation, round_number, draws)
     for group in groups_of(clients, sizes, config.batch_size, draws.generator("groups", round_number)):
         generated = generate(parameters, sizes, group)
-        rows, replies = generated.recommenders(), Collect(check=partial(_check_upload, sizes))
+        rows, replies = generated.recommenders(), Collect()
         starts = sizes.num_generated * np.arange(len(group) + 1, dtype=np.int64)
         yield Ask(group, Recommenders(Ragged(starts, rows.ravel())), replies)
         if replies.batches:
-            shape = -1, sizes.num_generated
-            uploads = [(numbers, reply.gradient.values.reshape(shape)) for numbers, reply in replies.batches]
+            uploads = [_upload(numbers, reply, sizes) for numbers, reply in replies.batches]
             if is_counting:
                 counts += sum(rows[:, sizes.num_trained :].sum(axis=0, dtype=np.float64) for _, rows in uploads)
                 continue
@@ -215,8 +213,7 @@ def groups_of(clients: Numbers, sizes: Sizes, batch_size: int, generator: np.ran
     return [np.sort(shuffled[first : first + size]) for first in range(0, len(shuffled), size)]
 
 
-def _check_upload(sizes: Sizes, numbers: Numbers, reply: Gradients) -> None:
-    """As many numbers as were generated, none of them too large for the sum of their squares."""
+def _upload(numbers: Numbers, reply: Gradients, sizes: Sizes) -> tuple[Numbers, Floats]:
     if (reply.gradient.lengths != sizes.num_generated).any():
         raise HushrecError(f"a gradient has not {sizes.num_generated:,} numbers; send one for each that came")
     rows = reply.gradient.values.reshape(len(numbers), sizes.num_generated)
@@ -225,6 +222,7 @@ def _check_upload(sizes: Sizes, numbers: Numbers, reply: Gradients) -> None:
         raise DivergedError(
             f"the update of client {numbers[place]} is not finite or not within ±{_GRADIENT_LIMIT:g}"
         )
+    return numbers, rows
 
 
 def client_update(cohort: Cohort[Clients], request: Recommenders, config: Config, draws: Draws) -> Reply:
