@@ -316,7 +316,7 @@ MUTANTS = (
     ),
     Mutant(
         "keys-of-any-width", "privacy/secure_sum/server.py",
-        "if (message.key.lengths != 1).any() or message.key.values.shape[1] != KEY_BYTES:", "if False:",
+        "if message.key.values.shape[1:] != (32,) or is_wrong.any():", "if False:",
         REFUSALS, "a participant's key ends the run and blames nobody",
     ),
     # --- Checkpoints and limits --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hushrec.errors import HushrecError
 from hushrec.privacy.secure_sum.letters import LetterBox
 from hushrec.privacy.secure_sum.messages import PublicKeys, Shares, Unmasking, rows_of_one
 from hushrec.privacy.secure_sum.plan import Plan
-from hushrec.privacy.secure_sum.server import Graph, _check_keys, _places_of_shares
+from hushrec.privacy.secure_sum.server import Graph, _check_keys, _check_shares
 from hushrec.protocol import Collect, Ragged
 
 NUMBERS = np.array([2, 5, 7], np.int32)
@@ -52,7 +52,7 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_shares_that_were_not_asked_for_are_refused_with_their_sender(wrong: str) -> None:
-    fold = Collect(check=partial(_places_of_shares, GRAPH, NUMBERS))
+    fold = Collect(check=partial(_check_shares, GRAPH, NUMBERS))
     fold.add(NUMBERS[1:2], shares(2, 7))
     with pytest.raises(HushrecError, match=r"\Aparticipant 5 sent shares that .*; leave it out\Z"):
         fold.add(NUMBERS[1:2], WRONG[wrong])
