@@ -57,7 +57,7 @@ def test_the_server_believes_no_card_that_is_not_signed(tmp_path: Path, name: st
     run._folder, run._rounds_done = tmp_path / "runs" / "run", 0
     run._order = SimpleNamespace(run_id="00" * 16)
     with pytest.raises(NodesLost, match="lost node-1"):
-        run._check_cards({"node-1": KeyCard(name, bytes(32), b"", b"")}, {"node-1": [0]})
+        run._check_cards({"node-1": KeyCard(name, bytes(32), bytes(32), b"", b"", b"")}, {"node-1": [0]})
 
 
 # --- Denoisers ---------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ def verdicts(
     """A line for each who attacks, the strongest first.
 
     `repairs` are those that the system declares, named where an attack knows no switch of the system against it;
-    one that is on already, and did not help, is not named again. `cost` says what a switch changes, as far as it was
-    measured.
+    one that is on already, and did not help, is not named again. `cost` says what a switch changes, as far as it
+    was measured.
     """
     strongest: dict[str, Finding] = {}
     for finding in sorted(findings, key=_rank):

@@ -21,6 +21,7 @@ class NodesLost(HushrecError):
 
     `proven` are those whose own fault it is beyond doubt: they sent us what no honest node sends. Silence is no
     proof, nor is what one node says about another, or about itself: to refuse an ask may be the only right thing.
+    And who sums up mail of others may have been sent a lie.
     """
 
     def __init__(
@@ -73,10 +74,19 @@ class Caller:
             self.take(phase, head, packets, round_number, replies.__setitem__)
         return replies
 
-    def take(self, phase: str, head: Packet, requests: Requests, round_number: int, receive: Receive) -> None:
+    def take(
+        self,
+        phase: str,
+        head: Packet,
+        requests: Requests,
+        round_number: int,
+        receive: Receive,
+        has_mail: bool = False,
+    ) -> None:
         """Have every reply received, one at a time, as they come; who answers garbage is asked once more.
 
         `head` is any of the requests, with or without its sections. What `receive` refuses is its sender's loss.
+        With `has_mail`, replies follow from mail of others: then numbers that cannot be prove nothing.
         """
         waiting = requests
         for _ in range(2):
@@ -84,7 +94,7 @@ class Caller:
             delivery = self._transport.call(phase, waiting, round_number, self.timeout_seconds)
             for name, data in delivery.arriving():
                 try:
-                    self._take_one(losses, name, head, data, receive)
+                    self._take_one(losses, name, head, data, receive, has_mail)
                 except RefusedForGood as error:
                     raise RefusedForGood(f"round {round_number}, {phase}: {name} {error}") from None
                 del data
@@ -96,7 +106,9 @@ class Caller:
             waiting = requests.only(losses.lost)
         raise NodesLost(phase, round_number, losses.lost, losses.proven, losses.refused, losses.silent)
 
-    def _take_one(self, losses: "_Losses", name: str, head: Packet, data: Buffer, receive: Receive) -> None:
+    def _take_one(
+        self, losses: "_Losses", name: str, head: Packet, data: Buffer, receive: Receive, has_mail: bool
+    ) -> None:
         is_reply = False
         try:
             reply = _checked_reply(head, data)
@@ -110,7 +122,8 @@ class Caller:
         except HushrecError as error:
             if is_divergence(error):
                 raise
-            losses.spoils(name, str(error), is_proven=True, is_over=is_reply)
+            is_proven = not has_mail or isinstance(error, WireError)
+            losses.spoils(name, str(error), is_proven=is_proven, is_over=is_reply)
         except Exception as error:  # nothing that a node sends may end the run; but it may be a fault of ours
             LOGGER.exception("what %s sent cannot be used", name)
             losses.spoils(

@@ -72,8 +72,9 @@ class OverNetwork:
             self._check_delivered(round_number)
             return new_state
         except FaultyPartyError as error:
+            # Found in what all sent together: whose fault it is, nobody can prove.
             names = {self._names[self._host_of[number]] for number in error.numbers}
-            raise NodesLost("replies", round_number, dict.fromkeys(names, str(error)), proven=names) from None
+            raise NodesLost("replies", round_number, dict.fromkeys(names, str(error))) from None
         finally:
             self._letters.clear()
             self._through.clear()
@@ -115,7 +116,8 @@ class OverNetwork:
                 post[held.mail.code].append(held)
 
         try:
-            self._call(phase, head, Requests(asked, pieces_of), receive)
+            has_mail = bool(self.system.handlers[type(ask.request)].reads)
+            self._call(phase, head, Requests(asked, pieces_of), receive, has_mail)
         except NodesLost as error:
             raise self._with_suspects(error, sent) from None
         for fold in gathered:
@@ -155,7 +157,9 @@ class OverNetwork:
         self.seconds["encode"] += time.perf_counter() - started
         return replace(head, about=contents, sections=(frame,))
 
-    def _call(self, phase: str, head: Packet, requests: Requests, receive: Receive) -> None:
+    def _call(
+        self, phase: str, head: Packet, requests: Requests, receive: Receive, has_mail: bool = False
+    ) -> None:
         started, here = time.perf_counter(), self.seconds["encode"]
         claims: list[Mapping[str, float]] = []
         received = 0.0
@@ -167,7 +171,7 @@ class OverNetwork:
             receive(name, reply)
             received += time.perf_counter() - begun
 
-        self._caller.take(phase, head, requests, head.round_number, timed)
+        self._caller.take(phase, head, requests, head.round_number, timed, has_mail)
         slowest = max(claims, key=_total, default={})
         for what, seconds in slowest.items():
             self.seconds[what] += seconds
@@ -176,8 +180,15 @@ class OverNetwork:
         self.seconds["wire"] += max(0.0, time.perf_counter() - started - _total(slowest) - here)
 
     def _with_suspects(self, error: NodesLost, sent: Mapping[str, Sequence[Held]]) -> NodesLost:
-        """Beside who refused a letter: who wrote it or passed it on. Whose fault it is, nobody can prove."""
+        """Beside who refused mail, or sent what does not fit it: who wrote it or passed it on.
+
+        Whose fault it is, nobody can prove.
+        """
         lost = dict(error.lost)
+        for name in error.lost.keys() - error.proven - error.silent - error.refused.keys():
+            writers = {held.writer for held in sent.get(name, ())}
+            for writer in writers.union(*(self._through.get(writer, ()) for writer in writers)) - {name}:
+                lost.setdefault(writer, f"wrote or passed on mail to {name}")
         for name, place in error.refused.items():
             if not 0 <= place < len(sent.get(name, ())):
                 continue
