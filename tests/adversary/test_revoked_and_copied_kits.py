@@ -34,9 +34,11 @@ def refusal_of(report: Report, node: str) -> str:
     return report.reason
 
 
-def hosts_on(ordered: Ordered, node: str) -> list[str]:
-    kept = (ordered.node_folder(node) / "hosts.msgpack").read_bytes()
-    return [host.card.name for host in msgspec.msgpack.decode(kept, type=Hosts).hosts]
+def hosts_on(federation: Federation, ordered: Ordered, node: str) -> list[str]:
+    """Whom a node seals letters to."""
+    served = federation.site(node)._runs[bytes.fromhex(ordered.node_folder(node).name)]
+    assert served._node is not None
+    return [host.name for host in served._node.post._hosts]
 
 
 # --- Revoked ---------------------------------------------------------------------------------------------------
@@ -50,7 +52,7 @@ def test_the_server_refuses_a_revoked_node_and_goes_on_without_it(federation: Fe
     assert report.lost == {"node-2": "the certificate of 'node-2' was revoked"}
     assert not (ordered.node_folder("node-1") / "hosts.msgpack").exists()
     ordered.finish(away=["node-2"])
-    assert hosts_on(ordered, "node-1") == ["node-1", "node-3"]
+    assert hosts_on(federation, ordered, "node-1") == ["node-1", "node-3"]
 
 
 def test_nodes_refuse_a_revoked_node_that_the_server_keeps(federation: Federation) -> None:
@@ -93,7 +95,7 @@ def test_a_list_of_another_authority_is_refused(federation: Federation) -> None:
 def test_who_is_revoked_in_the_middle_of_a_run_gets_no_more_letters(federation: Federation) -> None:
     ordered = federation.order(SYSTEM)
     assert ordered.drive().status == "done"
-    assert hosts_on(ordered, "node-1") == ["node-1", "node-2", "node-3"]
+    assert hosts_on(federation, ordered, "node-1") == ["node-1", "node-2", "node-3"]
     other = federation.order(SYSTEM)
     write_private_file(federation.folder / "server" / "revoked.pem", list_without(2, "node-2"))
     kept = (ordered.folder / "hosts.msgpack").read_bytes()
@@ -102,7 +104,7 @@ def test_who_is_revoked_in_the_middle_of_a_run_gets_no_more_letters(federation: 
     assert msgspec.msgpack.decode(kept, type=Hosts).revoked == b""
     (ordered.folder / "progress.json").unlink()
     assert ordered.drive(away=["node-2"]).status == "done"
-    assert hosts_on(ordered, "node-1") == ["node-1", "node-3"]
+    assert hosts_on(federation, ordered, "node-1") == ["node-1", "node-3"]
 
 
 # --- Copied ----------------------------------------------------------------------------------------------------
@@ -147,4 +149,4 @@ def test_nodes_take_whoever_the_authority_made_a_node_though_no_list_names_him(f
         (federation.folder / name / "startup" / "nodes.json").write_bytes(msgspec.json.encode(card))
     ordered = federation.order(SYSTEM)
     ordered.finish()
-    assert hosts_on(ordered, "node-1") == federation.nodes
+    assert hosts_on(federation, ordered, "node-1") == federation.nodes

@@ -15,6 +15,7 @@ import pytest
 
 from hushrec import files
 from hushrec.data import synthetic
+from hushrec.deploy.certificates import new_authority
 from hushrec.deploy.driver import _ServerRun
 from hushrec.deploy.identity import KeyCard
 from hushrec.draws import Draws
@@ -22,9 +23,9 @@ from hushrec.errors import HushrecError
 from hushrec.privacy.denoising import NoiseSums
 from hushrec.protocol import Cohort, Handler, Ragged, Reply, Transcript
 from hushrec.registry import system_named
+from hushrec.runtime.calling import NodesLost
 from hushrec.runtime.checkpoint import load_progress, read_arrays, save_progress, write_arrays
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
-from hushrec.runtime.over_network import NodesLost
 from hushrec.runtime.training import Job, prepared, run_job
 from hushrec.serving.gate import Gate
 from hushrec.serving.limits import Rate, RateLimit, Tokens
@@ -52,7 +53,7 @@ def test_the_server_believes_no_card_that_is_not_signed(tmp_path: Path, name: st
     """Neither one of another's name, nor one whose certificate and signature are made up."""
     startup = tmp_path / "server" / "startup"
     startup.mkdir(parents=True)
-    (startup / "rootCA.pem").write_bytes(b"")
+    (startup / "rootCA.pem").write_bytes(new_authority("made up").root)
     run: Any = object.__new__(_ServerRun)
     run._folder, run._rounds_done = tmp_path / "runs" / "run", 0
     run._order = SimpleNamespace(run_id="00" * 16)
