@@ -132,10 +132,7 @@ class OverNetwork:
         for held in (held for letters in self._letters.values() for held in letters):
             is_waited_for = not self._is_away[self._host_of[held.mail.addressee]]
             if held.is_relayed and is_waited_for and held.place not in self._delivered:
-                what = "mail to somebody who reads none"
-                lost[held.writer] = f"passed on {what}"
-                for writer in self._through[held.writer]:
-                    lost.setdefault(writer, f"may have written {what}")
+                self._suspect(lost, held, "mail to somebody who reads none")
         if lost:
             raise NodesLost("relay", round_number, lost)
 
@@ -186,18 +183,18 @@ class OverNetwork:
         """
         lost = dict(error.lost)
         for name in error.lost.keys() - error.proven - error.silent - error.refused.keys():
-            writers = {held.writer for held in sent.get(name, ())}
-            for writer in writers.union(*(self._through.get(writer, ()) for writer in writers)) - {name}:
-                lost.setdefault(writer, f"wrote or passed on mail to {name}")
+            for held in sent.get(name, ()):
+                self._suspect(lost, held, f"mail to {name}")
         for name, place in error.refused.items():
             if not 0 <= place < len(sent.get(name, ())):
                 continue
-            held, what = sent[name][place], f"mail that {name} {error.lost[name]}"
-            lost.setdefault(held.writer, f"{'passed on' if held.is_relayed else 'wrote'} {what}")
-            if held.is_relayed:
-                for writer in self._through[held.writer]:
-                    lost.setdefault(writer, f"may have written {what}")
+            self._suspect(lost, sent[name][place], f"mail that {name} {error.lost[name]}")
         return NodesLost(error.phase, error.round_number, lost, error.proven, silent=error.silent)
+
+    def _suspect(self, lost: dict[str, str], held: Held, what: str) -> None:
+        lost.setdefault(held.writer, f"{'passed on' if held.is_relayed else 'wrote'} {what}")
+        for writer in self._through[held.writer] if held.is_relayed else ():
+            lost.setdefault(writer, f"may have written {what}")
 
     def _fold(self, name: str, reply: Packet, asked: Numbers, fork: Fold) -> list[Held]:
         """Fold a reply, which must answer for exactly those who were asked; the letters that came with it."""
