@@ -139,9 +139,9 @@ MUTANTS = (
         SEALING, "a relay passes on what is no mail",
     ),
     Mutant(
-        "unpad-believes-lengths", "privacy/sealing.py",
-        "    if end > len(content):\n", "    if False:\n",
-        SEALING, "padded mail is cut short and taken for whole",
+        "padded-mail-of-any-length", "privacy/sealing.py",
+        "    if len(content) < _LENGTH.size:\n", "    if False:\n",
+        SEALING, "mail of three bytes is a fault of the node that opens it",
     ),
     # --- Post --------------------------------------------------------------------------------------------------
     Mutant(
