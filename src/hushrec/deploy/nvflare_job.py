@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from nvflare.collab.api.proxy import Proxy
 from hushrec.deploy.driver import drive
 from hushrec.deploy.site import Site, open_site
 from hushrec.errors import HushrecError
+from hushrec.files import clear_leftovers, locked, make_private_folder
 from hushrec.runtime.packets import MAX_PACKET_BYTES
 from hushrec.runtime.transport import Buffer, Delivery, Requests
 
@@ -29,6 +31,7 @@ SIGN_SECONDS = 2.0
 SILENCE_SECONDS = 15.0
 PART_BYTES = 2 << 20  # of a long packet, both ways
 PART_SECONDS = 30.0
+WORKER_SECONDS = 20.0  # for an earlier worker to end
 WHOLE_BYTES = 16 << 20  # replies up to this travel at once: to ask for parts costs more time than it saves memory
 
 
@@ -41,6 +44,7 @@ class Node:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._held = ExitStack()  # as long as this process lives
         self._site: Site | None = None
         self._brought = bytearray()  # of a long packet, what is there
         self._reply = b""  # which the server fetches
@@ -72,7 +76,7 @@ class Node:
             try:
                 if self._site is None:
                     # The kit is named by this node's own environment, never by the job.
-                    self._site = open_site(Path(os.environ["HUSHREC_KIT"]))
+                    self._site = self._open(Path(os.environ["HUSHREC_KIT"]))
                 reply = self._site.handle(packet)
                 if len(reply) <= WHOLE_BYTES:
                     return reply
@@ -83,6 +87,22 @@ class Node:
                 reason = f"{type(error).__name__} at {_place(error)}"
                 LOGGER.error("a call failed: %s", error if isinstance(error, HushrecError) else reason)
         raise NodeFailure(f"{reason}; see the node's log")
+
+    def _open(self, kit: Path) -> Site:
+        """The site, for this process alone: a worker whose parent was killed may still be at its last call."""
+        deadline = time.monotonic() + WORKER_SECONDS
+        make_private_folder(kit / "private")
+        while True:
+            try:
+                taken = "another process serves this node; end it"
+                self._held.enter_context(locked(kit / "private" / "worker.lock", taken))
+                break
+            except HushrecError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+        clear_leftovers(kit / "private")
+        return open_site(kit)
 
     @collab.publish
     def fetch(self, start: int) -> bytes:
