@@ -123,7 +123,7 @@ def one_run(
         federation, nodes = prepare(folder, "nvflare", system, NUM_NODES, planned.split, seed=0)
         order = Order(
             secrets.token_hex(16), "kills", system.name, to_dict(planned.config), 0, True, "ml-100k",
-            rating_range=train.rating_range, timeout_seconds=30.0,
+            rating_range=train.rating_range, timeout_seconds=120.0,
         )  # fmt: skip
         run = place_order(folder, order, system.holders.catalogue(train), resume=False)
         keepers, num_rounds = planned.keepers(folder, nodes), planned.config.num_rounds
