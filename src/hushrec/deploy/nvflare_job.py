@@ -1,6 +1,7 @@
 """The parts of hushrec that run inside an NVFlare job: one on each node, one on the server."""
 
 import base64
+import ctypes
 import gc
 import logging
 import os
@@ -120,6 +121,15 @@ def _place(error: Exception) -> str:
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
+def _let_go() -> None:
+    """Give memory back after a long packet: what NVFlare leaves of calls refers to itself, and holds parts."""
+    gc.collect()
+    if os.name == "posix":
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "malloc_trim"):  # glibc
+            libc.malloc_trim(0)
+
+
 _FAILURES = (CollabCallError, RunAborted)  # of a call; mistakes of ours are no loss of a node
 
 
@@ -175,7 +185,7 @@ class CollabTransport:
             for brought in chain((part, second), parts):
                 self._nodes[node](timeout=min(timeout_seconds, PART_SECONDS)).bring(start=start, part=brought)
                 start, part = start + len(brought), b""
-            gc.collect()
+            _let_go()
         proxy = self._nodes[node](timeout=timeout_seconds + SIGN_SECONDS)
         return pool.submit(proxy.handle, packet=part, start=start)
 
@@ -195,7 +205,7 @@ class CollabTransport:
                 return b""
             whole[place : place + len(part)] = part
             place += len(part)
-        gc.collect()  # what NVFlare leaves of calls refers to itself, and holds their parts
+        _let_go()
         return whole
 
     def _ended(
