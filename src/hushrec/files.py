@@ -1,6 +1,7 @@
 """Files that only their owner can read, written as a whole or not at all; locks that keep other processes out."""
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,6 +10,7 @@ from typing import IO
 
 from hushrec.errors import HushrecError
 
+_TEMPORARY = re.compile(r"\..+\.([1-9][0-9]{0,9})")  # of a file that is being written, by which process
 _TRIED_BYTES = 4096  # written and taken away again, to see whether a disk has room for anything
 
 try:
@@ -95,12 +97,45 @@ def _whole_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        _sync_folder(path.parent)
     except OSError as error:
         error.filename = error.filename or path  # a full disk does not say which file it was
         raise
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the disk know the new name of a file; before that, a power cut could bring the old one back."""
+    if os.name != "posix":  # Windows has no such thing
+        return
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Take away what a process that was killed had begun to write, in a folder of ours and all below it.
+
+    Of who writes at this moment nothing is touched: the name says which process it is.
+    """
+    for path in folder.rglob(".*"):
+        found = _TEMPORARY.fullmatch(path.name)
+        if found and path.is_file() and not path.is_symlink() and not _is_alive(int(found[1])):
+            path.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        return True
+    return True
 
 
 def write_private_file(path: Path, data: bytes) -> None:

@@ -368,6 +368,23 @@ def test_a_node_opens_its_site_once_and_survives_exceptions(
     assert failure.value.__cause__ is None
     assert node.handle(b"two") == b"two"
     assert opened == [tmp_path]
+    node._held.close()
+
+
+def test_two_workers_never_serve_one_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second waits for the first to end, and fails if it does not."""
+    monkeypatch.setattr(nvflare_job, "open_site", lambda _kit: FakeSite())
+    monkeypatch.setattr(nvflare_job, "WORKER_SECONDS", 0.3)
+    monkeypatch.setenv("HUSHREC_KIT", str(tmp_path))
+    first, second = Node(), Node()
+    assert first.handle(b"one") == b"one"
+    with pytest.raises(NodeFailure):
+        second.handle(b"two")
+    ending = threading.Timer(0.1, first._held.close)
+    ending.start()
+    assert second.handle(b"two") == b"two"
+    ending.join()
+    second._held.close()
 
 
 def test_a_node_takes_long_packets_and_gives_long_replies_in_parts(
@@ -389,6 +406,7 @@ def test_a_node_takes_long_packets_and_gives_long_replies_in_parts(
         node.handle(b"9", start=8)
     node.bring(0, b"left over")
     assert node.handle(b"short") == b"short"
+    node._held.close()
 
 
 def test_a_node_without_a_site_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:

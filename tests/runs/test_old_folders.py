@@ -34,6 +34,7 @@ def go(folder: Path | None, name: str, settings: dict[str, Any] | None = None, *
 def rewrite(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path = folder / "run.json"
     kept = json.loads(path.read_text())
+    kept.pop("checksum", None)
     change(kept)
     path.write_text(json.dumps(kept))
 

@@ -12,6 +12,7 @@ from hushrec.data.interactions import UserRows
 from hushrec.data.synthetic import synthetic
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.sealing import new_keys
 from hushrec.protocol import Ask, Ragged, Transcript
 from hushrec.registry import SYSTEMS
@@ -162,6 +163,7 @@ def test_a_lost_reply_is_a_lost_node(phase: str) -> None:
     with pytest.raises(NodesLost) as caught:
         run(network)
     assert caught.value.lost == {VICTIM: "no reply within 5 s"}
+    assert caught.value.proven == frozenset()
     number = caught.value.round_number
     assert str(caught.value) == f"round {number}, {phase}: lost {VICTIM} (no reply within 5 s)"
     assert hub.calls[-1][0] == phase
@@ -286,12 +288,27 @@ def test_a_node_that_answers_garbage_is_lost(what: str) -> None:
     with pytest.raises(NodesLost) as caught:
         over(hub).run_round(start, 1)
     assert list(caught.value.lost) == [VICTIM]
+    assert caught.value.proven == (set() if what == "a refusal" else {VICTIM})
     assert "\n" not in str(caught.value)
     assert len(hub.calls) == (2 if what in FOUND_BY_ASKING else 1)
     state = run(over(Hub(), away=[VICTIM]), 1)
     expected, _, _ = in_process(lambda _round, _request, to: np.isin(to, MEMBERS[VICTIM]))
     assert state.counted_round[MEMBERS[VICTIM]].max() == 0
     assert expected.counted_round[MEMBERS[VICTIM]].max() == 0
+
+
+def test_what_breaks_our_own_fold_is_a_loss_and_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be a fault of ours: the run goes on, and nobody is banned for it."""
+
+    def broken(self: ExactSum, numbers: np.ndarray, message: Any) -> None:
+        if numbers[0] in MEMBERS[VICTIM]:
+            raise IndexError("index 9 is out of bounds")
+
+    monkeypatch.setattr(ExactSum, "add", broken)
+    with pytest.raises(NodesLost) as caught:
+        run(over(Hub()))
+    assert caught.value.lost == {VICTIM: "sent what cannot be used (IndexError)"}
+    assert caught.value.proven == frozenset()
 
 
 @pytest.mark.parametrize("what", sorted(FOUND_BY_ASKING))

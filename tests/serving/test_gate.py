@@ -90,6 +90,44 @@ def test_a_token_is_limited_from_wherever_it_is_used() -> None:
     assert ask(app, "GET", "/v1/x", token=other, address="192.0.2.9").status == 200
 
 
+def test_two_tokens_are_refused() -> None:
+    """Of two headers a proxy may take another one than we do."""
+    echo = Echo()
+    app, _ = gated(echo)
+    statuses: list[Any] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Message) -> None:
+        statuses.append(message.get("status"))
+
+    own, other = (b"authorization", f"Bearer {TOKEN}".encode()), (b"authorization", b"Bearer another")
+    for headers in ([own, other], [other, own], [own, own]):
+        scope = {"type": "http", "method": "GET", "path": "/v1/x", "headers": headers, "client": None}
+        asyncio.run(app(scope, receive, send))
+    assert statuses[::2] == [401] * 3
+    assert echo.asked == 0
+
+
+def test_a_token_holder_is_not_locked_out_from_a_flooded_address() -> None:
+    app, _ = gated(Echo(), rate="2/minute")
+    assert [ask(app, "GET", "/v1/x", token="wrong").status for _ in range(5)] == [401, 401, 429, 429, 429]
+    assert [ask(app, "GET", "/", token=None).status for _ in range(2)] == [429, 429]
+    assert [ask(app, "GET", "/v1/x").status for _ in range(3)] == [200, 200, 429]
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics"])
+def test_health_uses_up_nothing_and_is_not_used_up(path: str) -> None:
+    app, _ = gated(Echo(), rate="2/minute")
+    assert [ask(app, "GET", path, token=None).status for _ in range(3)] == [200, 200, 429]
+    assert [ask(app, "GET", "/v1/x").status for _ in range(2)] == [200, 200]
+    assert ask(app, "GET", "/", token=None).status == 200
+    app, _ = gated(Echo(), rate="2/minute")
+    assert [ask(app, "GET", "/v1/x").status for _ in range(3)] == [200, 200, 429]
+    assert ask(app, "GET", path).status == 200
+
+
 def test_guessing_tokens_is_limited() -> None:
     app, _ = gated(Echo(), rate="2/minute")
     assert [ask(app, "GET", "/v1/x", token="wrong").status for _ in range(3)] == [401, 401, 429]

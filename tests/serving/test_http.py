@@ -5,6 +5,9 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 import uvicorn
@@ -12,7 +15,7 @@ import uvicorn
 from hushrec.serving import http
 from hushrec.serving.gate import Gate
 from hushrec.serving.http import MAX_HEAD_BYTES, BoundedHttp
-from hushrec.serving.limits import Rate, RateLimit
+from hushrec.serving.limits import Connections, Rate, RateLimit
 from hushrec.serving.server import listen
 
 from .test_gate import Echo
@@ -102,3 +105,64 @@ def test_what_is_not_http_is_refused_in_json(port: int, garbage: bytes) -> None:
     assert head.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in head
     assert json.loads(body)["status"] == 400
+
+
+# --- Too many connections --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(connections: Connections) -> Iterator[int]:
+    with listen("127.0.0.1", 0) as listening:
+        app = Gate(Echo(), RateLimit(Rate(10**9, 1.0)), None, 10**6, lambda line: None)
+        protocol: Any = partial(BoundedHttp, connections_open=connections)
+        config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(20)
+
+
+def until(port: int, begin: bytes) -> None:
+    """Ask again and again until an answer begins so."""
+    for _ in range(100):
+        if talk(port, GET + b"Connection: close\r\n\r\n").startswith(begin):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no answer began with {begin!r}")
+
+
+def whole_answer(connection: socket.socket) -> bytes:
+    """One answer in chunks, to its end."""
+    answer = b""
+    while not answer.endswith(b"\r\n0\r\n\r\n"):
+        answer += connection.recv(65536)
+    return answer
+
+
+@pytest.mark.parametrize(("most", "most_per_address"), [(2, 100), (100, 2)])
+def test_one_connection_too_many_is_refused_and_told_once(
+    most: int, most_per_address: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoundedHttp, "_told_at", float("-inf"))
+    with serving(Connections(most, most_per_address)) as port, ExitStack() as stack:
+        until(port, b"HTTP/1.1 200 ")
+        for _ in range(2):
+            held = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            held.settimeout(10)
+            held.sendall(GET + b"\r\n")
+            assert whole_answer(held).startswith(b"HTTP/1.1 200 ")
+        answers = [talk(port) for _ in range(3)]
+        assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in answers)
+        assert json.loads(answers[0].partition(b"\r\n\r\n")[2])["detail"].startswith("2 connections are open")
+        held.sendall(GET + b"\r\n")  # those who are there are served as before
+        assert whole_answer(held).startswith(b"HTTP/1.1 200 ")
+        stack.close()
+        until(port, b"HTTP/1.1 200 ")
+    told = [record.getMessage() for record in caplog.records if "was refused" in record.getMessage()]
+    assert told[0].startswith("a connection was refused: 2 connections are open")
+    assert "127.0.0.1" not in told[0]
+    assert len(told) < 3

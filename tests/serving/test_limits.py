@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hushrec.errors import HushrecError
 from hushrec.serving import limits
-from hushrec.serving.limits import Rate, RateLimit, Tokens
+from hushrec.serving.limits import Connections, Rate, RateLimit, Tokens
 
 LONG = "a-token-of-20-bytes."
 
@@ -118,3 +118,23 @@ def test_weak_tokens_are_refused_without_being_shown(token: str) -> None:
 def test_no_token_is_refused() -> None:
     with pytest.raises(HushrecError, match="there is no token"):
         Tokens([])
+
+
+def test_connections_are_counted_in_all_and_from_each_address() -> None:
+    connections = Connections(3, 2)
+    assert connections.refusal("a") is None
+    assert connections.refusal("a") is None
+    assert connections.refusal("a") == "2 connections are open from one address"
+    assert connections.refusal("b") is None
+    assert connections.refusal("c") == "3 connections are open"
+    assert connections.num_refused == 2
+    connections.close("a")
+    assert connections.refusal("c") is None
+    connections.close("b")
+    assert connections.refusal("a") is None
+
+
+@pytest.mark.parametrize("proxy", ["a", "*"])
+def test_a_proxy_brings_the_connections_of_many(proxy: str) -> None:
+    connections = Connections(3, 1, proxy)
+    assert [connections.refusal("a") for _ in range(4)] == [None, None, None, "3 connections are open"]

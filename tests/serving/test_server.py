@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from threadpoolctl import threadpool_info
 
 from hushrec.errors import HushrecError
+from hushrec.serving.limits import Connections
 from hushrec.serving.server import TLS, _log_as_json, address_of, is_loopback, listen, serve
 
 
@@ -122,7 +123,7 @@ def test_blas_has_no_threads_of_its_own_while_serving(monkeypatch: pytest.Monkey
     kept = logger.handlers, logger.propagate
     try:
         with listen("127.0.0.1", 0) as listening:
-            serve(None, listening, None, None, lambda line: None)
+            serve(None, listening, None, None, lambda line: None, Connections(9, 9))
     finally:
         logger.handlers, logger.propagate = kept
     assert seen

@@ -25,6 +25,8 @@ class ServeOptions:
     no_token: Annotated[bool, typer.Option("--no-token", help="Let anyone on this machine ask.")] = False
     rate: Annotated[str, typer.Option(help="Requests per client address, and per token.")] = "50/second"
     max_request_bytes: Annotated[int, typer.Option(min=1, help="Largest body of a request.")] = 65536
+    max_connections: Annotated[int, typer.Option(min=1, help="Open connections in all; more are refused.")] = 1000
+    max_connections_per_address: Annotated[int, typer.Option(min=1, help="The same, from one address.")] = 100
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM), for https.")] = None
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None
     proxy: Annotated[

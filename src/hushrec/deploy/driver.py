@@ -44,7 +44,7 @@ from hushrec.deploy.orders import (
 )
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, naming_options
-from hushrec.files import locked, write_private_file
+from hushrec.files import clear_leftovers, locked, write_private_file
 from hushrec.protocol import Transcript, has_alike_arrays, result_arrays
 from hushrec.registry import system_named
 from hushrec.runs.folds import planned_run
@@ -124,6 +124,7 @@ def _alone(folder: Path) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
+        clear_leftovers(folder)
         yield
 
 

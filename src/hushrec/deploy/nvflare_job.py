@@ -1,6 +1,7 @@
 """The parts of hushrec that run inside an NVFlare job: one on each node, one on the server."""
 
 import base64
+import ctypes
 import gc
 import logging
 import os
@@ -10,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from nvflare.collab.api.proxy import Proxy
 from hushrec.deploy.driver import drive
 from hushrec.deploy.site import Site, open_site
 from hushrec.errors import HushrecError
+from hushrec.files import clear_leftovers, locked, make_private_folder
 from hushrec.runtime.packets import MAX_PACKET_BYTES
 from hushrec.runtime.transport import Buffer, Delivery, Requests
 
@@ -27,8 +30,9 @@ LOGGER = logging.getLogger(__name__)
 ABORT_SECONDS = 3.0
 SIGN_SECONDS = 2.0
 SILENCE_SECONDS = 15.0
-PART_BYTES = 2 << 20  # of a long packet, both ways
+PART_BYTES = 8 << 20  # of a long packet, both ways; NVFlare keeps a thread for a while after each
 PART_SECONDS = 30.0
+WORKER_SECONDS = 20.0  # for an earlier worker to end
 WHOLE_BYTES = 16 << 20  # replies up to this travel at once: to ask for parts costs more time than it saves memory
 
 
@@ -41,6 +45,7 @@ class Node:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._held = ExitStack()  # as long as this process lives
         self._site: Site | None = None
         self._brought = bytearray()  # of a long packet, what is there
         self._reply = b""  # which the server fetches
@@ -72,7 +77,7 @@ class Node:
             try:
                 if self._site is None:
                     # The kit is named by this node's own environment, never by the job.
-                    self._site = open_site(Path(os.environ["HUSHREC_KIT"]))
+                    self._site = self._open(Path(os.environ["HUSHREC_KIT"]))
                 reply = self._site.handle(packet)
                 if len(reply) <= WHOLE_BYTES:
                     return reply
@@ -83,6 +88,22 @@ class Node:
                 reason = f"{type(error).__name__} at {_place(error)}"
                 LOGGER.error("a call failed: %s", error if isinstance(error, HushrecError) else reason)
         raise NodeFailure(f"{reason}; see the node's log")
+
+    def _open(self, kit: Path) -> Site:
+        """The site, for this process alone: a worker whose parent was killed may still be at its last call."""
+        deadline = time.monotonic() + WORKER_SECONDS
+        make_private_folder(kit / "private")
+        while True:
+            try:
+                taken = "another process serves this node; end it"
+                self._held.enter_context(locked(kit / "private" / "worker.lock", taken))
+                break
+            except HushrecError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+        clear_leftovers(kit / "private")
+        return open_site(kit)
 
     @collab.publish
     def fetch(self, start: int) -> bytes:
@@ -98,6 +119,15 @@ def _place(error: Exception) -> str:
     """File and line where an exception was raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
+def _let_go() -> None:
+    """Give memory back after a long packet: what NVFlare leaves of calls refers to itself, and holds parts."""
+    gc.collect()
+    if os.name == "posix":
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "malloc_trim"):  # glibc
+            libc.malloc_trim(0)
 
 
 _FAILURES = (CollabCallError, RunAborted)  # of a call; mistakes of ours are no loss of a node
@@ -155,7 +185,7 @@ class CollabTransport:
             for brought in chain((part, second), parts):
                 self._nodes[node](timeout=min(timeout_seconds, PART_SECONDS)).bring(start=start, part=brought)
                 start, part = start + len(brought), b""
-            gc.collect()
+            _let_go()
         proxy = self._nodes[node](timeout=timeout_seconds + SIGN_SECONDS)
         return pool.submit(proxy.handle, packet=part, start=start)
 
@@ -175,7 +205,7 @@ class CollabTransport:
                 return b""
             whole[place : place + len(part)] = part
             place += len(part)
-        gc.collect()  # what NVFlare leaves of calls refers to itself, and holds their parts
+        _let_go()
         return whole
 
     def _ended(

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ import msgspec
 from hushrec.data import Deal, Measure, SplitKind
 from hushrec.data.holdings import from_older
 from hushrec.errors import HushrecError, option
-from hushrec.files import locked, write_private_file
+from hushrec.files import clear_leftovers, locked, write_private_file
 from hushrec.protocol import AnySystem, result_arrays
 from hushrec.registry import system_named
 from hushrec.runtime.checkpoint import Progress
@@ -21,6 +22,7 @@ from hushrec.settings import to_dict
 VALIDATION = "validation"  # in a run's folder: what was tried on a part of the training, to choose settings
 COMMAND = "command.txt"
 _LOCK = ".lock"
+_CHECKSUM = "checksum"  # in `run.json`: of all else in it
 _TEMPORARY = (".run.json.", f".{COMMAND}.")
 # What must be the same in a run that goes on.
 _COMPARED = (
@@ -267,6 +269,7 @@ def alone_in(folder: Path) -> Iterator[None]:
             f"{folder} cannot be written ({error.strerror}); choose another {option('out')}"
         ) from None
     with locked(lock, f"another process works on {folder}; stop it, or choose another {option('out')}"):
+        clear_leftovers(folder)
         yield
 
 
@@ -320,7 +323,14 @@ def write_run(folder: Path, kept: Run) -> None:
     """Write `run.json` at once; before it `command.txt`, for people."""
     if kept.command:
         write_private_file(folder / COMMAND, f"{kept.command}\n".encode())
-    write_private_file(folder / "run.json", msgspec.json.format(msgspec.json.encode(kept), indent=1))
+    fields = msgspec.json.decode(msgspec.json.encode(kept))
+    data = msgspec.json.encode(fields | {_CHECKSUM: _checksum(fields)})
+    write_private_file(folder / "run.json", msgspec.json.format(data, indent=1))
+
+
+def _checksum(fields: dict[str, Any]) -> str:
+    """SHA-256 of a run's fields, whatever their order and the blanks between them."""
+    return sha256(msgspec.json.encode(fields, order="sorted")).hexdigest()
 
 
 def keep_command(folder: Path, command: str) -> None:
@@ -338,7 +348,14 @@ def read_run(folder: Path) -> Run:
             raise HushrecError(f"{folder} is not a run, but holds {len(below)}; name one, as the newest: {newest}")
         raise HushrecError(f"{folder} is not a run; make one with: hushrec run ... --out {folder}")
     try:
-        return msgspec.convert(_with_parties(msgspec.json.decode(path.read_bytes())), Run)
+        fields = msgspec.json.decode(path.read_bytes())
+        told = fields.pop(_CHECKSUM, None)  # runs before this was kept have none
+        if told is not None and told != _checksum(fields):
+            raise HushrecError(
+                f"{path} was changed after it was written, or is damaged; put back a copy of it, or delete its "
+                f"folder and run again (without the line {_CHECKSUM!r} it is read as it is)"
+            )
+        return msgspec.convert(_with_parties(fields), Run)
     except (msgspec.MsgspecError, UnicodeDecodeError, OSError, KeyError, TypeError, AttributeError) as error:
         raise HushrecError(f"{path} is damaged ({error}); delete its folder and run again") from None
 

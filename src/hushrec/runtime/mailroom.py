@@ -43,7 +43,8 @@ class Mailroom:
     def keep(self, mail: Mail, letter: Buffer, writer: str, is_relayed: bool = False) -> Held:
         """Hold a letter; of its bytes, nothing stays in memory."""
         if self._file is None:
-            self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=self._folder)  # noqa: SIM115
+            folder = None if self._folder is None else str(self._folder)
+            self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=folder)  # noqa: SIM115
         held = Held(mail, self._size, len(letter), bytes(letter[:_HEAD_BYTES]), writer, is_relayed)
         try:
             self._file.seek(self._size)

@@ -1,4 +1,4 @@
-"""What every request passes, in this order: rate limit, token, size limit; then one line of log.
+"""What every request passes, in this order: token and rate limit, size limit; then one line of log.
 
 A line of log has the template of the route, not the path, which holds a user's id; no query, no address, no token.
 """
@@ -19,7 +19,8 @@ from hushrec.serving.limits import RateLimit, Tokens
 from hushrec.serving.metrics import Meter
 
 PRIVATE = "/v1/"  # paths below it need a token
-_PUBLIC = ("/", "/health", "/metrics", "/openapi.json")
+_WATCHED = ("/health", "/metrics")
+_PUBLIC = ("/", *_WATCHED, "/openapi.json")
 _BODY_SECONDS = 10.0
 _METHODS = frozenset({"GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 
@@ -100,15 +101,26 @@ class Gate:
         self._log(_line(scope, route, status, seconds, sent_bytes, error))
 
     def _admit(self, scope: Scope) -> None:
-        self._count(f"address {scope['client'][0]}" if scope["client"] else "no address")
-        if self._tokens is None or not scope["path"].startswith(PRIVATE):
+        """Count a request once: for its token if that is valid, else for its address.
+
+        So nobody without a token uses up what a holder may ask, from the same address either. Who watches the
+        server's health has a bucket of its own.
+        """
+        address = f"address {scope['client'][0]}" if scope["client"] else "no address"
+        if scope["path"] in _WATCHED:
+            self._count(f"health, {address}")
             return
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        owner = self._tokens.owner_of(given[0]) if len(given) == 1 else None
-        if owner is None:
+        needs_token = self._tokens is not None and scope["path"].startswith(PRIVATE)
+        owner = self._owner(scope) if needs_token else None
+        self._count(owner or address)
+        if needs_token and owner is None:
             detail = "a valid token is needed, in a header Authorization: Bearer TOKEN"
             raise Problem(401, detail, (("www-authenticate", "Bearer"), ("connection", "close")))
-        self._count(owner)
+
+    def _owner(self, scope: Scope) -> str | None:
+        """Whose token a request has; of two of them nobody knows which one is meant."""
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        return self._tokens.owner_of(given[0]) if self._tokens is not None and len(given) == 1 else None
 
     def _count(self, caller: str) -> None:
         seconds = self._rate_limit.seconds_to_wait(caller)

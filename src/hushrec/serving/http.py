@@ -1,21 +1,30 @@
-"""HTTP/1.1 as uvicorn speaks it, with bounds on the head of a request. The gate bounds its body."""
+"""HTTP/1.1 as uvicorn speaks it, with bounds on connections and on heads of requests. The gate bounds bodies."""
 
 import asyncio
+import logging
+import time
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hushrec.serving.gate import Problem
+from hushrec.serving.limits import Connections
 
 MAX_HEAD_BYTES = 16_384  # beyond what the first read brings, at most 256 KB
 HEAD_SECONDS = 10.0
+_LOG_SECONDS = 1.0  # between two lines about connections that were refused: a flood must not fill a disk
+LOGGER = logging.getLogger("uvicorn.error")
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """Closes a connection whose request line and headers are endless or do not come."""
+    """Closes a connection that is one too many, or whose request line and headers are endless or do not come."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    _told_at = float("-inf")  # of the last line about connections that were refused, of all
+
+    def __init__(self, *args: Any, connections_open: Connections | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._connections_open = connections_open
+        self._counted_for: str | None = None
         self._num_heads = 0
         self._head_bytes = 0
         self._is_head = False
@@ -24,10 +33,22 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a first request, not for ever."""
         super().connection_made(transport)
+        if self._connections_open is not None:
+            peer = transport.get_extra_info("peername")
+            address = str(peer[0]) if peer else ""
+            reason = self._connections_open.refusal(address)
+            if reason is not None:
+                self._refuse(Problem(503, f"{reason}; try again later", (("retry-after", "1"),)))
+                self._tell(reason, self._connections_open.num_refused)
+                return
+            self._counted_for = address
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
+        if self._connections_open is not None and self._counted_for is not None:
+            self._connections_open.close(self._counted_for)
+            self._counted_for = None
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -55,6 +76,11 @@ class BoundedHttp(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP in the same form as everything else."""
         self._refuse(Problem(400, msg))
+
+    def _tell(self, reason: str, num_refused: int) -> None:
+        if time.monotonic() - BoundedHttp._told_at >= _LOG_SECONDS:
+            BoundedHttp._told_at = time.monotonic()
+            LOGGER.warning("a connection was refused: %s (%d refused so far)", reason, num_refused)
 
     def _refuse(self, problem: Problem) -> None:
         if not self.transport.is_closing():

@@ -59,6 +59,37 @@ class RateLimit:
         return 0.0
 
 
+class Connections:
+    """How many connections are open, in all and from each address; one too many is refused.
+
+    A trusted proxy brings those of many: of its address only the sum counts.
+    """
+
+    def __init__(self, most: int, most_per_address: int, proxy: str | None = None) -> None:
+        self._most, self._most_per_address, self._proxy = most, most_per_address, proxy
+        self._num_open: dict[str, int] = {}
+        self.num_refused = 0
+
+    def refusal(self, address: str) -> str | None:
+        """Why one more is refused; None if it is not, and is counted until `close`."""
+        own = self._num_open.get(address, 0)
+        if sum(self._num_open.values()) >= self._most:
+            reason = f"{self._most} connections are open"
+        elif own >= self._most_per_address and self._proxy not in ("*", address):
+            reason = f"{self._most_per_address} connections are open from one address"
+        else:
+            self._num_open[address] = own + 1
+            return None
+        self.num_refused += 1
+        return reason
+
+    def close(self, address: str) -> None:
+        """One that was not refused has ended."""
+        self._num_open[address] -= 1
+        if not self._num_open[address]:
+            del self._num_open[address]
+
+
 class Tokens:
     """The accepted tokens."""
 

@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from hushrec.errors import HushrecError
 from hushrec.serving.gate import now
 from hushrec.serving.http import BoundedHttp
+from hushrec.serving.limits import Connections
 
 _GRACE_SECONDS = 5
 
@@ -82,6 +84,7 @@ def serve(
     tls: TLS | None,
     trusted_proxy: str | None,
     log: Callable[[bytes], None],
+    connections: Connections,
 ) -> None:
     """Answer until a signal comes; then finish what is under way.
 
@@ -91,7 +94,7 @@ def serve(
     _log_as_json(log)
     config = uvicorn.Config(
         app,
-        http=BoundedHttp,
+        http=partial(BoundedHttp, connections_open=connections),  # type: ignore[arg-type]  # called, nothing else
         ws="none",
         lifespan="off",
         log_config=None,

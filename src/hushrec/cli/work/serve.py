@@ -11,7 +11,7 @@ from pathlib import Path
 from hushrec.cli.console import note
 from hushrec.cli.serve import TOKEN_VARIABLE, ServeOptions
 from hushrec.errors import HushrecError, how_to_install
-from hushrec.serving.limits import Rate, RateLimit, Tokens
+from hushrec.serving.limits import Connections, Rate, RateLimit, Tokens
 from hushrec.serving.model import load_served
 
 
@@ -27,6 +27,7 @@ def serve_run(run: Path, options: ServeOptions) -> None:
         raise HushrecError(f"serving needs {error.name}; install it with: {how_to_install('serve')}") from None
 
     limit = RateLimit(Rate.parse(options.rate))
+    connections = Connections(options.max_connections, options.max_connections_per_address, options.proxy)
     tls = server.TLS.of(options.tls_cert, options.tls_key)
     given = None if options.no_token else _given_tokens(options.token_file)
     new_token = secrets.token_urlsafe(32)
@@ -60,7 +61,7 @@ def serve_run(run: Path, options: ServeOptions) -> None:
         ):
             reload_on_signal(reloader, _terminal())
             # Ctrl-C comes again when all under way is answered.
-            server.serve(gate, listening, tls, options.proxy, _log)
+            server.serve(gate, listening, tls, options.proxy, _log, connections)
         note("stopped")
 
 
