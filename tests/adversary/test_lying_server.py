@@ -1,7 +1,7 @@
 """A server that lies to nodes as they are: each lie is refused, in one line, and nothing is learned by it.
 
-The nodes are real ones (`Site`), in one process. An honest driver brings them into round 2 of 3; then the server is
-ours. It has all that a server has: what it was told, all letters on their way, and keys of its own.
+The nodes are real ones (`Site`), in one process. An honest driver brings them into round 2 of 3; then the server
+is ours. It has all that a server has: what it was told, all letters on their way, and keys of its own.
 """
 
 from collections.abc import Callable
