@@ -217,7 +217,7 @@ def test_what_a_guard_cannot_refuse_is_told_all_the_same(data: Interactions) -> 
     assert never.rounds[0] is not None
     assert never.rounds[0] > 0.9
     assert never.rounds[-1] is not None
-    assert never.rounds[-1] == pytest.approx(never.chance, abs=0.05)
+    assert never.rounds[-1] < 0.2, "no round is left"
 
 
 # --- The driver ------------------------------------------------------------------------------------------
