@@ -211,7 +211,7 @@ def _with_sum(sums: list[list[bytes]], digests: list[bytes], least: int) -> list
 
 def _digest_of_party(message: Message, place: int) -> bytes:
     """Of all that concerns one party, but for what all are told."""
-    columns = []
+    columns: list[NDArray[Any]] = []
     for column in message.kinds():
         told = getattr(message, column.name)
         if isinstance(told, Ragged):

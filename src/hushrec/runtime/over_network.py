@@ -259,8 +259,9 @@ class OverNetwork:
 
     def _check_writer(self, name: str, letters: Letters, round_number: int) -> None:
         """A letter that its sender has not signed is proof against the sender, and reaches nobody."""
-        for mail, letter in letters if self._signing_keys is not None else ():
-            check_writer(mail, letter, self._caller.run_id, round_number, name, self._signing_keys[name])
+        if self._signing_keys is not None:
+            for mail, letter in letters:
+                check_writer(mail, letter, self._caller.run_id, round_number, name, self._signing_keys[name])
 
     def _relayed(self, letters: Letters, round_number: int) -> Letters:
         """Letters without their outer layer, if they have one: via the nodes that are to relay them."""
