@@ -364,7 +364,10 @@ def test_an_active_server_is_named() -> None:
         "--secure-sums",
     ]
     told = CliRunner().invoke(app, [*words, "--as", "active-server", "--json"])
-    (attack,) = json.loads(told.stdout)["attacks"]
+    attacks = {one["name"]: one for one in json.loads(told.stdout)["attacks"]}
+    assert set(attacks) >= {"large V", "large V (deployed)"}
+    attack = attacks["large V"]
+    assert attacks["large V (deployed)"]["refused"] == "item_factors is longer than 32"
     assert (attack["name"], attack["role"], attack["measure"]) == ("large V", "active-server", "F1")
     assert attack["score"] == attack["chance"]
     assert attack["refused"].startswith("the update of client")

@@ -76,14 +76,17 @@ def audit(
 ) -> Audited:
     """Train, and have attacks look at each round: those given, or all that apply.
 
-    With `colluders`, those attacks that they can make, on all that they saw together. It ends with the last round,
-    or when it is enough. `on_look` gets the mean scores of a round, while its messages are still there. An attack
-    that is not ours may fail in any way: that is noted, and the others go on. An interrupt keeps what was found,
-    and is raised again as `AuditInterruptedError`.
+    With `colluders`, those attacks that they can make, on all that they saw together; an active server's lies are
+    told to bare handlers, and to nodes with a guard. It ends with the last round, or when it is enough. `on_look`
+    gets the mean scores of a round, while its messages are still there. An attack that is not ours may fail in any
+    way: that is noted, and the others go on. An interrupt keeps what was found, and is raised again as
+    `AuditInterruptedError`.
     """
     if attacks is None:
         attacks = attacks_on(job.system, Role.ACTIVE_SERVER in colluders)
-    chosen = with_guarded(usable_by(attacks, colluders))
+    chosen = usable_by(attacks, colluders)
+    if Role.ACTIVE_SERVER in colluders:
+        chosen = with_guarded(chosen)
     liar = Liar(job) if any(attack.lie is not None for attack in chosen) else None
     scores, onlooker = [Score(attack) for attack in chosen], Onlooker(job, liar)
     without_seats = set(scores) if colluders else set()

@@ -27,7 +27,7 @@ _GUARDED = " (deployed)"
 
 def with_guarded(attacks: Iterable[Attack[Any]]) -> list[Attack[Any]]:
     """Each of these attacks, and behind those that lie the same one on nodes with a guard."""
-    found = []
+    found: list[Attack[Any]] = []
     for attack in attacks:
         found.append(attack)
         if attack.lie is not None:

@@ -121,12 +121,12 @@ class Guard:
             )
         if round_number < self.memory.round_number:
             raise GuardError(f"asked for round {round_number} after round {self.memory.round_number}")
-        memory = self.memory if round_number == self.memory.round_number else Memory(round_number)
         kind = type(request)
         self._check_appointed(kind.receiver, numbers, "asked")
         if kind.receiver not in _GUARDED:
-            return memory
+            return self.memory
         self._check_lengths(request)
+        memory = self.memory if round_number == self.memory.round_number else Memory(round_number)
         return memory if kind.may_vary else _remembered(memory, request, numbers)
 
     def admit_mail(self, memory: Memory, request: Message, numbers: Numbers, mail: Mapping[int, Slices]) -> Memory:
@@ -211,7 +211,7 @@ def _with_sum(sums: list[list[bytes]], digests: list[bytes], least: int) -> list
 
 def _digest_of_party(message: Message, place: int) -> bytes:
     """Of all that concerns one party, but for what all are told."""
-    columns = []
+    columns: list[NDArray[Any]] = []
     for column in message.kinds():
         told = getattr(message, column.name)
         if isinstance(told, Ragged):

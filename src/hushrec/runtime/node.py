@@ -95,8 +95,9 @@ class Node:
                 frames.append(encode(reply.message, round_number, cohort.numbers, self._padding))
             mail += reply.mail
         with watch.at("seal"):
-            for sealed in mail if guard else ():
-                guard.check_mail_out(sealed.message, sealed.addressees)
+            if guard:
+                for sealed in mail:
+                    guard.check_mail_out(sealed.message, sealed.addressees)
             sent = list(self.post.write(mail, round_number, packet.sequence))
         if guard and memory:
             guard.memory = memory

@@ -145,6 +145,7 @@ class ItemFactors(Message):
     """Reveals: the server's model."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
+    may_vary = True  # the model moves within a round, from group to group of clients
     item_factors: Factors = shared(np.float32, 2)
 
 

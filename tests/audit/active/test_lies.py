@@ -11,6 +11,7 @@ from hushrec.audit.active import another_v, invented_items, large_v, lone_letter
 from hushrec.audit.attacks import ATTACKS, attacks_named, attacks_on
 from hushrec.audit.colluders import parse_colluders
 from hushrec.audit.driver import Audited, audit
+from hushrec.audit.lying import bare_name
 from hushrec.audit.scoreboard import Finding, Own
 from hushrec.audit.told import Told
 from hushrec.audit.uploads import items_of
@@ -41,9 +42,15 @@ def lied_to(job: Job, *names: str) -> Audited:
     return audit(job, RuntimeOptions(1), lambda _progress, _scores: None, attacks, ACTIVE)
 
 
-def found(job: Job, name: str) -> Finding:
-    (finding,) = lied_to(job, name).findings
+def found(job: Job, name: str, suffix: str = "") -> Finding:
+    """What a lie tells if handlers answer it as they are."""
+    (finding,) = (one for one in lied_to(job, name).findings if one.attack.name == name + suffix)
     return finding
+
+
+def deployed(job: Job, name: str) -> Finding:
+    """The same on a node with a guard."""
+    return found(job, name, " (deployed)")
 
 
 # --- What lies tell today --------------------------------------------------------------------------------
@@ -126,7 +133,8 @@ def test_invented_items_are_not_told_where_they_attract_nothing(
 @pytest.mark.parametrize(("name", "attacks"), [("fedrec", ["another V", "rounds that never count"])])
 def test_secure_sums_leave_lies_at_chance(name: str, attacks: list[str], data: Interactions) -> None:
     done = lied_to(job_of(name, data, secure_sums=True), *attacks)
-    assert {finding.attack.name for finding in done.findings} == set(attacks)
+    assert {bare_name(finding.attack.name) for finding in done.findings} == set(attacks)
+    assert len(done.findings) == 2 * len(attacks)
     for finding in done.findings:
         assert finding.score == finding.chance
         assert finding.num_victims == data.num_users
@@ -164,6 +172,54 @@ def test_who_masks_refuses_to_answer_in_the_clear(data: Interactions) -> None:
     assert finding.refusal == ""
 
 
+# --- On nodes with a guard ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "lie", "said"),
+    [
+        ("fedrec", {"rho": 3}, "another V", "asked again in round 2 with another item_factors"),
+        ("fedrec++", {"rho": 3, "denoisers": 2}, "another V", "with another item_factors"),
+        ("sdcf", {"temperature": 0.1}, "large V", "item_factors is longer than 32"),
+        ("fedrec++", {"rho": 3, "denoisers": 2}, "forged letter", "not signed"),
+        ("fedrec++", {"rho": 3, "denoisers": 2}, "lone letter", "another ItemFactors"),
+        ("fedrec++", {"rho": 3, "denoisers": 3, "shares": 2}, "lone shares", "another FactorsToShare"),
+        ("fedrec", {"rho": 3}, "rounds beyond the last", "asked for round 3 of 2"),
+        ("fedrec", {"rho": 3}, "invented items", "20 times as many items as are rated here"),
+    ],
+)
+def test_a_guard_refuses_a_lie_and_leaves_it_at_chance(
+    system: str, settings: dict[str, Any], lie: str, said: str, data: Interactions
+) -> None:
+    job = job_of(system, data, **settings)
+    bare, guarded = found(job, lie), deployed(job, lie)
+    assert bare.score > 0.8
+    assert bare.score > bare.chance + 0.15
+    assert guarded.score == guarded.chance
+    assert said in guarded.refusal
+    assert "On a deployed node" in guarded.said()
+
+
+def test_a_forged_letter_tells_every_rated_item(data: Interactions) -> None:
+    """Of all clients, exactly: one ask is enough."""
+    finding = found(job_of("fedrec++", data, rho=3, denoisers=2), "forged letter")
+    assert finding.score == 1
+    assert finding.num_victims >= data.num_users - 2
+
+
+def test_what_a_guard_cannot_refuse_is_told_all_the_same(data: Interactions) -> None:
+    """The V of a round to come is what the server says; rounds within the agreed number may never count."""
+    job = job_of("fedrec", data, rho=3)
+    chosen = deployed(job, "chosen V")
+    assert chosen.rounds[0] is not None
+    assert chosen.rounds[0] > 0.9
+    never = deployed(job_of("fedrec", data, rho=3, num_rounds=7), "rounds that never count")
+    assert never.rounds[0] is not None
+    assert never.rounds[0] > 0.9
+    assert never.rounds[-1] is not None
+    assert never.rounds[-1] < 0.2, "no round is left"
+
+
 # --- The driver ------------------------------------------------------------------------------------------
 
 
@@ -186,7 +242,7 @@ def test_a_party_is_asked_once_by_a_request(data: Interactions) -> None:
         yield Ask(twice, ask.request.take(np.repeat(np.arange(len(ask.to)), 2)), Collect())
 
     assert attack.lie is not None
-    (finding,) = audit(
+    finding, guarded = audit(
         job_of("fedrec", data),
         RuntimeOptions(1),
         lambda _progress, _scores: None,
@@ -194,6 +250,7 @@ def test_a_party_is_asked_once_by_a_request(data: Interactions) -> None:
         ACTIVE,
     ).findings
     assert "names a party twice" in finding.refusal
+    assert "names a party twice" in guarded.refusal
 
 
 def test_lies_are_told_only_if_asked_for() -> None:
@@ -202,9 +259,12 @@ def test_lies_are_told_only_if_asked_for() -> None:
     lies = [attack.name for attack in attacks_on(system, is_active=True)]
     assert lies == [
         "another V",
+        "chosen V",
+        "forged letter",
         "lone letter",
         "lone shares",
         "rounds that never count",
+        "rounds beyond the last",
         "invented items",
         "asked in the clear",
     ]

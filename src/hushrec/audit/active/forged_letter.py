@@ -11,8 +11,8 @@ import numpy as np
 
 from hushrec.audit.active.lone_letter import asks_denoiser, names_denoiser
 from hushrec.audit.asking import ForgedAsk, has_columns
-from hushrec.audit.scoreboard import Attack, Lie, Own, Stage, is_sent
-from hushrec.audit.told import Told, judge, told_of
+from hushrec.audit.scoreboard import Attack, Lie, Outcome, Own, Stage, Truth, is_sent
+from hushrec.audit.told import Told, judge, nothing_of, told_of
 from hushrec.audit.uploads import paired
 from hushrec.protocol import Collect, Message, Ragged, Role, Round, Sealed, Seat, View
 
@@ -49,6 +49,12 @@ def look(_before: Told | None, view: View, _own: Own) -> Told:
     return told_of(numbers, found, np.ones(len(found), np.bool_))
 
 
+def judge_of_catalogue(told: Told, truth: Truth) -> Outcome:
+    """F1 of what is taken for rated, by client. Blind: the catalogue, as nobody listed anything else."""
+    right, blind = judge(told, truth), judge(nothing_of(told.asked), truth)
+    return Outcome.of_victims(right.victims, right.right, blind.right)
+
+
 def _has_counts(message_type: type[Message]) -> bool:
     return has_columns(message_type, "items", "counts")
 
@@ -62,7 +68,7 @@ ATTACK = Attack(
     "of {score:.3f}; a blind guess has {chance:.2f}.",
     reads=names_denoiser,
     look=look,
-    judge=judge,
+    judge=judge_of_catalogue,
     settings=("denoisers", "rho"),
     repairs=("--shares 2",),
     lie=Lie(tell),
