@@ -137,7 +137,7 @@ class Liars:
         message = reply.message
         places = np.flatnonzero(np.isin(cohort.numbers, self.numbers))
         columns = {kind.name for kind in message.kinds() if kind.layout == "ragged"}
-        if not len(places) or type(message).receiver not in (Role.SERVER,):
+        if not len(places) or type(message).receiver != Role.SERVER:
             return reply
         if {"items", "scores"} <= columns:
             return replace(reply, message=self._scored(message, places))
@@ -157,10 +157,9 @@ class Liars:
                     self._seen.after(item_factors)
                 # Random users and first centres are the same in all rounds, so that pulls add up.
                 lie = PLANS[self.attack](self._seen, self.target, self.draws.generator(f"liars-{self.attack}"))
-                rows = self._within(lie.rows.astype(np.float32))
-                self._lie = lie._replace(rows=rows)
+                self._lie = lie._replace(rows=self._within(lie.rows.astype(np.float32)).astype(np.float64))
                 self._seen.sent = np.zeros_like(item_factors)
-                self._seen.sent[lie.items] = rows
+                self._seen.sent[lie.items] = self._lie.rows
                 self._round = round_number
             return self._lie
 
@@ -169,7 +168,8 @@ class Liars:
         if self.bound:
             return shortened(rows, self.bound)
         peaks = np.abs(rows).max(axis=1, initial=0)[:, None]
-        return rows * (_LARGEST / np.maximum(peaks, _LARGEST)).astype(np.float32)
+        taken: NDArray[np.float32] = rows * (_LARGEST / np.maximum(peaks, _LARGEST)).astype(np.float32)
+        return taken
 
     def _rows(self, message: Message, places: NDArray[np.int64], lie: Lie) -> Message:
         """The message with other rows of the liars: those of the lie, and their own, times its factor."""
@@ -187,7 +187,7 @@ class Liars:
             items[place] = listed[order].astype(np.int32)
             rows[place] = np.concatenate([own[is_kept], lie.rows])[order].astype(np.float32)
         changes = {"gradients": _joined(rows)} | ({} if items is None else {"items": _joined(items)})
-        return replace(message, **changes)  # type: ignore[arg-type]
+        return replace(message, **changes)
 
     def _scored(self, message: Message, places: NDArray[np.int64]) -> Message:
         """The message with other scores: the highest for the target, in place of a near item, or all reversed."""
@@ -205,7 +205,7 @@ class Liars:
                     listed[own], given[own] = listed[order], given[order]
                 given[own][listed[own] == self.target] = 1.0
         changes = {"items": Ragged(items.starts, listed), "scores": Ragged(scores.starts, given)}
-        return replace(message, **changes)  # type: ignore[arg-type]
+        return replace(message, **changes)
 
 
 def _slices(column: Ragged) -> list[NDArray[Any]]:
