@@ -375,3 +375,37 @@ def test_an_active_server_is_named() -> None:
     assert "It was refused: the update of client" in shown.stdout
     wrong = CliRunner().invoke(app, [*words, "--attacks", "large-v", "--as", "server"])
     assert "there are some by active-server" in str(wrong.exception)
+
+
+# --- Clients that lie ----------------------------------------------------------------------------------------
+
+
+def test_lying_clients_beside_each_defence() -> None:
+    words = ("fedrec", *SHORT, "--rho", "0", "--as", "client", "--malicious", "0.01,0.05")
+    told = json.loads(invoke(*words, "--attacks", "explicit-boosting,sign-flipping", "--json").stdout)
+    assert list(told) == ["target", "raters", "runs"]
+    assert {run["attack"] for run in told["runs"]} == {"none", "explicit boosting", "sign flipping"}
+    numbers = {run["liars"] for run in told["runs"]} - {0}
+    assert len(told["runs"]) == 2 + 3 * len(numbers) + 2 * 5 * len(numbers)
+    assert all(0 <= run["exposure"] <= 1 and run["RMSE"] > 0 for run in told["runs"])
+    shown = invoke(*words, "--attacks", "sign-flipping").stdout
+    lines = [line for line in shown.splitlines() if line.startswith("sign flipping")]
+    assert len({len(line.rstrip()) for line in lines}) == 1
+    assert "lists of 10 with the target" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("fedrec", "--malicious", "0.01"), "--malicious 0.01: clients lie with --as client"),
+        (("fedrec", "--as", "client", "--malicious", "x"), "write shares of clients between 0 and 0.5"),
+        (("ptf-fedrec", "--as", "client", "--attacks", "clustering"), "can do explicit boosting, sign flipping"),
+        (("drift", "--as", "client"), "drift has organisations, few and known by name, and no clients"),
+        (("metamf", "--as", "client"), "clients of metamf upload no rows and no scores"),
+    ],
+)
+def test_what_lying_clients_cannot_do_is_said(words: tuple[str, ...], told: str) -> None:
+    name, *others = words
+    result = CliRunner().invoke(app, ["audit", name, "--data", DATA, *others])
+    assert isinstance(result.exception, HushrecError)
+    assert told in str(result.exception)

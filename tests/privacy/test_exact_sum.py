@@ -237,3 +237,32 @@ def test_a_message_without_rows_adds_nothing() -> None:
     total = ExactSum.zeros((NUM_ITEMS, NUM_FACTORS), 4)
     total.add(numbers(message), message)
     assert not total.counts.any()
+
+
+# --- Words ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("number", "count", "is_taken"),
+    [
+        (2.0, 1, True), (2047.9, 1, True), (-2047.9, 1, True), (2048.5, 1, False), (-4096.5, 2, False),
+        (0.0, 4097, False), (1e-9, 0, False), (0.0, 4096, True),
+    ],
+)  # fmt: skip
+def test_words_that_are_no_sum_of_so_many_rows_are_refused(number: float, count: int, is_taken: bool) -> None:
+    """Masks that do not cancel leave such words, and so does a client that sends more than a row."""
+    words = np.array([to_fixed(number), 0, 0, count])
+    total = ExactSum.zeros((1, NUM_FACTORS), 3)
+    if is_taken:
+        total.add_words(words)
+        assert total.counts.tolist() == [count]
+        return
+    with pytest.raises(HushrecError, match="a sum is larger than its rows can be"):
+        total.add_words(words)
+
+
+def test_noise_may_be_larger_than_rows() -> None:
+    total = ExactSum.zeros((1, NUM_FACTORS), 3)
+    total.deviation = 1.0
+    total.add_words(np.array([to_fixed(5.0), 0, 0, 0]))
+    assert total.to_float().tolist() == [[5.0, 0.0, 0.0]]

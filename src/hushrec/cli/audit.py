@@ -19,8 +19,8 @@ As = Annotated[
     typer.Option(
         "--as",
         metavar="ROLE+ROLE",
-        help="Who attacks, sharing what they saw, as in server+denoiser, or active-server, who lies; default: "
-        "each attack by its own roles.",
+        help="Who attacks, sharing what they saw, as in server+denoiser, or active-server, who lies, or client: "
+        "some lie to spoil the model; default: each attack by its own roles.",
     ),
 ]
 Attacks = Annotated[
@@ -49,6 +49,10 @@ class AuditOptions:
     attacks: Attacks = None
     thetas: Annotated[
         str | None, typer.Option(help="Compare these thresholds of drift, as in 1,2,5,20, after one epoch each.")
+    ] = None
+    malicious: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE,...", help="Shares of clients that lie, with --as client. [0.001,0.01,0.05]"),
     ] = None
     threads: Threads = None
     picture: Picture = None

@@ -163,6 +163,10 @@ class ExactSum:
             raise HushrecError(
                 "a sum counts fewer than none: somebody sent numbers that are not its own; begin anew"
             )
+        most = self.limit * self.counts[:, None]
+        is_possible = (most <= SUM_RANGE).all() and (np.abs(self.to_float()) <= most).all()
+        if not (is_possible or self.deviation or self.count_deviation):
+            raise HushrecError("a sum is larger than its rows can be: somebody sent what is no sum; begin anew")
 
     def to_float(self) -> NDArray[np.float64]:
         """The totals as floating point numbers."""

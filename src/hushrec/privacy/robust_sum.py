@@ -162,38 +162,26 @@ def _middle(is_median, liars, starts, rows, means):
         if num_rows <= 2 * liars:
             continue
         cut = (num_rows - 1) // 2 if is_median else liars
+        columns = rows[first:last].T.copy()
         for factor in range(rows.shape[1]):
-            column = np.sort(rows[first:last, factor])
+            column = np.sort(columns[factor])
             total = 0.0
             for place in range(cut, num_rows - cut):
                 total += column[place]
             means[item, factor] = total / (num_rows - 2 * cut)
 
 
-@numba.njit(nogil=True, cache=True)
-def _krum(liars, starts, rows, means):
+def _krum(liars: int, starts: NDArray[np.int64], rows: Floats, means: NDArray[np.float64]) -> None:
     """Of each item: the mean of the k - f rows with the least squared distances to their k - f - 2 nearest."""
-    for item in range(starts.size - 1):
-        first, num_rows = starts[item], starts[item + 1] - starts[item]
-        if num_rows < 2 * liars + 3:
-            continue
-        apart = np.zeros((num_rows, num_rows))
-        for one in range(num_rows):
-            for other in range(one):
-                total = 0.0
-                for factor in range(rows.shape[1]):
-                    difference = np.float64(rows[first + one, factor]) - np.float64(rows[first + other, factor])
-                    total += difference * difference
-                apart[one, other] = apart[other, one] = total
-        scores = np.empty(num_rows)
-        for one in range(num_rows):
-            nearest = np.sort(apart[one])  # itself first
-            scores[one] = nearest[1 : num_rows - liars - 1].sum()
-        chosen = np.sort(np.argsort(scores, kind="mergesort")[: num_rows - liars])
-        for place in chosen:
-            for factor in range(rows.shape[1]):
-                means[item, factor] += rows[first + place, factor]
-        means[item] /= num_rows - liars
+    for item in np.flatnonzero(np.diff(starts) >= 2 * liars + 3).tolist():
+        own = rows[starts[item] : starts[item + 1]].astype(np.float64)
+        num_near = len(own) - liars - 2
+        squares = (own**2).sum(axis=1)
+        apart = squares[:, None] + squares - 2 * own @ own.T
+        np.fill_diagonal(apart, np.inf)
+        scores = np.partition(apart, num_near - 1, axis=1)[:, :num_near].sum(axis=1)
+        chosen = np.sort(np.argsort(scores, kind="stable")[: len(own) - liars])
+        means[item] = own[chosen].mean(axis=0)
 
 
 def robust_means(

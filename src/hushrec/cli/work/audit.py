@@ -23,6 +23,7 @@ from hushrec.cli.audit import AuditOptions, FolderOptions
 from hushrec.cli.console import note, print_json, results, show, watching
 from hushrec.cli.endings import Interrupted
 from hushrec.cli.options import configured, parse_numbers, runtime_options
+from hushrec.cli.work.audit_liars import audit_liars, is_of_liars
 from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_thresholds import (
@@ -53,6 +54,9 @@ def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOption
     system.configure(values)  # for what it refuses, before data is read
     runtime = runtime_options(options.threads)
     thetas = parse_thetas(options.thetas, system)
+    if is_of_liars(system, options):
+        audit_liars(system, values, options, runtime)
+        return
     chosen = _chosen(system, options.attacks, options.colluders)
     data = options.source.load()
     config = configured(system, values, data.name)
