@@ -43,8 +43,12 @@ def train() -> Interactions:
 def found(train: Interactions, attack: Attack[Any] = ATTACK, **settings: Any) -> Finding:
     roles = (Role.ACTIVE_SERVER, Role.OWNER)
     job = job_of(train, **settings)
-    (finding,) = audit(job, RuntimeOptions(1), lambda _progress, _scores: None, [attack], roles).findings
-    return finding
+    findings = audit(job, RuntimeOptions(1), lambda _progress, _scores: None, [attack], roles).findings
+    bare, guarded = sorted(
+        findings, key=lambda finding: finding.attack.lie is not None and finding.attack.lie.is_guarded
+    )
+    assert guarded.score <= bare.score, "no guard makes it worse"
+    return bare
 
 
 def test_hand_worked_table() -> None:
