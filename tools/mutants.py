@@ -452,10 +452,10 @@ def killed(mutant: Mutant) -> tuple[bool, str]:
             return True, f"no end within {_SECONDS:g} s"
     failed = [line for line in finished.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     first = failed[0].partition(" - ")[0] if failed else finished.stdout.strip().splitlines()[-1:]
-    # 1: some test failed. Anything else but 0 is no verdict: a test that is not found, or none collected.
-    if finished.returncode not in (0, 1):
+    # 1: some test failed; below 0: a kernel ended the process. Else it is no verdict: no test was found.
+    if finished.returncode > 1:
         return False, f"pytest ended with {finished.returncode}: {first}"
-    return finished.returncode == 1, str(first)
+    return finished.returncode != 0, str(first)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
