@@ -93,8 +93,8 @@ MUTANTS = (
         SURVIVORS, "the server starts a run with a mail key that nobody signed",
     ),
     Mutant(
-        "overdrawing-denoiser", "systems/fedrec_plus_plus.py",
-        "if uploads.counts.min() < 0:", "if uploads.counts.min() < -(1 << 60):",
+        "overdrawing-denoiser", "privacy/denoising.py",
+        "if not _is_possible(*own, self.uploads.listed(denoiser), limit):", "if False:",
         SURVIVORS, "a denoiser that takes out more than came in spoils the model in silence",
     ),
     Mutant(
@@ -114,7 +114,7 @@ MUTANTS = (
     ),
     Mutant(
         "two-authorization-headers", "serving/gate.py",
-        "if len(given) == 1 else None", "if given else None",
+        "is not None and len(given) == 1 else None", "is not None and given else None",
         SURVIVORS, "a request passes with one token in front of a proxy and another behind it",
     ),
     Mutant(
@@ -244,7 +244,7 @@ MUTANTS = (
     ),
     Mutant(
         "answered-for-others", "runtime/over_network.py",
-        'raise WireError("answered for others than were asked")', "pass",
+        "if not len(frame.numbers) or not np.array_equal(frame.numbers, asked[first:num_answered]):", "if False:",
         NETWORK, "a node answers in the name of another's clients",
     ),
     # --- Sums --------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ MUTANTS = (
     ),
     Mutant(
         "dense-upload-of-any-shape", "privacy/dense_sum.py",
-        "if not is_whole or len(message.gradients) != len(numbers):", "if False:",
+        "or message.gradients.values.shape[1:] != (num_factors,)", "",
         "tests/privacy/test_dense_sum.py", "a kernel reads beyond the table that came",
     ),
     Mutant(
@@ -275,7 +275,7 @@ MUTANTS = (
     ),
     Mutant(
         "denoiser-of-another-catalogue", "privacy/denoising.py",
-        "counts.shape != items.shape or not is_known:", "counts.shape != items.shape:",
+        "(items.values < 0) | (items.values >= num_items) | items.not_ascending()", "items.not_ascending()",
         DENOISING, "a denoiser writes beyond the tables of the server",
     ),
     # --- Secure sums -------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ MUTANTS = (
     ),
     Mutant(
         "keys-of-any-width", "privacy/secure_sum/server.py",
-        "if message.key.values.shape[1:] != (32,) or is_wrong.any():", "if False:",
+        "if message.key.values.shape[1:] != (KEY_BYTES,) or is_wrong.any():", "if False:",
         REFUSALS, "a participant's key ends the run and blames nobody",
     ),
     # --- Checkpoints and limits --------------------------------------------------------------------------------
@@ -368,8 +368,8 @@ MUTANTS = (
     ),
     Mutant(
         "hosts-twice", "deploy/site.py",
-        "or len(set(names)) < len(names):", "and len(set(names)) < len(names):",
-        SITE, "a server hosts clients under a name that is no node's",
+        "if len(set(names)) < len(names):", "if False:",
+        SITE, "a server lists a node twice, and mail for one goes to the other",
     ),
     Mutant(
         "node-believes-cards", "deploy/site.py",
@@ -377,7 +377,7 @@ MUTANTS = (
         SITE, "the server's own key stands for a node's",
     ),
     Mutant(
-        "consent-to-any-setting", "deploy/site.py",
+        "consent-to-any-setting", "deploy/consent.py",
         "if not is_as_wanted(invitation.config.get(name), value):", "if False:",
         SITE, "a node takes part with settings that its owner did not agree to",
     ),
