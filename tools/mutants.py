@@ -79,6 +79,10 @@ SUPERVISOR = "tests/deploy/test_supervisor.py"
 LIMITS = "tests/test_limits.py"
 REFUSALS = "tests/privacy/secure_sum/test_refusals.py"
 REPLIES = "tests/runtime/test_replies.py"
+SERVER_LIES = "tests/adversary/test_lying_server.py"
+CLIENT_LIES = "tests/adversary/test_lying_client.py"
+OWNER_LIES = "tests/adversary/test_lying_owner.py"
+RELATIVES = "tests/adversary/test_revoked_and_copied_kits.py"
 
 MUTANTS = (
     # --- Survivors of an earlier audit -------------------------------------------------------------------------
@@ -401,6 +405,92 @@ MUTANTS = (
         "body-of-any-length", "serving/gate.py",
         "                    if len(body) > self._max_request_bytes:\n", "                    if False:\n",
         "tests/serving/test_gate.py", "a body without a length fills the memory",
+    ),
+    # --- A server, owners, clients and relatives that lie -------------------------------------------------------
+    Mutant(
+        "rounds-without-end", "runtime/guard.py",
+        "if not 1 <= round_number <= self.limits.num_rounds:", "if False:",
+        SERVER_LIES, "a server asks for rounds that nobody agreed to",
+    ),
+    Mutant(
+        "another-v-in-a-round", "runtime/guard.py",
+        "if shared.setdefault(column.name, digest) != digest:", "if False:",
+        SERVER_LIES, "a client answers two models in one round, and its ratings follow",
+    ),
+    Mutant(
+        "anybody-is-a-denoiser", "runtime/guard.py",
+        "if appointed is not None and not np.isin(numbers, appointed).all():", "if False:",
+        SERVER_LIES, "a server makes every client show its gradients as a denoiser",
+    ),
+    Mutant(
+        "a-lone-letter", "runtime/guard.py",
+        "if len(digests) < self.limits.min_writers:", "if False:",
+        SERVER_LIES, "a denoiser sums up one client's noise",
+    ),
+    Mutant(
+        "vectors-of-any-length", "runtime/guard.py",
+        "if not longest <= self.limits.longest:", "if False:",
+        SERVER_LIES, "a large V drowns the noise of clients",
+    ),
+    Mutant(
+        "charter-without-signatures", "deploy/charter.py",
+        'if not is_signed_by(member, digest, signatures.get(member.name, b"")):', "if False:",
+        SERVER_LIES, "a server tells each node of other hosts",
+    ),
+    Mutant(
+        "asked-before-all-signed", "deploy/site.py",
+        "if self._agreed() is None:\n            raise WireError", "if False:\n            raise WireError",
+        SERVER_LIES, "a node answers before it knows that the others were told the same",
+    ),
+    Mutant(
+        "mail-in-another-name", "runtime/post.py",
+        "if mail.writer != name:", "if False:",
+        f"{POST} {NETWORK} {SERVER_LIES}", "a node writes in the name of another",
+    ),
+    Mutant(
+        "deeds-without-signatures", "systems/drift/deeds.py",
+        "signer.verify(deed.signature, _content(owner, users_side, deed.key, items))", "pass",
+        OWNER_LIES, "users encrypt to whom the server says is an owner",
+    ),
+    Mutant(
+        "owners-of-others-items", "systems/drift/deeds.py",
+        "if other != owner and np.isin(more, entry.items).any():", "if False:",
+        OWNER_LIES, "an owner takes over what others hold",
+    ),
+    Mutant(
+        "budget-overdrawn", "deploy/node_ledger.py",
+        "if spent_of(name, [*others, entry]) > most * (1 + _SLACK):", "if False:",
+        "tests/deploy/test_node_ledger.py", "runs together spend more than an owner allowed",
+    ),
+    Mutant(
+        "rounds-beyond-the-ledger", "deploy/node_ledger.py",
+        "if not 1 <= round_number <= entry.opened.cost.rounds:", "if False:",
+        "tests/deploy/test_node_ledger.py", "a run goes on longer than it was charged for",
+    ),
+    Mutant(
+        "revoked-is-welcome", "deploy/membership.py",
+        "        revoked.check(certificate)\n", "",
+        RELATIVES, "a revoked node takes part",
+    ),
+    Mutant(
+        "copied-kit-is-welcome", "deploy/membership.py",
+        'if seen.setdefault(f"{certificate.serial_number:x}", mail_key) != mail_key:', "if False:",
+        RELATIVES, "a copy of a kit takes the node's place",
+    ),
+    Mutant(
+        "item-listed-twice", "privacy/exact_sum.py",
+        "is_wrong = is_unknown | items.not_ascending()", "is_wrong = is_unknown",
+        f"{CLIENT_LIES} {EXACT}", "a client votes as often as it likes",
+    ),
+    Mutant(
+        "silence-is-waited-for", "deploy/supervisor.py",
+        "for name in (*report.proven, *report.silent):", "for name in report.proven:",
+        SUPERVISOR, "a node that never answers ends the run",
+    ),
+    Mutant(
+        "mail-proves-everything", "runtime/calling.py",
+        "is_proven = not has_mail or isinstance(error, WireError)", "is_proven = True",
+        "tests/adversary/test_lying_relay.py", "who sums up a lie of others is left out for it",
     ),
 )  # fmt: skip
 
