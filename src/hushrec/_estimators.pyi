@@ -78,6 +78,9 @@ class FedRec(Recommender):
         secure_together: clients that are in the same sums at the least, so that sums differ by no fewer; 0: not looked at (default 0)
         secure_least_raters: clients with a row of an item below which it is left out of a sum; 0: none is (default 0)
         secure_count_noise: deviation of the noise in the counts by which items are left out (default 0.0)
+        row_norm: length of a row beyond which clients shorten it and the server refuses it; 0: any (default 0.0)
+        robust: what an item moves by: the mean of its rows, or what some liars cannot move far (default 'none')
+        liars: malicious clients that it withstands; items with hardly more rows stay as they are (default 1)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -117,6 +120,9 @@ class FedRec(Recommender):
         secure_together: int = 0,
         secure_least_raters: int = 0,
         secure_count_noise: float = 0.0,
+        row_norm: float = 0.0,
+        robust: Literal["none", "trimmed", "median", "krum"] = "none",
+        liars: int = 1,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -145,6 +151,7 @@ class FedRecPlusPlus(Recommender):
         biases: learn a bias of each user, which stays private, and of each item (default False)
         shrinkage: so many ratings' worth of what all have in common is mixed with what a user or an item has (default 0.0)
         padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
+        row_norm: length of a row beyond which clients shorten it and the server refuses it; 0: any (default 0.0)
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
         shares: denoisers of each client, whose shares of masks tell nothing but all together (k); 0: one, with noise (default 0)
@@ -173,6 +180,7 @@ class FedRecPlusPlus(Recommender):
         biases: bool = False,
         shrinkage: float = 0.0,
         padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
+        row_norm: float = 0.0,
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
         shares: int = 0,
@@ -267,6 +275,9 @@ class SDCF(Recommender):
         secure_together: clients that are in the same sums at the least, so that sums differ by no fewer; 0: not looked at (default 0)
         secure_least_raters: clients with a row of an item below which it is left out of a sum; 0: none is (default 0)
         secure_count_noise: deviation of the noise in the counts by which items are left out (default 0.0)
+        row_norm: length of a row beyond which clients shorten it and the server refuses it; 0: any (default 0.0)
+        robust: what an item moves by: the mean of its rows, or what some liars cannot move far (default 'none')
+        liars: malicious clients that it withstands; items with hardly more rows stay as they are (default 1)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
     """
@@ -302,6 +313,9 @@ class SDCF(Recommender):
         secure_together: int = 0,
         secure_least_raters: int = 0,
         secure_count_noise: float = 0.0,
+        row_norm: float = 0.0,
+        robust: Literal["none", "trimmed", "median", "krum"] = "none",
+        liars: int = 1,
         seed: int = 0,
         options: RuntimeOptions | None = None,
     ) -> None: ...
@@ -326,6 +340,7 @@ class SDCFDenoised(Recommender):
         decay: what the learning rate is multiplied with after a round (default 0.99)
         regularization: for newcomers whose vector is folded in (default 0.001)
         padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
+        row_norm: length of a row beyond which clients shorten it and the server refuses it; 0: any (default 0.0)
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
         seed: of everything random (default 0)
@@ -349,6 +364,7 @@ class SDCFDenoised(Recommender):
         decay: float = 0.99,
         regularization: float = 0.001,
         padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
+        row_norm: float = 0.0,
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
         seed: int = 0,
@@ -471,6 +487,9 @@ class FCF(Recommender):
         secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
         secure_least: participants below which no sum is unmasked (default 3)
         secure_together: clients that are in the same sums at the least, so that sums differ by no fewer; 0: not looked at (default 0)
+        row_norm: length of a row beyond which clients shorten it and the server refuses it; 0: any (default 0.0)
+        robust: what an item moves by: the mean of its rows, or what some liars cannot move far (default 'none')
+        liars: malicious clients that it withstands; items with hardly more rows stay as they are (default 1)
         num_factors: length of the vectors (default 32)
         num_rounds: rounds (default 20)
         participation: share of clients that take part in a round (default 1.0)
@@ -503,6 +522,9 @@ class FCF(Recommender):
         secure_failure: float = 1e-09,
         secure_least: int = 3,
         secure_together: int = 0,
+        row_norm: float = 0.0,
+        robust: Literal["none", "trimmed", "median", "krum"] = "none",
+        liars: int = 1,
         num_factors: int = 32,
         num_rounds: int = 20,
         participation: float = 1.0,

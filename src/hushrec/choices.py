@@ -8,3 +8,4 @@ Measure = Literal["test", "validation"]  # validation: for choosing settings, th
 Duplicates = Literal["error", "last", "mean"]
 Side = Literal["server", "client"]  # whose model
 Relay = Literal["direct", "onion"]  # how sealed mail travels
+EngineName = Literal["nvflare", "flower"]  # what carries packets

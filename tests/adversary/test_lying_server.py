@@ -380,7 +380,7 @@ def test_rounds_beyond_the_last_are_not_answered(server: Server) -> None:
     later = replace(request, counted_round=np.full(len(numbers), 2, np.int32))
     for round_number in (4, 5, 1000, 2**31):
         lie = lambda round_number=round_number: server.ask(node, later, numbers.tolist(), None, round_number)  # noqa: E731
-        unmoved(server, node, lie, f"asked for round {round_number} of 3")
+        unmoved(server, node, lie, f"round {round_number} of a run of 3")  # the ledger is asked before the guard
     assert_undisturbed(server.ordered)
 
 

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from typer.testing import CliRunner
 
+from hushrec.choices import EngineName
 from hushrec.cli.verbs import app
 from hushrec.deploy.authority import Answer, KeptAuthority, Place, keep_authority, open_authority
 from hushrec.deploy.certificates import (
@@ -29,7 +30,7 @@ from hushrec.deploy.certificates import (
     request_for,
     sign_revoked,
 )
-from hushrec.deploy.engines import EngineName, Session
+from hushrec.deploy.engines import Session
 from hushrec.deploy.flower_engine import FlowerEngine
 from hushrec.deploy.kits import make_kits, read_federation, read_kit
 from hushrec.deploy.membership import (

@@ -10,9 +10,10 @@ import pytest
 from federation import certificate
 from federation import make_kits as make_plain_kits
 
+from hushrec.choices import EngineName
 from hushrec.deploy.certificates import Authority, PrivateKey, new_authority
 from hushrec.deploy.engine_choice import engine_named
-from hushrec.deploy.engines import EngineName, Session
+from hushrec.deploy.engines import Session
 from hushrec.deploy.kits import Federation, find_kit, make_kits, node_names, read_federation, read_kit
 from hushrec.errors import HushrecError
 

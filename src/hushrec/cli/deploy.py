@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from hushrec.choices import EngineName
 from hushrec.cli import deploy_join, deploy_run
 from hushrec.cli.commands import joined
 from hushrec.cli.groups import made_when_needed, work
 from hushrec.cli.options import AsJson, ColumnNames, WhatOfDuplicates, complete_system
 from hushrec.cli.said import Said
-from hushrec.deploy.engines import EngineName
 from hushrec.errors import HushrecError
 from hushrec.files import check_folder_to_write
 

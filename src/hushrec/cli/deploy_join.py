@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from hushrec.choices import EngineName
 from hushrec.cli.groups import work
 from hushrec.cli.options import AsJson
-from hushrec.deploy.engines import EngineName
 
 Authority = Annotated[
     Path, typer.Argument(help="The folder that deploy init made, or its folder authority alone.")
@@ -74,7 +74,7 @@ def revoke(
 def add_to(app: typer.Typer) -> None:
     """The verbs, with an example each."""
     for verb, example in (
-        (join, "deploy join shop-a, then: hushrec deploy join shop-a --answer shop-a.answer"),
+        (join, "deploy join shop-a"),
         (approve, "deploy approve fed shop-a.request"),
         (admit, "deploy admit fed shop-a.answer"),
         (leave, "deploy leave shop-a"),

@@ -7,13 +7,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from hushrec.choices import Relay
+from hushrec.choices import EngineName, Relay
 from hushrec.cli.commands import alone, joined, length_of, of_system, settings_of_all
 from hushrec.cli.declared import Declared, all_declared
 from hushrec.cli.groups import per_system, work
 from hushrec.cli.options import AsJson, Lengths, Owners, RelevantFrom, Seed, Source, complete_system
 from hushrec.cli.said import Said
-from hushrec.deploy.engines import EngineName
 from hushrec.errors import HushrecError
 from hushrec.files import check_folder_to_write
 from hushrec.registry import system_named

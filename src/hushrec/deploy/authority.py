@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from hushrec.choices import EngineName
 from hushrec.deploy.certificates import (
     RESERVED_NAMES,
     Authority,
@@ -29,7 +30,6 @@ from hushrec.deploy.certificates import (
     read_revoked,
     sign_revoked,
 )
-from hushrec.deploy.engines import EngineName
 from hushrec.errors import HushrecError
 from hushrec.files import locked, make_private_folder, write_private_file
 

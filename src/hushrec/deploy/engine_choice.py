@@ -1,6 +1,7 @@
 """Which engine carries the packets, by its name."""
 
-from hushrec.deploy.engines import Engine, EngineName
+from hushrec.choices import EngineName
+from hushrec.deploy.engines import Engine
 from hushrec.errors import MissingExtraError, how_to_install
 
 _EXTRAS: dict[EngineName, str] = {"nvflare": "deploy", "flower": "flower"}

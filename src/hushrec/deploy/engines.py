@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
+from hushrec.choices import EngineName
 from hushrec.deploy.certificates import Authority, PrivateKey
-
-EngineName = Literal["nvflare", "flower"]
 
 
 class JobState(StrEnum):

@@ -23,8 +23,9 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from hushrec.choices import EngineName
 from hushrec.deploy.certificates import Authority, PrivateKey, issue, new_authority
-from hushrec.deploy.engines import EngineName, JobState
+from hushrec.deploy.engines import JobState
 from hushrec.errors import HushrecError, MissingExtraError, how_to_install
 from hushrec.files import last_holder, write_private_file
 

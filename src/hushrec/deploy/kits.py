@@ -11,8 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from hushrec.choices import EngineName
 from hushrec.deploy.authority import FOLDER, Place, check_node_name, keep_authority
-from hushrec.deploy.engines import Engine, EngineName
+from hushrec.deploy.engines import Engine
 from hushrec.errors import HushrecError
 from hushrec.files import make_private_folder, write_private_file
 

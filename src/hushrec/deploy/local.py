@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hushrec.choices import EngineName
 from hushrec.data import Split
 from hushrec.deploy.engine_choice import engine_named
-from hushrec.deploy.engines import EngineName
 from hushrec.deploy.enrolment import NodeSettings, write_settings
 from hushrec.deploy.kits import Federation, make_kits
 from hushrec.deploy.processes import Kept

@@ -28,8 +28,9 @@ from nvflare.lighter.provisioner import Provisioner
 from nvflare.lighter.spec import Project
 from nvflare.lighter.utils import generate_keys
 
+from hushrec.choices import EngineName
 from hushrec.deploy.certificates import Authority, PrivateKey
-from hushrec.deploy.engines import EngineName, JobState
+from hushrec.deploy.engines import JobState
 from hushrec.deploy.nvflare_process import OPERATOR, PROGRAMS
 from hushrec.errors import HushrecError
 

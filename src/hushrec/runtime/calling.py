@@ -92,12 +92,16 @@ class Caller:
         for _ in range(2):
             losses = _Losses(dict.fromkeys(waiting, "no reply"))
             delivery = self._transport.call(phase, waiting, round_number, self.timeout_seconds)
+            final: dict[str, str] = {}
             for name, data in delivery.arriving():
                 try:
                     self._take_one(losses, name, head, data, receive, has_mail)
                 except RefusedForGood as error:
-                    raise RefusedForGood(f"round {round_number}, {phase}: {name} {error}") from None
+                    final[name] = str(error)
                 del data
+            if final:  # the first by name, so that it does not depend on who was quickest
+                name = min(final)
+                raise RefusedForGood(f"round {round_number}, {phase}: {name} {final[name]}")
             losses.told(delivery.lost)
             if not losses.lost:
                 return

@@ -10,6 +10,7 @@ from types import FrameType
 
 from rich.table import Table
 
+from hushrec.choices import EngineName
 from hushrec.cli.console import note, print_json, results, show
 from hushrec.cli.deploy import MOST_PACKET_MB, Consent, OwnFiles
 from hushrec.cli.options import parse_columns
@@ -21,7 +22,6 @@ from hushrec.deploy.authority import FOLDER
 from hushrec.deploy.consent import accepted_with, check_words, ledger_of
 from hushrec.deploy.driver import read_report
 from hushrec.deploy.engine_choice import engine_named
-from hushrec.deploy.engines import EngineName
 from hushrec.deploy.enrolment import NodeSettings, accepted_before, check_required, write_settings
 from hushrec.deploy.identity import fingerprint, mail_key
 from hushrec.deploy.kits import find_kit, make_kits, read_federation, read_kit

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
+from hushrec.choices import EngineName
 from hushrec.cli.console import note, print_json, results
 from hushrec.deploy.authority import Answer, open_authority
 from hushrec.deploy.certificates import read_request
 from hushrec.deploy.engine_choice import engine_named
-from hushrec.deploy.engines import EngineName
 from hushrec.deploy.kits import read_federation
 from hushrec.deploy.membership import (
     admit_node,

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from hushrec.choices import EngineName
 from hushrec.cli.console import note, print_json, show, warn, watching
 from hushrec.cli.deploy_run import LocalOptions, OrderOptions, Waiting
 from hushrec.cli.endings import if_interrupted
@@ -18,7 +19,6 @@ from hushrec.data.holdings.node_files import Catalogue, read_catalogue
 from hushrec.deploy.apart import Apart
 from hushrec.deploy.driver import Report, read_report
 from hushrec.deploy.engine_choice import engine_named
-from hushrec.deploy.engines import EngineName
 from hushrec.deploy.kits import read_federation
 from hushrec.deploy.local import prepare, running
 from hushrec.deploy.orders import Order, nodes_of, place_order
