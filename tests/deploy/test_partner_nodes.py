@@ -331,11 +331,11 @@ def dishonest(
 
 def narrower(message: UserGradients) -> UserGradients:
     rows = message.gradients
-    return UserGradients(message.users, Ragged(rows.starts, rows.values[:, :-1].copy()))
+    return replace(message, gradients=Ragged(rows.starts, rows.values[:, :-1].copy()))
 
 
 def of_strangers(message: UserGradients) -> UserGradients:
-    return UserGradients(Ragged(message.users.starts, message.users.values + 1000), message.gradients)
+    return replace(message, users=Ragged(message.users.starts, message.users.values + 1000))
 
 
 def damaged(values: Ragged) -> Ragged:
@@ -363,7 +363,7 @@ FALSE: dict[str, tuple[type[Message], type[Message], Callable[[Any], Any], str]]
     "width": (TakeStep, UserGradients, narrower, "wrote mail that node"),
     "strangers": (TakeStep, UserGradients, of_strangers, "its own log (private/node.log) says why"),
     "ciphertext": (Serve, EncryptedScores, damaged_scores, "its own log (private/node.log) says why"),
-    "key": (Serve, EncryptedScores, scores_of_more, "its own log (private/node.log) says why"),
+    "key": (Serve, EncryptedScores, scores_of_more, "encrypted scores are cut off, or of other visitors"),
     "public keys": (Serve, PublicKeys, damaged_keys, "its own log (private/node.log) says why"),
 }
 

@@ -158,7 +158,7 @@ def test_the_server_learns_sizes_and_numbers_only(finished: Finished) -> None:
     """What a node says when it enrols."""
     [first, *_] = [data for leg, data in finished.wire.replies if leg.phase == "enrol"]
     said = about(opened(first), Enrolled)
-    fields = {"num_clients", "numbers", "letter_bytes", "names"}
+    fields = {"num_clients", "numbers", "letter_bytes", "names", "consent"}
     assert set(msgspec.structs.asdict(said)) == fields
     assert said.names == []
     # Coarse: two binary digits.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hushrec.privacy.exact_sum import ExactSum
+from hushrec.privacy.sealing import LETTER_BYTES
 from hushrec.runtime.wire import encode
 
 BASE = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ def test_sizes_are_those_of_frames_and_sums(devices: Any) -> None:
     costs = importlib.import_module("benchmarks.device_costs")
     number = np.zeros(1, np.int32)
     assert len(encode(costs.uploads(1), 1, number)) == costs.SIZES.up
-    assert len(encode(costs.noise(1), 1, number)) + 48 == costs.SIZES.mail
+    assert len(encode(costs.noise(1), 1, number)) + LETTER_BYTES == costs.SIZES.mail
     total = ExactSum.zeros((costs.NUM_ITEMS, costs.NUM_FACTORS), 1)
     assert total.totals.nbytes + total.counts.nbytes == costs.SIZES.sum_bytes
     assert costs.SIZES.down // costs.SIZES.listed_rows == 119

@@ -170,8 +170,8 @@ def summed(rows: dict[int, list[list[float]]], num_items: int) -> ExactSum:
     items = np.array([item for item, came in rows.items() for _ in came], np.int32)
     values = np.array([row for came in rows.values() for row in came], np.float32)
     total = ExactSum.zeros((num_items, values.shape[1]), num_summands=10)
-    starts = np.array([0, len(items)])
-    total.add(np.zeros(1, np.int32), ItemGradients(Ragged(starts, items), Ragged(starts, values)))
+    starts = np.arange(len(items) + 1)
+    total.add(np.arange(len(items), dtype=np.int32), ItemGradients(Ragged(starts, items), Ragged(starts, values)))
     return total
 
 

@@ -8,7 +8,7 @@ import pytest
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.privacy.secure_sum.attempts import AskedOtherwiseError
-from hushrec.privacy.secure_sum.few_raters import counting
+from hushrec.privacy.secure_sum.few_raters import LeavesOut, counting
 from hushrec.privacy.secure_sum.messages import LeaveOut, SendCounts
 from hushrec.privacy.secure_sum.parties import without_items
 from hushrec.privacy.secure_sum.settings import SecureItemSums
@@ -24,7 +24,8 @@ def ragged(*rows: list[int]) -> Ragged:
 
 def counts(config: SecureItemSums, num_clients: int, num_items: int = 200, number: int = 1) -> Any:
     numbers = np.arange(num_clients, dtype=np.int32)
-    cohort: Cohort[None] = Cohort(numbers, numbers.astype(np.int64), None, number)
+    private = LeavesOut(np.zeros(num_items, np.bool_))
+    cohort: Cohort[LeavesOut] = Cohort(numbers, numbers.astype(np.int64), private, number)
     lists = lambda *_: ragged(*([1, 3] for _ in numbers))  # noqa: E731
     reply = counting(lists)(cohort, SendCounts(np.array(num_items), np.array(num_clients)), config, Draws(0))
     return reply.message.words.values.reshape(num_clients, num_items)  # type: ignore[attr-defined]
