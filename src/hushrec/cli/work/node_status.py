@@ -10,8 +10,9 @@ from hushrec.cli.console import print_json, results, show
 from hushrec.deploy.consent import ledger_of
 from hushrec.deploy.enrolment import NodeSettings, read_settings
 from hushrec.deploy.kits import read_kit
-from hushrec.deploy.node_ledger import RunEntry, spent_of, total_epsilon, total_rounds
+from hushrec.deploy.node_ledger import EPSILON, RunEntry, spent_of, total_epsilon, total_rounds
 from hushrec.privacy.ledger import DELTA
+from hushrec.report.numbers import format_count, format_number
 
 _SHOWN = 8  # of a run's id, enough to name it
 
@@ -33,9 +34,10 @@ def show_node(kit: Path, as_json: bool) -> None:
     for words, since in settings.accepted.items():
         out.print(f"  accepted since {since}: {words}", markup=False, highlight=False)
     for limit, most in settings.budget.items():
+        said = format_number if limit.endswith(EPSILON) else format_count
         spent = spent_of(limit, entries.values())
         left = max(most - spent, 0.0)
-        out.print(f"  budget of {limit} {most:g}: {spent:.4g} spent or held, {left:.4g} left", highlight=False)
+        out.print(f"  budget of {limit} {most:g}: {said(spent)} spent or held, {said(left)} left", highlight=False)
     if not entries:
         out.print("no run yet")
         return
@@ -50,7 +52,7 @@ def _table(entries: Mapping[str, RunEntry]) -> Table:
     for run, entry in entries.items():
         opened, cost = entry.opened, entry.cost
         rounds = f"{len(entry.rounds)}/{opened.cost.rounds}"
-        epsilon = "no noise" if cost.epsilon is None else f"{cost.epsilon:.4g}"
+        epsilon = "no noise" if cost.epsilon is None else format_number(cost.epsilon)
         state = "goes on" if entry.ended is None else "ended"
         table.add_row(run[:_SHOWN], opened.system, opened.time[:16], state, rounds, epsilon, opened.consent)
     return table
@@ -62,8 +64,8 @@ def _sum(entries: Mapping[str, RunEntry]) -> str:
     if noisy:
         total = total_epsilon(entry.cost for entry in noisy)
         told += (
-            f"; epsilon {total:.4g} at delta {DELTA:g} over {len(noisy)} runs with noise, at most (Gaussian noise "
-            "added up exactly, other noise by the plain sum)"
+            f"; epsilon {format_number(total)} at delta {DELTA:g} over {len(noisy)} runs with noise, at most "
+            "(Gaussian noise added up exactly, other noise by the plain sum)"
         )
     return told
 

@@ -234,6 +234,12 @@ class ItemScorer:
                 f"the public keys are for {num_items} items of {num_factors} factors, not for "
                 f"{self.layout.num_items} of {self.layout.num_factors}; tell the key holder these numbers"
             )
+        num_turns = len({_turn_name(turn) for turn in self.layout.turns})
+        if (public_bytes, len(data)) != (
+            _PUBLIC_KEY_BYTES,
+            _HEADER.size + _PUBLIC_KEY_BYTES + num_turns * _TURN_KEY_BYTES,
+        ):
+            raise HushrecError(refusal)
         public, turns = data[_HEADER.size :][:public_bytes], data[_HEADER.size + public_bytes :]
         key = value_from(ckks.seal.PublicKey(), ckks.context, public, refusal)
         self._turn_keys = value_from(ckks.seal.GaloisKeys(), ckks.context, turns, refusal)
