@@ -35,7 +35,7 @@ class Collect:
     """
 
     batches: list[tuple[Numbers, Any]] = field(default_factory=list)
-    check: Callable[[Numbers, Any], object] | None = None  # refuses a batch, and names its sender
+    check: Callable[[Numbers, Any], None] | None = None  # refuses a batch, and names its sender
 
     def fork(self) -> "Collect":
         """An empty one."""

@@ -89,7 +89,7 @@ def secure_sum(
     graph.check_enough(survivors, "have survived")
     if together is not None and not together.allows(survivors):
         return Answer(ask.to)
-    shares = Collect(check=partial(_places_of_shares, graph, survivors))
+    shares = Collect(check=partial(_check_shares, graph, survivors))
     if is_counted(config):
         shares = Collect()  # there are none
     yield Ask(survivors, Unmask(survivors), shares)
@@ -108,7 +108,6 @@ def secure_sum(
 
 
 def _check_keys(numbers: Numbers, message: PublicKeys) -> None:
-    """Refuse what is not a key of each participant."""
     is_wrong = message.key.lengths != 1
     if message.key.values.shape[1:] != (KEY_BYTES,) or is_wrong.any():
         raise HushrecError(
@@ -160,6 +159,11 @@ def _sorted_shares(graph: Graph, survivors: Numbers, shares: Collect) -> tuple[P
     rows: Bytes = np.concatenate([sent.shares.values for _, sent in shares.batches])
     order = np.lexsort((places, about))
     return about[order], places[order] + 1, rows[order]
+
+
+def _check_shares(graph: Graph, survivors: Numbers, numbers: Numbers, sent: Unmasking) -> None:
+    """Refuse shares that were not asked for as they come, so that it is known whose they are."""
+    _places_of_shares(graph, survivors, numbers, sent)
 
 
 def _places_of_shares(
