@@ -16,6 +16,7 @@ from hushrec.audit.sums import (
     everything,
     f1_beside_popular,
     judged,
+    judged_alike,
     others_with,
     remember,
     sums_in,
@@ -156,3 +157,19 @@ def test_sums_of_the_last_round_alone() -> None:
     one = SeenSum(1, np.arange(3), np.ones(2, np.int64), np.empty((0, 0)), np.empty((0, 0)))
     known = Remembered((one, one._replace(round_number=2)), 2)
     assert [seen.round_number for seen in known.of_last_round()] == [2]
+
+
+def test_scores_that_are_the_same_for_all_are_judged_as_all_pairs_are() -> None:
+    """With ties, somebody who has nothing and somebody who has everything."""
+    generator = np.random.default_rng(0)
+    has = generator.random((9, 12)) < 0.4
+    has[3], has[5] = False, True
+    users, items = (column.astype(np.int32) for column in np.nonzero(has))
+    ids = np.arange(9), np.arange(12)
+    train = Interactions(users, items, None, None, None, *ids, None, None, "made", "", False)
+    victims, scores = np.array([0, 1, 2, 3, 5, 7, 8]), generator.integers(0, 5, 12).astype(np.float64)
+    slow = judged(everything(victims, 12), np.tile(scores, len(victims)), train)
+    quick = judged_alike(victims, scores, train)
+    np.testing.assert_array_equal(quick.victims, slow.victims)
+    np.testing.assert_allclose(quick.right, slow.right)
+    np.testing.assert_allclose(quick.blind, slow.blind)

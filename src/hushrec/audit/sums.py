@@ -208,6 +208,37 @@ def judged(pairs: Pairs, scores: Floats, train: Interactions) -> Outcome:
     return found._replace(blind=auc_of(pairs, others_with(pairs, train).astype(np.float64), train).right)
 
 
+def judged_alike(victims: NDArray[np.int64], scores: Floats, train: Interactions) -> Outcome:
+    """As `judged` of all pairs of these clients, where an item has one score for all: by ranks, no pair is made.
+
+    Those with no item, or with all, are left out. Rows of the data are distinct.
+    """
+    num_own = np.bincount(train.users, minlength=train.num_users)
+    num_pairs = num_own * (train.num_items - num_own)
+    ranks = np.bincount(train.users, ranked(np.round(scores, 9))[train.items], train.num_users)
+    wins = ranks - num_own * (num_own + 1) / 2
+    popularity = np.bincount(train.items, minlength=train.num_items)
+    others = popularity[train.items] - 1  # for an own item; for the rest, all who have it
+    beaten = _num_below(np.sort(popularity), others)
+    size = train.num_users + 2  # more than any popularity: a client's numbers are together
+    own = np.sort(train.users.astype(np.int64) * size + popularity[train.items] + 1)
+    starts = np.cumsum(num_own) - num_own
+    beaten -= _num_below(own, train.users.astype(np.int64) * size + others + 1) - starts[train.users]
+    blind = np.bincount(train.users, beaten, train.num_users)
+    told = victims[num_pairs[victims] > 0]
+    return Outcome.of_victims(told, wins[told] / num_pairs[told], blind[told] / num_pairs[told])
+
+
+def ranked(values: Floats) -> Floats:
+    """Ranks from 1; equal values share the mean of theirs."""
+    return _num_below(np.sort(values), values) + 0.5
+
+
+def _num_below(ascending: NDArray[Any], values: NDArray[Any]) -> Floats:
+    """How many are below each value; equal ones count half."""
+    return (np.searchsorted(ascending, values, "left") + np.searchsorted(ascending, values, "right")) / 2
+
+
 def everything(participants: NDArray[np.int64], num_items: int) -> Pairs:
     """All pairs of these clients, ascending."""
     return paired(np.repeat(participants, num_items), np.tile(np.arange(num_items), len(participants)))

@@ -11,11 +11,10 @@ seen.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 
 from hushrec.audit.item_rows import Floats, item_rows
 from hushrec.audit.scoreboard import Attack, Outcome, Own, Truth
-from hushrec.audit.sums import everything, judged
+from hushrec.audit.sums import judged_alike, ranked
 from hushrec.errors import HushrecError
 from hushrec.protocol import Message, Role, Seat, View
 
@@ -32,7 +31,7 @@ class Watched(NamedTuple):
 
     def scores(self) -> Floats:
         """How much others seem to have each item: how far it moved, or the reverse, as the watcher's own say."""
-        ranks: Floats = rankdata(self.moved)
+        ranks = ranked(self.moved)
         is_further = float(self.told @ ranks) >= float(self.told.sum() * ranks.mean())
         return ranks if is_further else -ranks
 
@@ -70,8 +69,7 @@ def judge(watched: Watched, truth: Truth) -> Outcome:
     """
     others = np.arange(truth.train.num_users if watched.times > 1 else 0)
     victims = others[others != WATCHER]
-    pairs = everything(victims, truth.train.num_items)
-    return judged(pairs, np.tile(watched.scores(), len(victims)), truth.train)
+    return judged_alike(victims, watched.scores(), truth.train)
 
 
 ATTACK = Attack(
