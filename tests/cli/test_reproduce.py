@@ -251,7 +251,7 @@ def test_several_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
 
 
 def test_seeds_out_of_range_are_refused() -> None:
-    with pytest.raises(HushrecError, match="--seeds 0: choose at least 1"):
+    with pytest.raises(HushrecError, match="--seeds 0: choose 1 to 1000"):
         invoke("--seeds", "0")
 
 

@@ -14,6 +14,8 @@ from hushrec.errors import HushrecError
 from hushrec.files import check_file_to_write, check_folder_to_write
 from hushrec.report.canvas import check_picture
 
+_MOST_SEEDS = 1000
+
 
 def _systems(incomplete: str) -> list[str]:
     from hushrec.experiments.published import tables
@@ -67,8 +69,8 @@ class ReproduceOptions:
     as_json: AsJson = False
 
     def __post_init__(self) -> None:
-        if self.seeds is not None and self.seeds < 1:
-            raise HushrecError(f"--seeds {self.seeds}: choose at least 1")
+        if self.seeds is not None and not 1 <= self.seeds <= _MOST_SEEDS:
+            raise HushrecError(f"--seeds {self.seeds}: choose 1 to {_MOST_SEEDS}")
         if self.hours is not None and not 0 <= self.hours < math.inf:
             raise HushrecError(f"--hours {self.hours:g}: choose 0 or more")
         if not self.is_all and (self.hours is not None or self.page is not None or self.is_unmeasured):
