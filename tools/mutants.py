@@ -410,7 +410,7 @@ MUTANTS = (
     Mutant(
         "rounds-without-end", "runtime/guard.py",
         "if not 1 <= round_number <= self.limits.num_rounds:", "if False:",
-        SERVER_LIES, "a server asks for rounds that nobody agreed to",
+        "tests/runtime/test_guard.py", "a server asks for rounds that nobody agreed to",
     ),
     Mutant(
         "another-v-in-a-round", "runtime/guard.py",
@@ -490,7 +490,7 @@ MUTANTS = (
     Mutant(
         "mail-proves-everything", "runtime/calling.py",
         "is_proven = not has_mail or isinstance(error, WireError)", "is_proven = True",
-        "tests/adversary/test_lying_relay.py", "who sums up a lie of others is left out for it",
+        CLIENT_LIES, "who sums up a lie of others is left out for it",
     ),
 )  # fmt: skip
 
