@@ -13,6 +13,8 @@ from hushrec.data.holdings.node_files import Catalogue, NodeFiles
 from hushrec.deploy.measuring import joined, shared_digest
 from hushrec.deploy.orders import Measured
 from hushrec.errors import HushrecError
+from hushrec.estimators import load_run
+from hushrec.evaluation.feedback import relevance_limit
 from hushrec.registry import SYSTEMS
 from hushrec.runs.record import read_run
 from hushrec.runtime.packets import about, decode_packet
@@ -80,6 +82,24 @@ def test_nodes_tell_means_over_all_they_have(tmp_path: Path) -> None:
     assert sum(one.num_train for one in said) == len(some_split().train)
     assert joined(said) == metrics
     assert {"MAE", "RMSE"} <= set(metrics)
+
+
+def test_nodes_measure_the_lists_that_they_show(tmp_path: Path) -> None:
+    """A node's HR@10: the share of users whose list, as `recommend` gives it there, has a liked test item."""
+    said, _, federation = measured(tmp_path)
+    test, found = some_split().test, []
+    liked = test.ratings >= relevance_limit(test, None)
+    held: dict[str, set[str]] = {}
+    for user, item in zip(test.users[liked], test.items[liked], strict=True):
+        held.setdefault(str(test.user_ids[user]), set()).add(str(test.item_ids[item]))
+    for name in federation.nodes:
+        [folder] = (federation.folder / name / "private" / "runs").iterdir()
+        assert read_run(folder).provenance.min_raters == 1, "too few people for the usual ten raters"
+        model = load_run(folder)
+        users = [user for user in model.ranker().train.user_ids if str(user) in held]
+        lists = [{str(entry.item) for entry in one} for one in model.recommend(users, 10)]
+        found.append(np.mean([bool(held[str(user)] & one) for user, one in zip(users, lists, strict=True)]))
+    assert found == pytest.approx([one.metrics["HR@10"] for one in said])
 
 
 def test_facts_are_not_computed_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,9 @@ def test_the_usual_number_falls_where_too_few_items_have_it() -> None:
     assert usable_min_raters(10, train, 3) == 10
     assert usable_min_raters(10, train, 4) == 1
     assert usable_min_raters(0, train, 99) == 0
+    assert usable_min_raters(10, data_of([[0, 1, 2]], 5), 3) == 0, (
+        "a lone user has seen all that anybody has rated"
+    )
     assert candidates(train, 0) is None
     assert candidates(data_of([[]], 3), 5) is None, "a server without data"
     with pytest.raises(HushrecError, match="no item has 11 raters; use fewer, as in min_raters=0"):

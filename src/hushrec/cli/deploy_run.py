@@ -35,6 +35,16 @@ class Waiting:
             raise HushrecError(f"--timeout {self.timeout:g} leaves no time; say so many seconds, as in 60")
 
 
+NodeRaters = Annotated[
+    int | None,
+    typer.Option(
+        help="Only items with so many raters on a node can be listed there, in metrics as in recommend; default: "
+        "10, 1 without ratings, fewer on a node with few users; 0: every item, as in most papers.",
+        min=0,
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class OrderOptions:
     """Options of `hushrec deploy run`, whatever the system."""
@@ -57,6 +67,7 @@ class OrderOptions:
     rating_range: Annotated[str | None, typer.Option(help="LOW,HIGH of ratings on all nodes.")] = None
     at: Lengths = None
     relevant_from: RelevantFrom = None
+    min_raters: NodeRaters = None
     relay: Relays = "direct"
     data_name: Annotated[str, typer.Option(help="What to call the data in reports.")] = "federation"
     as_json: AsJson = False
@@ -99,6 +110,7 @@ class LocalOptions:
     relay: Relays = "direct"
     at: Lengths = None
     relevant_from: RelevantFrom = None
+    min_raters: NodeRaters = None
     out: Annotated[
         Path | None,
         typer.Option(help="Keep the server's folder of the run here, and in nodes/ below it those of the nodes."),

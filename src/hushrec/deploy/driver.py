@@ -284,7 +284,7 @@ class _ServerRun:
         self.report("running")
 
     def _measure(self, caller: Caller, present: list[str]) -> list[Measured]:
-        measure = Measure(self._order.at, self._order.relevant_from)
+        measure = Measure(self._order.at, self._order.relevant_from, self._order.min_raters)
         answers = self._call(caller, "measure", Kind.EVALUATE, dict.fromkeys(present, measure), Measured)
         return [answers[name] for name in present]
 

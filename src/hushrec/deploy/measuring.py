@@ -39,7 +39,9 @@ def measure(
     promises = dict(system.result.promises(private, config))
     if system.result.party is None:
         return Measured(facts=dict(system.result.facts(private, config)), promises=promises)
-    kept = without_deal(planned_run(system, config, train, settings_for(system, at=order.at)))
+    kept = without_deal(
+        planned_run(system, config, train, settings_for(system, at=order.at, min_raters=order.min_raters))
+    )
     shown = shown_to_parties(config)  # of what is secret, a node has but the defaults
     fold = _own_fold(config.num_rounds, len(train))
     write_run(folder, replace(kept, config=shown, party="node", folds=[fold]))
@@ -52,7 +54,8 @@ def measure(
     train, test = prepared(system, train, config), prepared(system, test, config)
     # Where the server has a model of its own, the clients' is another one.
     prefix = "client " if system.result.server is not None else ""
-    found = system.feedback.evaluate(scorer, train, test, order.at, order.relevant_from)
+    min_raters = kept.provenance.min_raters or 0  # as in the lists that `hushrec recommend` shows on this node
+    found = system.feedback.evaluate(scorer, train, test, order.at, order.relevant_from, min_raters)
     metrics = {prefix + name: value for name, value in found.items()}
     for group, is_in in system.holders.groups(train, test).items():
         metrics |= {f"{group} {name}": value for name, value in rating_quality(scorer, test.select(is_in)).items()}

@@ -33,6 +33,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rating_range: tuple[float, float] | None = None
     at: tuple[int, ...] = (10,)
     relevant_from: float | None = None
+    min_raters: int | None = None
     relay: Relay = "direct"
     timeout_seconds: float = 60.0
 
@@ -138,6 +139,7 @@ class Measure(msgspec.Struct, frozen=True):
 
     at: tuple[int, ...]
     relevant_from: float | None
+    min_raters: Annotated[int, msgspec.Meta(ge=0)] | None = None  # among the node's own users; None: as is usual
 
 
 class Measured(msgspec.Struct, frozen=True):

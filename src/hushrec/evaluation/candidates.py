@@ -32,5 +32,12 @@ def candidates_by(counts: NDArray[np.int64], min_raters: int) -> NDArray[np.bool
 
 
 def usable_min_raters(usual: int, train: Interactions, length: int) -> int:
-    """The usual number, or 1 where fewer items than a list is long have so many raters."""
-    return usual if np.count_nonzero(num_raters(train) >= usual) >= length else min(usual, 1)
+    """The usual number, or 1 where fewer items than a list is long have so many raters.
+
+    Where even that leaves somebody nothing new to list, as on a node with a single user, it is 0.
+    """
+    counts = num_raters(train)
+    if usual < 1 or np.count_nonzero(counts >= usual) >= length:
+        return usual
+    most_seen = int(np.diff(train.by_user().starts).max(initial=0))
+    return 1 if np.count_nonzero(counts) > most_seen else 0

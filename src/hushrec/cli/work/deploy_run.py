@@ -52,6 +52,7 @@ def order_run(system: AnySystem, values: dict[str, Any], folder: Path, options: 
         rating_range=parse_rating_range(options.rating_range),
         at=settings_for(system, at=parse_lengths(options.at)).at,
         relevant_from=options.relevant_from,
+        min_raters=options.min_raters,
         relay=options.relay,
         timeout_seconds=options.waiting.timeout,
     )
@@ -172,6 +173,7 @@ def deploy_here(system: AnySystem, values: dict[str, Any], options: LocalOptions
         rating_range=split.train.rating_range,
         at=settings.at,
         relevant_from=options.relevant_from,
+        min_raters=options.min_raters,
         relay=options.relay,
         timeout_seconds=options.waiting.timeout,
     )

@@ -112,8 +112,10 @@ def _cautions(done: Run, options: RunOptions) -> list[str]:
     """What nobody should overlook in a finished run."""
     usual, used = system_named(done.system).feedback.usual_min_raters, done.provenance.min_raters
     alike = alike_line(done)
-    fallen = f"fewer than {max(done.at)} items have {usual} raters in training: an item with 1 can be listed"
-    return [*([fallen] if options.min_raters is None and used == 1 < usual else []), *([alike] if alike else [])]
+    can = "an item with 1" if used else "every item"
+    fallen = f"fewer than {max(done.at)} items have {usual} raters in training: {can} can be listed"
+    has_fallen = options.min_raters is None and used is not None and used < usual
+    return [*([fallen] if has_fallen else []), *([alike] if alike else [])]
 
 
 def _print_beside(done: Run) -> None:
