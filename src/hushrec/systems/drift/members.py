@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hushrec.data import OwnerRows
 from hushrec.draws import BLOCK_WORDS, Draws, chacha_block
 from hushrec.errors import HushrecError, PublicError
+from hushrec.limits import MOST_ITEMS, MOST_USERS
 from hushrec.protocol import Numbers, Ragged, packed
 from hushrec.systems.drift.blocks import (
     WAITING,
@@ -28,7 +29,6 @@ from hushrec.systems.drift.blocks import (
     blocks_per_user,
     stamp_of,
 )
-from hushrec.systems.drift.bounds import MOST
 from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, Opened, open_interactions, seal_interactions
 from hushrec.systems.drift.deeds import SIGNING_KEY_BYTES, Book, Deed, sign
 from hushrec.systems.drift.stopwatch import Stopwatch, untimed
@@ -178,7 +178,7 @@ def _is_own(users, items, message_of, is_read, holds, counts):
     for place in range(items.size):
         if not is_read[message_of[place]]:
             continue
-        is_own[place] = 0 <= users[place] < MOST and 0 <= items[place] < holds.size and holds[items[place]]
+        is_own[place] = 0 <= users[place] < MOST_USERS and 0 <= items[place] < holds.size and holds[items[place]]
         counts[COUNTS.accepted if is_own[place] else COUNTS.foreign] += 1
         if is_own[place]:
             num_users = max(num_users, users[place] + 1)
@@ -216,8 +216,8 @@ class Gateway:
         )
         if not is_whole:
             raise PublicError("the table of who holds what is not whole; ask with all of it")
-        if len(starts) - 1 > MOST:
-            raise PublicError(f"a table of {len(starts) - 1:,} items; {MOST:,} are the most")
+        if len(starts) - 1 > MOST_ITEMS:
+            raise PublicError(f"a table of {len(starts) - 1:,} items; {MOST_ITEMS:,} are the most")
         if Ragged(starts, owners).not_ascending().any() or owners.max(initial=-1) >= self.number:
             raise PublicError(
                 "the table has an owner twice for an item, or one that there is not; ask with another"

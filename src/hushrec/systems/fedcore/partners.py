@@ -15,15 +15,12 @@ from numpy.typing import NDArray
 from hushrec.data import PartnerRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, PublicError
+from hushrec.limits import MOST_PARTNERS, MOST_PASSES, MOST_RATINGS
 from hushrec.models import neucf
 from hushrec.protocol import Numbers, kept
 from hushrec.systems.fedcore.co_training import Rows, Sums, move_layers, move_own, pmf_gradients, shared_rows
 from hushrec.systems.fedcore.gaussian import gaussian_rows
 from hushrec.systems.fedcore.laplace import key_for, private_rows
-
-MOST_PARTNERS = 63  # their numbers are bits of a 64-bit word
-MOST_RATINGS = 1 << 26  # in the batches of a round: 512 MB
-MOST_PASSES = 1000  # through a partner's ratings in a round; nobody has so many more than another
 
 
 class Privatizer(NamedTuple):
