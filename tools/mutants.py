@@ -428,6 +428,21 @@ MUTANTS = (
         SERVER_LIES, "a denoiser sums up one client's noise",
     ),
     Mutant(
+        "sums-that-differ-by-one", "runtime/guard.py",
+        "0 < missing + added < least", "False",
+        SERVER_LIES, "two sums of a denoiser show one client's noise",
+    ),
+    Mutant(
+        "models-without-end-in-a-round", "runtime/guard.py",
+        "if len(before) == MOST_CONTENTS:", "if False:",
+        "tests/runtime/test_guard.py", "a client of FCF answers any number of models in a round",
+    ),
+    Mutant(
+        "declined-for-others", "runtime/over_network.py",
+        "and self._host_of[number] == self._names.index(name)", "",
+        "tests/adversary/test_declining_denoiser.py", "a node leaves out clients of another",
+    ),
+    Mutant(
         "vectors-of-any-length", "runtime/guard.py",
         "if not longest <= self.limits.longest:", "if False:",
         SERVER_LIES, "a large V drowns the noise of clients",

@@ -50,7 +50,7 @@ from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Spending, Store
 from hushrec.protocol.padding import padding_of
 from hushrec.registry import system_named
 from hushrec.runtime.checkpoint import load_train, read_arrays, save_train, write_arrays
-from hushrec.runtime.guard import Guard, Memory, check_catalogue
+from hushrec.runtime.guard import Declined, Guard, Memory, check_catalogue
 from hushrec.runtime.node import Node
 from hushrec.runtime.node_store import open_store
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
@@ -151,6 +151,8 @@ def _refusal(error: Exception) -> Refusal:
         return Refusal("has lost what it had kept; its own log (private/node.log) says more", is_final=True)
     if isinstance(error, BadLetter):
         return Refusal(str(error), letter=error.place)
+    if isinstance(error, Declined):
+        return Refusal(str(error), declined=error.numbers)
     if isinstance(error, PublicError):
         return Refusal(str(error))
     return Refusal("cannot; its own log (private/node.log) says why")
