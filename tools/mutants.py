@@ -414,7 +414,7 @@ MUTANTS = (
     ),
     Mutant(
         "another-v-in-a-round", "runtime/guard.py",
-        "if shared.setdefault(column.name, digest) != digest:", "if False:",
+        "if shared.setdefault(name, digest) != digest:", "if False:",
         SERVER_LIES, "a client answers two models in one round, and its ratings follow",
     ),
     Mutant(
@@ -424,7 +424,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-lone-letter", "runtime/guard.py",
-        "if len(digests) < self.limits.min_writers:", "if False:",
+        "if len(digests) < least:", "if False:",
         SERVER_LIES, "a denoiser sums up one client's noise",
     ),
     Mutant(
