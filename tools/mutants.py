@@ -82,6 +82,7 @@ REPLIES = "tests/runtime/test_replies.py"
 SERVER_LIES = "tests/adversary/test_lying_server.py"
 CLIENT_LIES = "tests/adversary/test_lying_client.py"
 OWNER_LIES = "tests/adversary/test_lying_owner.py"
+PLEDGES = "tests/adversary/test_pledged_owners.py"
 RELATIVES = "tests/adversary/test_revoked_and_copied_kits.py"
 
 MUTANTS = (
@@ -471,6 +472,21 @@ MUTANTS = (
         "owners-of-others-items", "systems/drift/deeds.py",
         "if other != owner and np.isin(more, entry.items).any():", "if False:",
         OWNER_LIES, "an owner takes over what others hold",
+    ),
+    Mutant(
+        "deeds-that-were-not-pledged", "systems/drift/deeds.py",
+        "if self.pledged is not None and pledge_of(", "if False and pledge_of(",
+        PLEDGES, "the first deed that comes in an owner's name is believed",
+    ),
+    Mutant(
+        "anybody-is-the-users-side", "systems/drift/members.py",
+        "            owner.users_side = free[0]\n", "            pass\n",
+        PLEDGES, "an owner that starts anew gives its key to another owner",
+    ),
+    Mutant(
+        "pledges-of-others", "deploy/site.py",
+        "            and own.card.pledges == self._pledges(kept[\"assigned\"])\n", "",
+        PLEDGES, "a server has an owner's pledge exchanged",
     ),
     Mutant(
         "budget-overdrawn", "deploy/node_ledger.py",

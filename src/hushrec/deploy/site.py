@@ -31,6 +31,7 @@ from hushrec.deploy.charter import (
     check_appointed,
     check_same,
     check_signatures,
+    pledges_of,
     sign_charter,
 )
 from hushrec.deploy.consent import Keeper, NotAgreed, consent_to
@@ -260,7 +261,13 @@ class _NodeRun:
         if nonce is None:
             nonce = np.frombuffer(secrets.token_bytes(_NONCE_BYTES), np.uint8)
         write_arrays(self._folder / "numbers.npz", kept | {"assigned": numbers, "nonce": nonce})
-        return key_card(self._kit, run_id, numbers_digest(assignment.numbers), nonce.tobytes())
+        pledges = self._pledges(numbers)
+        return key_card(self._kit, run_id, numbers_digest(assignment.numbers), nonce.tobytes(), pledges)
+
+    def _pledges(self, numbers: Numbers) -> tuple[bytes, ...]:
+        """What the parties here are bound to."""
+        system = self.system
+        return () if system.pledges is None else tuple(system.pledges.of(self._private(numbers)))
 
     def start(self, run_id: bytes, hosts: Hosts, root: bytes) -> Signature:
         """Check everybody's card and the charter, and sign it. Nothing is answered before all others did, too."""
@@ -290,9 +297,10 @@ class _NodeRun:
             and (own.card.public_key, own.card.signing_key) == own_keys(self._kit).public
             and own.numbers == kept["assigned"].tolist()
             and own.names == self.system.holders.names(self._train())
+            and own.card.pledges == self._pledges(kept["assigned"])
         )
         if not is_own:
-            raise CharterError("a charter with other keys, numbers or names of this node than it gave last")
+            raise CharterError("a charter with other keys, numbers, names or pledges of this node than it gave")
 
     def agree(self, run_id: bytes, agreement: Agreement) -> Ready:
         """Keep the charter that this node signed last, if all hosts have signed the same."""
@@ -380,6 +388,9 @@ class _NodeRun:
         assert self._store is not None
         self._store.restore(private)
         try:
+            pledges = pledges_of(self.system, hosts)
+            if self.system.pledges is not None:
+                self.system.pledges.hold(private, pledges)
             root = (self._kit / "startup" / "rootCA.pem").read_bytes()
             standing = standing_hosts(self._kit / "private", root, hosts, node_names(self._kit))
         except PublicError as error:

@@ -6,7 +6,7 @@ side (one party that stands for the users' devices) has the stream of events and
 What a request changed is done once: the same request again gives the same answer, and a round can begin again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from hushrec.systems.drift.blocks import (
     stamp_of,
 )
 from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, Opened, open_interactions, seal_interactions
-from hushrec.systems.drift.deeds import SIGNING_KEY_BYTES, Book, Deed, sign
+from hushrec.systems.drift.deeds import SIGNING_KEY_BYTES, Book, Deed, pledge_of, public_key_of, sign
 from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 
 
@@ -373,6 +373,21 @@ class Members:
         assert self.gateway is not None
         return self.gateway
 
+    def pledges(self) -> list[bytes]:
+        """What owners are bound to; the users' side, to nothing."""
+        own = [pledge_of(public_key_of(owner.signing_seed), np.sort(owner.held)) for owner in self.owners]
+        return own if self.gateway is None else [*own, b""]
+
+    def hold(self, pledges: Mapping[int, bytes]) -> None:
+        """Believe no other deed, and write to nobody but the one party that has pledged nothing."""
+        free = [number for number, pledge in pledges.items() if not pledge]
+        if len(free) != 1:
+            raise PublicError(f"{len(free)} parties say that they are the users' side; let one be it")
+        for owner in self.owners:
+            owner.users_side = free[0]
+        if self.gateway is not None:
+            self.gateway.book.pledged = {number: pledge for number, pledge in pledges.items() if pledge}
+
     def _pack_entries(self) -> NDArray[np.void]:
         """The interactions of all owners, as records."""
         parts = [owner.blocks.kept() for owner in self.owners]
@@ -428,7 +443,8 @@ class Members:
             last = 1 + int(table[0])
             end = last + int(table[last - 1])
             self.gateway.table_starts, self.gateway.table_owners = table[1:last], table[last:end].astype(np.int32)
-            self.gateway.book = replace(Book.unpacked(table[end:]), agreed=self.gateway.book.agreed)
+            book = self.gateway.book
+            self.gateway.book = replace(Book.unpacked(table[end:]), agreed=book.agreed, pledged=book.pledged)
 
     entries = packed(_pack_entries, _unpack_entries)
     owner_states = packed(_pack_owner_states, _unpack_owner_states)

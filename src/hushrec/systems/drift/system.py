@@ -57,6 +57,7 @@ from hushrec.protocol import (
     Handler,
     Numbers,
     Paper,
+    Pledges,
     Ragged,
     RatingRange,
     Result,
@@ -425,4 +426,5 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
     reply_bytes=window_bytes,
     result=_RESULT,
     inboxes={OwnerKey: open_inbox, SentInteractions: open_inbox, **kept_by_users.INBOXES},
+    pledges=Pledges(Members.pledges, Members.hold),
 )  # fmt: skip
