@@ -489,6 +489,11 @@ MUTANTS = (
         PLEDGES, "a server has an owner's pledge exchanged",
     ),
     Mutant(
+        "pins-forgotten", "systems/fedcore/partners.py",
+        "            own.put_into(partner)\n", "            pass\n",
+        "tests/adversary/test_lying_partner.py", "a partner that starts anew answers another question about visitors",
+    ),
+    Mutant(
         "budget-overdrawn", "deploy/node_ledger.py",
         "if spent_of(name, [*others, entry]) > most * (1 + _SLACK):", "if False:",
         "tests/deploy/test_node_ledger.py", "runs together spend more than an owner allowed",
