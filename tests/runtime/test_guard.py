@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from hushrec.protocol import Ragged
-from hushrec.runtime.guard import MOST_CONTENTS, Guard, GuardError, Limits
+from hushrec.runtime.guard import MOST_CONTENTS, Guard, GuardError, Limits, Slices
 from hushrec.systems import fcf
 from hushrec.systems.fedrec import ItemFactors
+from hushrec.systems.fedrec_plus_plus import Noise
 from hushrec.systems.metamf.system import Recommenders
 
 NUMBERS = np.array([0, 1], np.int32)
@@ -56,3 +57,25 @@ def test_in_a_round_that_begins_again_each_may_have_its_own_recommender() -> Non
         with pytest.raises(GuardError, match="12 other Recommenders"):
             guard.admit(1, Recommenders(Ragged(starts, rows)), NUMBERS)
     assert [len(told) for told in next(iter(guard.memory.varied.values())).values()] == [1, MOST_CONTENTS]
+
+
+def noise(items: list[int], *rows: float) -> Noise:
+    table = np.repeat(np.array(rows, np.float32)[:, None], 2, axis=1)
+    return Noise(Ragged.one(np.array(items, np.int32)), Ragged.one(table))
+
+
+def test_whose_noise_it_is_shows_in_its_items_and_the_ends_of_its_rows() -> None:
+    """Noise of two clients differs by one of these; what is between is not read again."""
+    parts = [
+        noise([1, 4, 7, 9], 1, 2, 3, 4),
+        noise([1, 4, 8, 9], 1, 2, 3, 4),
+        noise([1, 4, 7, 9], 5, 2, 3, 4),
+        noise([1, 4, 7, 9], 1, 2, 3, 5),
+        noise([1, 4, 7], 1, 2, 4),
+        noise([1, 4], 1, 4),
+        noise([1], 1),
+        noise([]),
+    ]
+    found = [Slices().with_message(one, np.array([0])).digests[0] for one in parts]
+    assert len(set(found)) == len(parts)
+    assert found[0] == Slices().with_message(noise([1, 4, 7, 9], 1, 9, 9, 4), np.array([0])).digests[0]
