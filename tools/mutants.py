@@ -491,7 +491,7 @@ MUTANTS = (
     Mutant(
         "pins-forgotten", "systems/fedcore/partners.py",
         "            own.put_into(partner)\n", "            pass\n",
-        "tests/adversary/test_lying_partner.py", "a partner that starts anew answers another question about visitors",
+        "tests/adversary/test_lying_partner.py", "a partner that starts anew answers another question",
     ),
     Mutant(
         "budget-overdrawn", "deploy/node_ledger.py",
