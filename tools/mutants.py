@@ -484,9 +484,9 @@ MUTANTS = (
         PLEDGES, "an owner that starts anew gives its key to another owner",
     ),
     Mutant(
-        "pledges-of-others", "deploy/site.py",
-        "            and own.card.pledges == self._pledges(kept[\"assigned\"])\n", "",
-        PLEDGES, "a server has an owner's pledge exchanged",
+        "pledges-not-in-the-charter", "deploy/charter.py",
+        "host.names, list(host.card.pledges),", "host.names, [],",
+        PLEDGES, "an owner pledges one thing to the users' side and another to the rest",
     ),
     Mutant(
         "pins-forgotten", "systems/fedcore/partners.py",

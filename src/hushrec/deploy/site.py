@@ -297,10 +297,9 @@ class _NodeRun:
             and (own.card.public_key, own.card.signing_key) == own_keys(self._kit).public
             and own.numbers == kept["assigned"].tolist()
             and own.names == self.system.holders.names(self._train())
-            and own.card.pledges == self._pledges(kept["assigned"])
         )
         if not is_own:
-            raise CharterError("a charter with other keys, numbers, names or pledges of this node than it gave")
+            raise CharterError("a charter with other keys, numbers or names of this node than it gave last")
 
     def agree(self, run_id: bytes, agreement: Agreement) -> Ready:
         """Keep the charter that this node signed last, if all hosts have signed the same."""
