@@ -28,7 +28,7 @@ def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_claim_up_to_the_bound_is_believed() -> None:
     check_claim("steps", limits.MOST_STEPS, limits.MOST_STEPS)
-    with pytest.raises(TooMuchError, match=r"\A10000001 steps are claimed; at most 10000000 are believed\Z"):
+    with pytest.raises(TooMuchError, match=r"\A16777217 steps are claimed; at most 16777216 are believed\Z"):
         check_claim("steps", limits.MOST_STEPS + 1, limits.MOST_STEPS)
 
 

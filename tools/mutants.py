@@ -82,6 +82,7 @@ REPLIES = "tests/runtime/test_replies.py"
 SERVER_LIES = "tests/adversary/test_lying_server.py"
 CLIENT_LIES = "tests/adversary/test_lying_client.py"
 OWNER_LIES = "tests/adversary/test_lying_owner.py"
+PLEDGES = "tests/adversary/test_pledged_owners.py"
 RELATIVES = "tests/adversary/test_revoked_and_copied_kits.py"
 
 MUTANTS = (
@@ -414,7 +415,7 @@ MUTANTS = (
     ),
     Mutant(
         "another-v-in-a-round", "runtime/guard.py",
-        "if shared.setdefault(column.name, digest) != digest:", "if False:",
+        "if shared.setdefault(name, digest) != digest:", "if False:",
         SERVER_LIES, "a client answers two models in one round, and its ratings follow",
     ),
     Mutant(
@@ -424,8 +425,23 @@ MUTANTS = (
     ),
     Mutant(
         "a-lone-letter", "runtime/guard.py",
-        "if len(digests) < self.limits.min_writers:", "if False:",
+        "if len(digests) < least:", "if False:",
         SERVER_LIES, "a denoiser sums up one client's noise",
+    ),
+    Mutant(
+        "sums-that-differ-by-one", "runtime/guard.py",
+        "0 < missing + added < least", "False",
+        SERVER_LIES, "two sums of a denoiser show one client's noise",
+    ),
+    Mutant(
+        "models-without-end-in-a-round", "runtime/guard.py",
+        "if len(before) == MOST_CONTENTS:", "if False:",
+        "tests/runtime/test_guard.py", "a client of FCF answers any number of models in a round",
+    ),
+    Mutant(
+        "declined-for-others", "runtime/over_network.py",
+        "and self._host_of[number] == self._names.index(name)", "",
+        "tests/adversary/test_declining_denoiser.py", "a node leaves out clients of another",
     ),
     Mutant(
         "vectors-of-any-length", "runtime/guard.py",
@@ -456,6 +472,26 @@ MUTANTS = (
         "owners-of-others-items", "systems/drift/deeds.py",
         "if other != owner and np.isin(more, entry.items).any():", "if False:",
         OWNER_LIES, "an owner takes over what others hold",
+    ),
+    Mutant(
+        "deeds-that-were-not-pledged", "systems/drift/deeds.py",
+        "if self.pledged is not None and pledge_of(", "if False and pledge_of(",
+        PLEDGES, "the first deed that comes in an owner's name is believed",
+    ),
+    Mutant(
+        "anybody-is-the-users-side", "systems/drift/members.py",
+        "            owner.users_side = free[0]\n", "            pass\n",
+        PLEDGES, "an owner that starts anew gives its key to another owner",
+    ),
+    Mutant(
+        "pledges-not-in-the-charter", "deploy/charter.py",
+        "host.names, list(host.card.pledges),", "host.names, [],",
+        PLEDGES, "an owner pledges one thing to the users' side and another to the rest",
+    ),
+    Mutant(
+        "pins-forgotten", "systems/fedcore/partners.py",
+        "            own.put_into(partner)\n", "            pass\n",
+        "tests/adversary/test_lying_partner.py", "a partner that starts anew answers another question",
     ),
     Mutant(
         "budget-overdrawn", "deploy/node_ledger.py",

@@ -1,9 +1,9 @@
 """What is believed of numbers that another party claims: no more than whoever hears them can afford.
 
 Nobody knows beforehand how many clients a node has, or how long a stream is. So a claim is taken at its word up
-to the bounds below, which are far above all that was ever run, and what is to be allocated by it has to fit into a
-share of this machine's memory: a half, or what `HUSHREC_MEMORY_SHARE` says (0.25 for a quarter). A claim beyond is
-refused in one line, before anything is allocated.
+to the bounds below, which are far above all that was ever run and stand nowhere else, and what is to be allocated
+by it has to fit into a share of this machine's memory: a half, or what `HUSHREC_MEMORY_SHARE` says (0.25 for a
+quarter). A claim beyond is refused in one line, before anything is allocated.
 """
 
 import os
@@ -12,10 +12,9 @@ from functools import cache
 from hushrec.errors import HushrecError, PublicError
 
 MOST_PARTIES = 1 << 24  # clients, partners or owners of a run
-MOST_ITEMS = 1 << 26
-MOST_ROUNDS = 10**6
-MOST_STEPS = 10**7  # of a round
-MOST_WINDOWS = 10**7  # of a stream, in a round
+MOST_USERS = 1 << 24  # of a stream: an owner keeps 9 bytes for each, the orchestrator a vector
+MOST_ITEMS = 1 << 24  # of a catalogue that a party tells of
+MOST_ROUNDS = 1 << 31  # live learning has one for each batch; half of a stamp of DRIFT, windows are the other
 MOST_COLUMNS = 1 << 24  # of a row, whoever sends it
 MOST_NAME = 1000  # characters of what a party calls itself
 MOST_COUNTED = 1 << 53  # rows, users: whole numbers up to here are floating point numbers, too
@@ -24,6 +23,19 @@ MOST_LETTER_BYTES = 1 << 28
 MOST_FRAME_BYTES = 1 << 31
 MOST_PACKET_BYTES = 1 << 31
 MOST_SECTIONS = 1 << 20  # of a packet
+
+# Of streams (DRIFT, SAROS).
+MOST_WINDOWS = 1 << 31  # of a round
+MOST_EVENTS = 1 << 31  # of a round
+MOST_MESSAGES = 1 << 62  # to an owner: their numbers can be counted in 64 bits
+MOST_NUMBERS = 1 << 28  # of vectors that are sent at once, or kept for newcomers: 1 GB
+
+# Of partners (FedCORE).
+MOST_PARTNERS = 63  # their numbers are bits of a 64-bit word
+MOST_STEPS = 1 << 24  # of a round
+MOST_RATINGS = 1 << 26  # in the batches of a round: 512 MB
+MOST_PASSES = 1000  # through a partner's ratings in a round; nobody has so many more than another
+MOST_IDS = 1 << 24  # of a list: some 13 minutes to blind
 
 # A packet of small numbers has up to so many bytes for each of its own, once it is read.
 _READ_FACTOR = 8
@@ -39,7 +51,7 @@ def check_claim(what: str, claimed: int, most: int) -> None:
 
     >>> check_claim("steps", 10**9, MOST_STEPS)
     Traceback (most recent call last):
-    hushrec.limits.TooMuchError: 1000000000 steps are claimed; at most 10000000 are believed
+    hushrec.limits.TooMuchError: 1000000000 steps are claimed; at most 16777216 are believed
     """
     if claimed > most:
         raise TooMuchError(f"{claimed} {what} are claimed; at most {most} are believed")

@@ -203,9 +203,9 @@ def test_orders_that_are_never_run_hold_what_they_may_cost(federation: Federatio
     assert sum(rounds(federation).values()) == 6
 
 
-def test_two_runs_at_once_do_not_overdraw_a_budget_together(federation: Federation) -> None:
-    """While one is in its second round, another is ordered; what is left is not enough for it."""
-    settled(federation, budget={"rounds": 5.0})
+def two_at_once(federation: Federation, budget: float) -> tuple[Ordered, Ordered, Any]:
+    """While one run is in its second round, another is ordered; how that one ended."""
+    settled(federation, budget={"rounds": budget})
     other, reports = federation.order("sdcf", small("sdcf", **SECURE)), list[Any]()
 
     def order_another(leg: Leg) -> None:
@@ -215,24 +215,20 @@ def test_two_runs_at_once_do_not_overdraw_a_budget_together(federation: Federati
 
     first = federation.order("sdcf", small("sdcf", **SECURE))
     assert first.drive(Wire(federation, order_another)).status == "done"
-    assert reports[0].status == "failed"
-    assert "this run may cost rounds 3, and of this node's budget 2 is left" in reports[0].reason
+    return first, other, reports[0]
+
+
+def test_two_runs_at_once_do_not_overdraw_a_budget_together(federation: Federation) -> None:
+    """What the first one leaves is not enough for the second."""
+    first, _, report = two_at_once(federation, 5.0)
+    assert report.status == "failed"
+    assert "this run may cost rounds 3, and of this node's budget 2 is left" in report.reason
     assert rounds(federation) == {first.order.run_id: 3}
 
 
 def test_two_runs_at_once_within_a_budget_are_both_served(federation: Federation) -> None:
-    settled(federation, budget={"rounds": 6.0})
-    other = federation.order("sdcf", small("sdcf", **SECURE))
-    reports = list[Any]()
-
-    def order_another(leg: Leg) -> None:
-        if leg.round_number == 2 and not reports:
-            reports.append(None)
-            reports[0] = other.drive()
-
-    first = federation.order("sdcf", small("sdcf", **SECURE))
-    assert first.drive(Wire(federation, order_another)).status == "done"
-    assert reports[0].status == "done"
+    first, other, report = two_at_once(federation, 6.0)
+    assert report.status == "done"
     assert rounds(federation) == {first.order.run_id: 3, other.order.run_id: 3}
     assert first.model_sha256() == other.model_sha256()
 

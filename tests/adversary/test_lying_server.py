@@ -235,23 +235,38 @@ def test_a_letter_cannot_come_twice_or_be_left_out_of_its_writers(server: Server
     assert server.collect(number, letters).kind == Kind.REPLY
 
 
-def test_a_letter_that_its_sender_did_not_sign_is_its_own_proven_fault(federation: Federation) -> None:
+def with_a_byte_changed(reply: Packet) -> Packet:
+    spoilt = bytearray(reply.sections[-1])
+    spoilt[-1] ^= 1
+    return replace(reply, sections=(*reply.sections[:-1], bytes(spoilt)))
+
+
+def with_the_name_of_another(reply: Packet) -> Packet:
+    contents = about(reply, Contents)
+    mail = [msgspec.structs.replace(one, writer="node-1") for one in contents.mail]
+    return replace(reply, about=msgspec.msgpack.encode(msgspec.structs.replace(contents, mail=mail)))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(with_a_byte_changed, "not signed"), (with_the_name_of_another, "sent mail in another's name")],
+)
+def test_a_letter_that_its_sender_did_not_sign_is_its_own_proven_fault(
+    federation: Federation, change: Callable[[Packet], Packet], words: str
+) -> None:
     """The server notices it before anybody is asked to open it, and nobody else is blamed."""
     ordered, altered = federation.order(SYSTEM, CONFIG), list[str]()
 
     def spoiling(deliver: Deliver, packet: bytes) -> bytes:
-        reply = opened(deliver(packet))
         altered.append("once")
-        spoilt = bytearray(reply.sections[-1])
-        spoilt[-1] ^= 1
-        return encode_packet(replace(reply, sections=(*reply.sections[:-1], bytes(spoilt))))
+        return encode_packet(change(opened(deliver(packet))))
 
     def mishap(leg: Leg) -> Fate | None:
         return spoiling if (leg.phase, leg.node) == ("ItemFactors", "node-2") and not altered else None
 
     report = ordered.drive(Wire(federation, mishap))
-    assert list(report.lost) == ["node-2"]
-    assert "not signed" in report.lost["node-2"]
+    assert list(report.lost) == report.proven == ["node-2"]
+    assert words in report.lost["node-2"]
 
 
 # --- Denoisers ---------------------------------------------------------------------------------------------------

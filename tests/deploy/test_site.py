@@ -29,7 +29,7 @@ from federation import (
 from hushrec.data.holdings.node_files import NodeFiles
 from hushrec.deploy.enrolment import NodeSettings, numbers_digest
 from hushrec.deploy.identity import KeyCard, key_card
-from hushrec.deploy.orders import Assignment, Hosts, Invitation
+from hushrec.deploy.orders import Assignment, HostEntry, Hosts, Invitation
 from hushrec.deploy.site import open_site
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
@@ -500,20 +500,24 @@ def test_a_foreign_or_altered_card_is_refused(federation: Federation, tmp_path: 
     ordered.assert_equals(undisturbed())
 
 
-BAD_HOSTS: dict[str, Callable[[Hosts], Hosts]] = {
-    "without the node itself": lambda hosts: Hosts(hosts.hosts[:-1], hosts.pad_bytes),
-    "nobody": lambda hosts: Hosts([], hosts.pad_bytes),
-    "a host twice": lambda hosts: Hosts([*hosts.hosts, hosts.hosts[0]], hosts.pad_bytes),
-    "padding below zero": lambda hosts: Hosts(hosts.hosts, -1),
+BAD_HOSTS: dict[str, tuple[Callable[[list[HostEntry]], dict[str, Any]], str]] = {
+    "without the node itself": (lambda entries: {"hosts": entries[:-1]}, "hosts without this node itself"),
+    "nobody": (lambda _entries: {"hosts": []}, "hosts without this node itself"),
+    "a host twice": (lambda entries: {"hosts": [*entries, entries[0]]}, "one of the hosts twice"),
+    "the node itself twice": (lambda entries: {"hosts": [*entries, entries[-1]]}, "one of the hosts twice"),
+    "padding below zero": (lambda _entries: {"pad_bytes": -1}, "does not say what a start must say"),
 }
 
 
 @pytest.mark.parametrize("what", BAD_HOSTS)
 def test_hosts_that_make_no_sense_are_refused(federation: Federation, what: str) -> None:
-    ordered = federation.order(SYSTEM)
+    """Nothing else is wrong with what is told, and the refusal names what is."""
+    ordered, (changes, words) = federation.order(SYSTEM), BAD_HOSTS[what]
     packet, hosts = start_packet(ordered)
-    changed = msgspec.msgpack.encode(BAD_HOSTS[what](hosts))
-    refused(federation, "node-3", encode_packet(Packet(packet.kind, packet.run_id, 0, packet.sequence, changed)))
+    assert hosts.hosts[-1].card.name == "node-3"
+    changed = msgspec.msgpack.encode(msgspec.structs.replace(hosts, **changes(hosts.hosts)))
+    attack = encode_packet(Packet(packet.kind, packet.run_id, 0, packet.sequence, changed))
+    assert words in refused(federation, "node-3", attack)
 
 
 @pytest.mark.parametrize("numbers", [[], [0], [0] * 10, [-1], [2**31], list(range(1000, 1010))])

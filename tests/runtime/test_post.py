@@ -11,6 +11,7 @@ from hushrec.errors import HushrecError
 from hushrec.privacy.sealing import (
     INSIDE_BYTES,
     Binding,
+    ForgedError,
     PublicKeys,
     SealError,
     Written,
@@ -20,7 +21,7 @@ from hushrec.privacy.sealing import (
 )
 from hushrec.protocol import Message, Ragged, Role, Sealed, ragged
 from hushrec.runtime.packets import Mail
-from hushrec.runtime.post import BadLetter, Host, Post, numbers_within
+from hushrec.runtime.post import BadLetter, Host, Post, check_writer, numbers_within
 from hushrec.runtime.wire import Frame, WireError, code_of, encode
 
 RUN = b"r" * 16
@@ -244,6 +245,19 @@ def test_impossible_numbers_outside_are_refused(number: int) -> None:
     [(mail, letter)] = written(letters_to(1))
     refused(1, [(msg(mail, addressee=number), letter)])
     refused(1, [(msg(mail, sequence=-1), letter)])
+
+
+def test_a_letter_is_taken_from_its_writer_alone() -> None:
+    """By who carries it: a sound letter of node-0 under another name, or from somebody else, is no letter."""
+    [(mail, letter)] = written(letters_to(4))
+    own, other = (KEYS[place].public.signing for place in (0, 1))
+    check_writer(mail, letter, RUN, 3, "node-0", own)
+    with pytest.raises(ForgedError, match="sent mail in another's name"):
+        check_writer(msg(mail, writer="node-1"), letter, RUN, 3, "node-0", own)
+    with pytest.raises(ForgedError, match="sent mail in another's name"):
+        check_writer(mail, letter, RUN, 3, "node-1", other)
+    with pytest.raises(ForgedError, match="not signed"):
+        check_writer(msg(mail, writer="node-1"), letter, RUN, 3, "node-1", other)
 
 
 def test_mail_delivered_twice_is_refused() -> None:

@@ -197,7 +197,8 @@ class _Parties:
     def _put(self, ask: ForgedAsk) -> None:
         runtime, forged = self._runtime, ask.forged
         kind = type(forged.message)
-        runtime.inboxes[kind] = runtime.system.inboxes[kind](runtime.private, runtime.config)
+        if kind not in runtime.inboxes:
+            runtime.inboxes[kind] = runtime.system.inboxes[kind](runtime.private, runtime.config)
         runtime.inboxes[kind].add(forged.addressees, forged.message)
 
 

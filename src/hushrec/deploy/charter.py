@@ -45,6 +45,7 @@ class Member(msgspec.Struct, frozen=True):
     nonce: bytes
     numbers_sha256: bytes  # of its parties
     parties: list[str]  # their names, if they have some
+    pledges: list[bytes]  # what they are bound to, if the system has them bound
 
 
 class Charter(msgspec.Struct, frozen=True):
@@ -100,7 +101,7 @@ def charter_of(run_id: bytes, system: AnySystem, invitation: Invitation, hosts: 
     members = [
         Member(
             host.card.name, host.card.public_key, host.card.signing_key, host.card.nonce,
-            numbers_digest(host.numbers), host.names,
+            numbers_digest(host.numbers), host.names, list(host.card.pledges),
         )
         for host in hosts.hosts
     ]  # fmt: skip
@@ -109,6 +110,17 @@ def charter_of(run_id: bytes, system: AnySystem, invitation: Invitation, hosts: 
         sha256(catalogue).digest(), len(invitation.catalogue.ids), invitation.rating_range, invitation.relay,
         hosts.pad_bytes, hosts.num_clients, sorted(members, key=lambda member: member.name), hosts.appointed,
     )  # fmt: skip
+
+
+def pledges_of(system: AnySystem, hosts: Hosts) -> dict[int, bytes]:
+    """What each party is bound to, by its number; refused if one of a host is missing, or one too many there."""
+    if any(len(host.card.pledges) != (len(host.numbers) if system.pledges else 0) for host in hosts.hosts):
+        raise CharterError(f"a host has not one pledge for each of its parties, as {system.name} wants it")
+    return {
+        number: pledge
+        for host in hosts.hosts
+        for number, pledge in zip(host.numbers, host.card.pledges, strict=False)
+    }
 
 
 def appointed_by(system: AnySystem, num_clients: int, config: Any, draws: Draws) -> dict[str, list[int]]:

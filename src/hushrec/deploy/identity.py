@@ -55,6 +55,7 @@ class KeyCard:
     nonce: bytes  # see `deploy/charter.py`
     certificate: bytes  # PEM
     signature: bytes
+    pledges: tuple[bytes, ...] = ()  # what its parties are bound to, in the order of their numbers
 
 
 def mail_key(kit: Path) -> bytes:
@@ -85,7 +86,9 @@ def _own_key(kit: Path, what: str, make: Callable[[], bytes]) -> bytes:
     return key
 
 
-def key_card(kit: Path, run_id: bytes, numbers_digest: bytes, nonce: bytes = b"") -> KeyCard:
+def key_card(
+    kit: Path, run_id: bytes, numbers_digest: bytes, nonce: bytes = b"", pledges: tuple[bytes, ...] = ()
+) -> KeyCard:
     """The node's card for one run, as the host of the client numbers with this digest."""
     certificate_path, key_path = kit / "startup" / "client.crt", kit / "startup" / "client.key"
     certificate = _load_certificate(_read(certificate_path), str(certificate_path))
@@ -99,14 +102,14 @@ def key_card(kit: Path, run_id: bytes, numbers_digest: bytes, nonce: bytes = b""
     if not is_pair:
         raise HushrecError(f"{key_path} does not belong to client.crt; provision the kit again")
     name, keys = _common_name(certificate), own_keys(kit).public
-    content = _signed_content(name, (*keys, nonce), run_id, numbers_digest)
+    content = _signed_content(name, (*keys, nonce, *pledges), run_id, numbers_digest)
     if isinstance(key, rsa.RSAPrivateKey):
         signature = key.sign(content, _PSS, _SHA256)
     elif isinstance(key, ec.EllipticCurvePrivateKey):
         signature = key.sign(content, ec.ECDSA(_SHA256))
     else:
         raise HushrecError(f"{key_path} is neither RSA nor elliptic curve; provision the kit again")
-    return KeyCard(name, *keys, nonce, certificate.public_bytes(Encoding.PEM), signature)
+    return KeyCard(name, *keys, nonce, certificate.public_bytes(Encoding.PEM), signature, pledges)
 
 
 def check_key_card(card: KeyCard, root_certificate: bytes, run_id: bytes, numbers_digest: bytes) -> None:
@@ -121,7 +124,7 @@ def check_key_card(card: KeyCard, root_certificate: bytes, run_id: bytes, number
     for what, own in (("mail", card.public_key), ("signing", card.signing_key)):
         if len(own) != _KEY_BYTES:
             raise HushrecError(f"{whose}: its {what} key has not {_KEY_BYTES} bytes; refuse the node")
-    own_parts = (card.public_key, card.signing_key, card.nonce)
+    own_parts = (card.public_key, card.signing_key, card.nonce, *card.pledges)
     content = _signed_content(card.name, own_parts, run_id, numbers_digest)
     try:
         key = certificate.public_key()

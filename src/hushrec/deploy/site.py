@@ -31,6 +31,7 @@ from hushrec.deploy.charter import (
     check_appointed,
     check_same,
     check_signatures,
+    pledges_of,
     sign_charter,
 )
 from hushrec.deploy.consent import Keeper, NotAgreed, consent_to
@@ -50,7 +51,7 @@ from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Spending, Store
 from hushrec.protocol.padding import padding_of
 from hushrec.registry import system_named
 from hushrec.runtime.checkpoint import load_train, read_arrays, save_train, write_arrays
-from hushrec.runtime.guard import Guard, Memory, check_catalogue
+from hushrec.runtime.guard import Declined, Guard, Memory, check_catalogue
 from hushrec.runtime.node import Node
 from hushrec.runtime.node_store import open_store
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, decode_packet, encode_packet
@@ -151,6 +152,8 @@ def _refusal(error: Exception) -> Refusal:
         return Refusal("has lost what it had kept; its own log (private/node.log) says more", is_final=True)
     if isinstance(error, BadLetter):
         return Refusal(str(error), letter=error.place)
+    if isinstance(error, Declined):
+        return Refusal(str(error), declined=error.numbers)
     if isinstance(error, PublicError):
         return Refusal(str(error))
     return Refusal("cannot; its own log (private/node.log) says why")
@@ -258,7 +261,13 @@ class _NodeRun:
         if nonce is None:
             nonce = np.frombuffer(secrets.token_bytes(_NONCE_BYTES), np.uint8)
         write_arrays(self._folder / "numbers.npz", kept | {"assigned": numbers, "nonce": nonce})
-        return key_card(self._kit, run_id, numbers_digest(assignment.numbers), nonce.tobytes())
+        pledges = self._pledges(numbers)
+        return key_card(self._kit, run_id, numbers_digest(assignment.numbers), nonce.tobytes(), pledges)
+
+    def _pledges(self, numbers: Numbers) -> tuple[bytes, ...]:
+        """What the parties here are bound to."""
+        system = self.system
+        return () if system.pledges is None else tuple(system.pledges.of(self._private(numbers)))
 
     def start(self, run_id: bytes, hosts: Hosts, root: bytes) -> Signature:
         """Check everybody's card and the charter, and sign it. Nothing is answered before all others did, too."""
@@ -378,6 +387,9 @@ class _NodeRun:
         assert self._store is not None
         self._store.restore(private)
         try:
+            pledges = pledges_of(self.system, hosts)
+            if self.system.pledges is not None:
+                self.system.pledges.hold(private, pledges)
             root = (self._kit / "startup" / "rootCA.pem").read_bytes()
             standing = standing_hosts(self._kit / "private", root, hosts, node_names(self._kit))
         except PublicError as error:

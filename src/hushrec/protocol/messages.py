@@ -121,7 +121,9 @@ class Message:
     receiver: ClassVar[Role]
     has_own_cipher: ClassVar[bool] = False  # whether it is encrypted by itself, whatever it travels in
     is_stand_in: ClassVar[bool] = False  # whether it stands for a message that hides what this one shows
-    may_vary: ClassVar[bool] = False  # whether a client may be sent it twice in a round with other contents
+    # Whether a client may be sent it twice in a round with other contents: never, only as often as a round can
+    # begin again after a loss, or as often as its handler answers.
+    varies: ClassVar[Literal["never", "seldom", "freely"]] = "never"
 
     @classmethod
     def kinds(cls) -> tuple[FieldKind, ...]:

@@ -40,7 +40,10 @@ def kept(*, result: bool = False, alike: bool = False, instead: str = "") -> Any
 
 
 class packed(Generic[State]):
-    """A kept array that is made of a state, and taken apart again: `entries = packed(_pack, _unpack)`."""
+    """A kept array that is made of a state, and taken apart again: `entries = packed(_pack, _unpack)`.
+
+    `later`: checkpoints that were written before there was this one are restored without it.
+    """
 
     def __init__(
         self,
@@ -48,8 +51,9 @@ class packed(Generic[State]):
         unpack: Callable[[State, NDArray[Any]], None],
         *,
         result: bool = False,
+        later: bool = False,
     ) -> None:
-        self.pack, self.unpack, self.is_result = pack, unpack, result
+        self.pack, self.unpack, self.is_result, self.is_later = pack, unpack, result, later
 
     def __get__(self, state: State | None, _kind: type) -> Any:
         return self if state is None else self.pack(state)
@@ -106,7 +110,7 @@ def restore(state: object, arrays: Mapping[str, NDArray[Any]]) -> None:
             if array.shape != own.shape:  # else NumPy might repeat rows
                 raise ValueError(f"{mark.name} has another shape")
             own[:] = array
-        else:
+        elif mark.name in arrays or not mark.packed.is_later:
             mark.packed.unpack(state, arrays[mark.name])
 
 

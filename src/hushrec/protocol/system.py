@@ -204,6 +204,14 @@ class Store(Protocol[PrivateIn]):
 OpenStore = Callable[[Path, Private, bool], Store[Private] | None]
 
 
+@dataclass(frozen=True)
+class Pledges(Generic[PrivateIn]):
+    """What parties are bound to for a whole run: part of the charter that all nodes sign before it."""
+
+    of: Callable[[PrivateIn], list[bytes]]  # of each party here, in the order of its numbers
+    hold: Callable[[PrivateIn, Mapping[int, bytes]], None]  # all parties' to theirs, from now on
+
+
 # --- The system ------------------------------------------------------------------------------------------
 
 
@@ -227,6 +235,8 @@ class System(Generic[Config, Rows, Server, Private]):
     # Of so many parties, those who may be asked in a role that not all have, ascending; as many whatever is drawn.
     # Nobody else is, whoever is lost. None: the system has no such role, or everybody may be asked in it.
     appoints: Callable[[int, Config, Draws], Mapping[Role, Numbers]] | None = None
+    # None: nobody is bound to more than the settings say.
+    pledges: Pledges[Private] | None = None
     # The settings with which nothing that is sent is a stand-in: those of audits and deployments.
     in_full: Callable[[Config], Config] = _as_they_are
 

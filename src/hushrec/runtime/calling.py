@@ -32,6 +32,7 @@ class NodesLost(HushrecError):
         proven: Collection[str] = (),
         refused: Mapping[str, int] | None = None,
         silent: Collection[str] = (),
+        declined: Mapping[str, Collection[int]] | None = None,
     ) -> None:
         who = ", ".join(f"{name} ({reason})" for name, reason in sorted(lost.items()))
         super().__init__(f"round {round_number}, {phase}: lost {who}")
@@ -39,6 +40,9 @@ class NodesLost(HushrecError):
         self.phase, self.round_number = phase, round_number
         self.silent = frozenset(silent)  # who sent nothing at all
         self.refused = dict(refused or {})  # by node that refused, the place of the letter that is why, or -1
+        self.declined = dict(
+            declined or {}
+        )  # by node that refused, the parties that cannot answer, if that is why
 
 
 class RefusedForGood(HushrecError):
@@ -46,11 +50,14 @@ class RefusedForGood(HushrecError):
 
 
 class Refused(HushrecError):
-    """A node says why it does not answer; `letter` is the place of the letter that it cannot use, or -1."""
+    """A node says why it does not answer.
 
-    def __init__(self, reason: str, letter: int) -> None:
+    `letter` is the place of the letter that it cannot use, or -1; `declined` are parties that cannot answer.
+    """
+
+    def __init__(self, reason: str, letter: int, declined: Collection[int] = ()) -> None:
         super().__init__(reason)
-        self.letter = letter
+        self.letter, self.declined = letter, declined
 
 
 class Caller:
@@ -108,7 +115,9 @@ class Caller:
             if not losses.can_be_asked_again:
                 break
             waiting = requests.only(losses.lost)
-        raise NodesLost(phase, round_number, losses.lost, losses.proven, losses.refused, losses.silent)
+        raise NodesLost(
+            phase, round_number, losses.lost, losses.proven, losses.refused, losses.silent, losses.declined
+        )
 
     def _take_one(
         self, losses: "_Losses", name: str, head: Packet, data: Buffer, receive: Receive, has_mail: bool
@@ -142,6 +151,7 @@ class _Losses:
     lost: dict[str, str]
     proven: set[str] = field(default_factory=set)
     refused: dict[str, int] = field(default_factory=dict)
+    declined: dict[str, Collection[int]] = field(default_factory=dict)
     _heard: set[str] = field(default_factory=set)
     _again: set[str] = field(default_factory=set)  # who answered at once with something else than a reply
 
@@ -150,6 +160,8 @@ class _Losses:
 
     def refuses(self, name: str, error: Refused) -> None:
         self.lost[name], self.refused[name] = str(error), error.letter
+        if error.declined:
+            self.declined[name] = error.declined
         self._heard.add(name)
         self._again.add(name)
 
@@ -183,7 +195,7 @@ def _checked_reply(request: Packet, data: Buffer) -> Packet:
         reason = "refused: " + "".join(sign if sign.isprintable() else " " for sign in refusal.reason[:300])
         if refusal.is_final:
             raise RefusedForGood(reason)
-        raise Refused(reason, refusal.letter)
+        raise Refused(reason, refusal.letter, refusal.declined)
     if reply.kind != Kind.REPLY:
         raise WireError("answered with something that is not a reply")
     return reply

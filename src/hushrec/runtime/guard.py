@@ -11,12 +11,15 @@ remembers of the round that runs what was asked (`Memory`, which is on disk befo
   were lost, asks the others exactly what it asked before;
 - who is asked as a denoiser, and to whom noise goes, is one of those who were appointed;
 - a denoiser sums up noise of so many clients at least. If it is asked twice in a round, the clients of one sum are
-  among those of the other, and as many at least are missing: else the difference would show a few;
+  among those of the other, and as many at least are missing: else the difference would show a few. A denoiser that
+  declines so is named, and the round goes on without it and its clients;
 - vectors are no longer than training makes them.
 
 Guarantee: of one round and one V a client gives one answer. Not protected: rounds that are begun and never count,
-within the number that was agreed on; requests whose contents may change within a round (`Message.may_vary`), and
-those to owners, partners and the side of users, which have steps of their own.
+within the number that was agreed on; requests whose contents may change within a round (`Message.varies`): where a
+model moves from group to group of clients, a round that begins again after a loss asks others with another one, so
+a client answers `MOST_CONTENTS` of them in a round; and requests to owners, partners and the side of users, which
+have steps of their own.
 
 How long vectors may be: a client refuses to upload a number above 2048 (`kernels.rows.FIXED_LIMIT`), and so ends a
 training that diverges. Where a client's vector is as long as an item's, x, its error is about x^2 and its row x^3:
@@ -45,6 +48,7 @@ LONGEST = 32.0  # of vectors, where ratings go up to 5
 MOST_PER_RATED = 20  # items of a catalogue for each that somebody of a node rated
 _FEW_RATED = 100  # of which a node cannot say how many others there are
 _USUAL_RATING = 5.0
+MOST_CONTENTS = 12  # of a request that varies, in a round: twice as many as a round is begun before a run gives up
 _DIGEST_BYTES = 12
 
 _GUARDED = (Role.CLIENT, Role.DENOISER)
@@ -52,6 +56,14 @@ _GUARDED = (Role.CLIENT, Role.DENOISER)
 
 class GuardError(PublicError):
     """What an honest server would not have asked."""
+
+
+class Declined(GuardError):
+    """What some parties cannot answer in this round, though it is nobody's fault; the others can go on."""
+
+    def __init__(self, numbers: Sequence[int], reason: str) -> None:
+        super().__init__(reason)
+        self.numbers = list(numbers)
 
 
 class TooLongError(DivergedError):
@@ -94,6 +106,7 @@ class Memory(msgspec.Struct, frozen=True):
     shared: dict[str, bytes] = {}  # by column
     own: dict[int, dict[int, bytes]] = {}  # by type of request and party
     summed: dict[int, list[list[bytes]]] = {}  # by type of request times party: clients of each sum, as digests
+    varied: dict[int, dict[int, list[bytes]]] = {}  # as `own`, of what may vary
 
 
 @dataclass(frozen=True)
@@ -103,8 +116,12 @@ class Slices:
     digests: tuple[bytes, ...] = ()
 
     def with_message(self, message: Message, places: NDArray[np.int64]) -> "Slices":
-        """These, and the parts of a letter at these places."""
-        return Slices((*self.digests, *(_digest_of_party(message, place) for place in places.tolist())))
+        """These, and the parts of a letter at these places.
+
+        Of tables the ends are enough: their rows are digested by what they are of, and who can make up others with
+        the same ends has written them. To read all of them takes a tenth of a round at the size of ML-1M.
+        """
+        return Slices((*self.digests, *(_digest_of_party(message, place, True) for place in places.tolist())))
 
 
 class Guard:
@@ -127,22 +144,28 @@ class Guard:
             return self.memory
         self._check_lengths(request)
         memory = self.memory if round_number == self.memory.round_number else Memory(round_number)
-        return memory if kind.may_vary else _remembered(memory, request, numbers)
+        if kind.varies == "freely":
+            return memory
+        return (_remembered if kind.varies == "never" else _with_contents)(memory, request, numbers)
 
     def admit_mail(self, memory: Memory, request: Message, numbers: Numbers, mail: Mapping[int, Slices]) -> Memory:
         """Refuse to sum up what came for these denoisers if that would tell of few clients; the same."""
         if type(request).receiver != Role.DENOISER:
             return memory
-        summed = dict(memory.summed)
+        summed, declined, least = dict(memory.summed), dict[int, str](), self.limits.min_writers
         for number in numbers.tolist():
-            digests = mail.get(number, Slices()).digests
-            if len(digests) < self.limits.min_writers:
-                raise GuardError(
-                    f"a denoiser got the noise of {len(digests)} clients, and answers from "
-                    f"{self.limits.min_writers} on; ask it after its clients"
+            digests, key = mail.get(number, Slices()).digests, code_of(type(request)) << 32 | number
+            if len(digests) < least:
+                count = len(digests)
+                declined[number] = f"a denoiser got the noise of {count} clients, and answers from {least} on"
+            elif _shows_few(summed.get(key, []), Counter(digests), least):
+                declined[number] = (
+                    f"two sums of a denoiser in a round would differ by fewer than {least} clients, and show them"
                 )
-            key = code_of(type(request)) << 32 | number
-            summed[key] = _with_sum(summed.get(key, []), sorted(digests), self.limits.min_writers)
+            elif (told := sorted(digests)) not in summed.get(key, []):
+                summed[key] = [*summed.get(key, []), told]
+        if declined:
+            raise Declined(list(declined), next(iter(declined.values())))
         return msgspec.structs.replace(memory, summed=summed)
 
     def check_mail_out(self, message: Message, addressees: Numbers) -> None:
@@ -179,11 +202,10 @@ def _longest(values: NDArray[Any]) -> float:
 def _remembered(memory: Memory, request: Message, numbers: Numbers) -> Memory:
     """With what this request tells; refused if something else was told before."""
     shared = dict(memory.shared)
-    for column in request.kinds():
-        if column.layout == "shared":
-            digest = _digest([np.ascontiguousarray(getattr(request, column.name))])
-            if shared.setdefault(column.name, digest) != digest:
-                raise GuardError(f"asked again in round {memory.round_number} with another {column.name}")
+    for name in _shared_columns(request):
+        digest = _digest([np.ascontiguousarray(getattr(request, name))])
+        if shared.setdefault(name, digest) != digest:
+            raise GuardError(f"asked again in round {memory.round_number} with another {name}")
     code, own = code_of(type(request)), dict(memory.own)
     known = dict(own.get(code, {}))
     for place, number in enumerate(numbers.tolist()):
@@ -195,27 +217,49 @@ def _remembered(memory: Memory, request: Message, numbers: Numbers) -> Memory:
     return msgspec.structs.replace(memory, shared=shared, own=own)
 
 
-def _with_sum(sums: list[list[bytes]], digests: list[bytes], least: int) -> list[list[bytes]]:
-    """With one more sum of a denoiser, which is nested with all before it and as different as it must be."""
-    if digests in sums:
-        return sums
-    here = Counter(digests)
+def _with_contents(memory: Memory, request: Message, numbers: Numbers) -> Memory:
+    """With what this request tells, where it may be something else than before; refused if that is too often."""
+    told = [_digest([np.ascontiguousarray(getattr(request, name))]) for name in _shared_columns(request)]
+    code, varied = code_of(type(request)), dict(memory.varied)
+    known = dict(varied.get(code, {}))
+    for place, number in enumerate(numbers.tolist()):
+        digest, before = b"".join([*told, _digest_of_party(request, place)]), known.get(number, [])
+        if digest in before:
+            continue
+        if len(before) == MOST_CONTENTS:
+            what = type(request).__name__
+            raise GuardError(
+                f"a client was asked in round {memory.round_number} with {MOST_CONTENTS} other {what}"
+            )
+        known[number] = [*before, digest]
+    varied[code] = known
+    return msgspec.structs.replace(memory, varied=varied)
+
+
+def _shared_columns(request: Message) -> list[str]:
+    return [column.name for column in request.kinds() if column.layout == "shared"]
+
+
+def _shows_few(sums: Sequence[Sequence[bytes]], here: Counter[bytes], least: int) -> bool:
+    """Whether a further sum of a denoiser would tell of few clients by one before it.
+
+    Both are nested and differ by so many, or are the same.
+    """
     for other in map(Counter, sums):
         missing, added = (other - here).total(), (here - other).total()
-        if (missing and added) or missing + added < least:
-            raise GuardError(
-                f"two sums of a denoiser in a round would differ by fewer than {least} clients, and show them"
-            )
-    return [*sums, digests]
+        if (missing and added) or 0 < missing + added < least:
+            return True
+    return False
 
 
-def _digest_of_party(message: Message, place: int) -> bytes:
-    """Of all that concerns one party, but for what all are told."""
+def _digest_of_party(message: Message, place: int, is_of_ends: bool = False) -> bytes:
+    """Of all that concerns one party, but for what all are told; of tables perhaps the ends alone."""
     columns: list[NDArray[Any]] = []
     for column in message.kinds():
         told = getattr(message, column.name)
         if isinstance(told, Ragged):
-            columns.append(told.values[told.starts[place] : told.starts[place + 1]])
+            own = told.values[told.starts[place] : told.starts[place + 1]]
+            columns.append(own[:: len(own) - 1] if is_of_ends and own.ndim > 1 and len(own) > 2 else own)
         elif column.layout == "each":
             columns.append(told[place : place + 1])
     return _digest(columns)

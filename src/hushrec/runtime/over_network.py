@@ -82,6 +82,30 @@ class OverNetwork:
             self._mailroom.empty()
 
     def _serve(self, ask: Ask, round_number: int) -> Answer:
+        """Send an ask; who cannot answer in this round is as one who is lost, and the others are asked again."""
+        try:
+            return self._asked(ask, round_number)
+        except NodesLost as error:
+            if not (is_out := np.isin(ask.to, self._declined(error))).any():
+                raise
+            self._delivered.update(held.place for held in self._mail_for(type(ask.request), ask.to[is_out]))
+            left = np.flatnonzero(~is_out)
+            others = replace(ask, to=ask.to[left], request=ask.request.take(left))
+            lost = self._serve(others, round_number).lost if len(left) else left
+            return Answer(np.union1d(lost, ask.to[is_out]).astype(np.int32))
+
+    def _declined(self, error: NodesLost) -> list[int]:
+        """Parties that cannot answer, if that is all that is wrong; each node speaks of its own."""
+        if error.lost.keys() - error.declined.keys():
+            return []
+        return [
+            number
+            for name, numbers in error.declined.items()
+            for number in numbers
+            if 0 <= number < len(self._host_of) and self._host_of[number] == self._names.index(name)
+        ]
+
+    def _asked(self, ask: Ask, round_number: int) -> Answer:
         """Send an ask, and fold the replies as they come.
 
         Each is folded into a fork of its own, which is merged when the reply is whole and sound; so a bad one
@@ -189,7 +213,8 @@ class OverNetwork:
             if not 0 <= place < len(sent.get(name, ())):
                 continue
             self._suspect(lost, sent[name][place], f"mail that {name} {error.lost[name]}")
-        return NodesLost(error.phase, error.round_number, lost, error.proven, silent=error.silent)
+        told = error.proven, None, error.silent, error.declined
+        return NodesLost(error.phase, error.round_number, lost, *told)
 
     def _suspect(self, lost: dict[str, str], held: Held, what: str) -> None:
         lost.setdefault(held.writer, f"{'passed on' if held.is_relayed else 'wrote'} {what}")

@@ -65,6 +65,7 @@ class Refusal(msgspec.Struct, frozen=True):
     reason: str
     is_final: bool = False  # whether to ask again is useless
     letter: int = -1  # the place of the letter that cannot be used, if that is why
+    declined: list[int] = []  # parties who cannot answer in this round, if that is why; the others can
 
 
 @dataclass(frozen=True)

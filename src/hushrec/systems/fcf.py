@@ -145,7 +145,7 @@ class ItemFactors(Message):
     """Reveals: the server's model."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
-    may_vary = True  # the model moves within a round, from group to group of clients
+    varies = "seldom"  # the model moves within a round, from group to group of clients
     item_factors: Factors = shared(np.float32, 2)
 
 
@@ -162,7 +162,7 @@ class Settle(Message):
     """Reveals: the server's final model."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
-    may_vary = True  # V after the last round, which may end twice, without those who were lost
+    varies = "freely"  # V after the last round, which may end twice, without those who were lost
     item_factors: Factors = shared(np.float32, 2)
 
 

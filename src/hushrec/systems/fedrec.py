@@ -197,7 +197,7 @@ class Settle(Message):
     """Reveals: the server's final model, and whether the client's last update counted."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
-    may_vary = True  # V after the last round, which may end twice, without those who were lost
+    varies = "freely"  # V after the last round, which may end twice, without those who were lost
     item_factors: Factors = shared(np.float32, 2)
     counted_round: Numbers = each(np.int32, low=0)
 

@@ -9,11 +9,10 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.data import synthetic
 from hushrec.draws import Draws
@@ -23,11 +22,9 @@ from hushrec.protocol import (
     AnySystem,
     Ask,
     Cohort,
-    FieldKind,
     Fold,
     Message,
     Numbers,
-    Ragged,
     Reply,
     Transcript,
     is_finite,
@@ -38,162 +35,11 @@ from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.rounds import drive_round
 from hushrec.runtime.training import Job, prepared
 from hushrec.runtime.wire import WireError, decode, encode
+from hushrec.testing.altered import Alter
 from hushrec.testing.small_runs import settings_for
 
 NUM_ROUNDS = 3
 _MOST_TRIALS = 12  # of a message, beside the one that is put in its place
-_MOST_ROWS = 2000  # of an altered slice
-_INTS = (0, 1, -1, 2, 7, 29, 30, 31, 23, 24, 25, 127, -128, 255, 1000, 10**6, 2**31 - 1, -(2**31), 2**62, -(2**63))
-_FLOATS = (0.0, -0.0, 1.0, -1.0, 1e-45, 1e-30, 0.5, 2048.0, -2048.0, 1e6, -1e10, 1e18, 3e38, -3e38, 1e300)
-_NOT_FINITE = (np.nan, np.inf, -np.inf)
-
-
-# --- Altered messages ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Alter:
-    """Alters messages in ways that their declared columns allow, and sometimes in ways that they do not."""
-
-    draws: np.random.Generator
-
-    def message(self, honest: Message, num_parties: int) -> Message:
-        """The same type with one to three changes."""
-        message = honest
-        for _ in range(int(self.draws.choice([1, 1, 1, 2, 3]))):
-            message = self._once(message, num_parties)
-        return message
-
-    def _once(self, message: Message, num_parties: int) -> Message:
-        kinds = message.kinds()
-        if not kinds:
-            return message
-        has_rows = any(kind.layout == "ragged" for kind in kinds)
-        if has_rows and self.draws.random() < 0.3:
-            return self._other_rows(message, num_parties)
-        kind = kinds[int(self.draws.integers(len(kinds)))]
-        column = getattr(message, kind.name)
-        values = np.array(column.values if kind.layout == "ragged" else column)
-        if kind.layout != "each" and kind.num_dims and self.draws.random() < 0.15:
-            values = self._other_shape(values, kind)
-        else:
-            values = self._other_values(values, kind)
-        new = Ragged(column.starts, values) if kind.layout == "ragged" else values
-        return replace(message, **{kind.name: new})
-
-    def _other_rows(self, message: Message, num_parties: int) -> Message:
-        """Slices that are empty, cut, repeated, shuffled or long; the same way in all ragged columns."""
-        starts, lengths = _ragged_of(message).starts, message.lengths
-        way = self.draws.choice(["empty", "cut", "repeat", "shuffle", "reverse", "one", "long"])
-        chosen = self.draws.random(num_parties) < self.draws.choice([0.2, 1.0])
-        places = []
-        for party, (first, length) in enumerate(zip(starts[:-1].tolist(), lengths.tolist(), strict=True)):
-            own = first + np.arange(length)
-            if chosen[party]:
-                own = self._rearranged(own, str(way))
-            places.append(own)
-        new_starts = np.concatenate([[0], np.cumsum([len(own) for own in places])]).astype(np.int64)
-        taken = np.concatenate(places).astype(np.int64) if places else np.empty(0, np.int64)
-        columns = {
-            kind.name: Ragged(new_starts, getattr(message, kind.name).values[taken])
-            for kind in message.kinds()
-            if kind.layout == "ragged"
-        }
-        return replace(message, **columns)
-
-    def _rearranged(self, own: NDArray[np.int64], way: str) -> NDArray[np.int64]:
-        if way == "empty" or not len(own):
-            return own[:0]
-        if way == "cut":
-            return own[: int(self.draws.integers(len(own) + 1))]
-        if way == "repeat":
-            return np.tile(own, int(self.draws.integers(2, 4)))
-        if way == "shuffle":
-            return self.draws.permutation(own)
-        if way == "reverse":
-            return own[::-1]
-        if way == "one":
-            return np.repeat(own[:1], int(self.draws.integers(1, 4)))
-        return np.resize(own, int(self.draws.integers(1, _MOST_ROWS)))
-
-    def _other_shape(self, values: NDArray[Any], kind: FieldKind) -> NDArray[Any]:
-        """A shared array of any shape; rows of parties that are wider or narrower."""
-        shape = list(values.shape)
-        first = 1 if kind.layout == "ragged" else 0
-        if len(shape) <= first:
-            return self._other_values(values, kind)
-        axis = int(self.draws.integers(first, len(shape)))
-        shape[axis] = int(self.draws.choice([0, 1, shape[axis] + 1, max(shape[axis] - 1, 0), 2 * shape[axis], 64]))
-        if values.size and np.prod(shape) < 1 << 20:
-            return np.resize(values, shape)
-        return np.zeros([min(size, 1000) for size in shape] if first == 0 else shape, values.dtype)
-
-    def _other_values(self, values: NDArray[Any], kind: FieldKind) -> NDArray[Any]:
-        """Some numbers, or all, at or beyond the ends of what can be said; mostly within the declared bounds."""
-        if not values.size:
-            return values
-        flat = values.reshape(-1).copy()
-        share = self.draws.choice(["one", "some", "all"])
-        places = {
-            "one": self.draws.integers(flat.size, size=1),
-            "some": np.flatnonzero(self.draws.random(flat.size) < 0.3),
-            "all": np.arange(flat.size),
-        }[str(share)]
-        flat[places] = self._values(len(places), flat, kind)
-        return flat.reshape(values.shape)
-
-    def _values(self, count: int, flat: NDArray[Any], kind: FieldKind) -> NDArray[Any]:
-        dtype = flat.dtype
-        if not count:
-            return flat[:0]
-        if dtype.kind == "b":
-            return self.draws.random(count) < 0.5
-        if dtype.kind == "f":
-            pool = _NOT_FINITE if self.draws.random() < 0.05 else _FLOATS
-            with np.errstate(over="ignore"):
-                drawn = np.array(pool, dtype)[self._indices(len(pool), count)]
-            is_alright = np.isfinite(drawn) | (pool is _NOT_FINITE)
-            drawn = np.where(is_alright, drawn, np.finfo(dtype).max).astype(dtype)
-        else:
-            drawn = self._integers(count, flat, dtype)
-        if self.draws.random() < 0.95 and pool_is_bounded(kind):
-            low = drawn.min() if kind.low is None else kind.low
-            high = drawn.max() if kind.high is None else kind.high
-            drawn = np.clip(drawn, low, high).astype(dtype)
-        return drawn
-
-    def _integers(self, count: int, flat: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-        bounds = np.iinfo(dtype)
-        way = self.draws.choice(["known", "near", "random", "other"])
-        if way == "near":
-            near = flat[self._indices(flat.size, count)].astype(np.float64) + self.draws.integers(-2, 3)
-            return np.clip(near, bounds.min, float(bounds.max) / 2 if bounds.bits == 64 else bounds.max).astype(
-                dtype
-            )
-        if way == "random":
-            return self.draws.integers(bounds.min, bounds.max, count, dtype, endpoint=True)
-        if way == "other":
-            return flat[self._indices(flat.size, count)]
-        pool = np.array(
-            [one for one in (*_INTS, bounds.min, bounds.max) if bounds.min <= one <= bounds.max], dtype
-        )
-        return pool[self._indices(len(pool), count)]
-
-    def _indices(self, size: int, count: int) -> NDArray[np.int64]:
-        """The same for all, or one for each."""
-        if self.draws.random() < 0.5:
-            return np.full(count, self.draws.integers(size))
-        return self.draws.integers(size, size=count)
-
-
-def pool_is_bounded(kind: FieldKind) -> bool:
-    """Whether a column declares bounds."""
-    return kind.low is not None or kind.high is not None
-
-
-def _ragged_of(message: Message) -> Ragged:
-    return message.column(next(kind.name for kind in message.kinds() if kind.layout == "ragged"))
-
 
 # --- A run to disturb ----------------------------------------------------------------------------------------
 
@@ -213,7 +59,7 @@ class Scene:
     config: Any
     variant: Mapping[str, Any]
     rounds: list[Before]  # of round k + 1
-    num_asks: list[int]  # in each
+    asked: list[list[type[Message]]]  # in each, in order
     sent: dict[type[Message], list[tuple[Message, int]]]  # with the number of parties
     again: Callable[[], Any] | None = None  # for private states that cannot be copied
 
@@ -238,7 +84,7 @@ def scenes(system: AnySystem) -> Iterator[Scene]:
 
 def _scene(job: Job, variant: Mapping[str, Any]) -> Scene:
     start, transcript = job.start(), Transcript(keep_payloads=True)
-    state, private, rounds, num_asks = start.state, start.private, list[Before](), list[int]()
+    state, private, rounds, asked = start.state, start.private, list[Before](), list[list[type[Message]]]()
     try:
         deepcopy(private)
         again = None
@@ -249,15 +95,22 @@ def _scene(job: Job, variant: Mapping[str, Any]) -> Scene:
         for round_number in range(1, job.config.num_rounds + 1):
             held = deepcopy(private) if again is None else deepcopy(kept_arrays(private))
             rounds.append(Before(deepcopy(state), held))
-            state = runtime.run_round(state, round_number)
-            num_asks.append(max(runtime.num_asks, 1))
+            asked.append([])
+            runtime.inboxes.clear()
+
+            def serve(ask: Ask, number: int = round_number) -> Answer:
+                if len(ask.to):
+                    asked[-1].append(type(ask.request))
+                return runtime.serve(ask, number)
+
+            state = drive_round(job.system, state, round_number, job.config, Draws(job.seed), serve)
     finally:
         runtime.close()
     sent: dict[type[Message], list[tuple[Message, int]]] = {}
     for one in transcript.recorded:
         names = one.numbers if one.addressees is None else one.addressees
         sent.setdefault(type(one.message), []).append((one.message, len(names)))
-    return Scene(job.system, job.config, variant, rounds, num_asks, sent, again)
+    return Scene(job.system, job.config, variant, rounds, asked, sent, again)
 
 
 # --- An act --------------------------------------------------------------------------------------------------
@@ -277,6 +130,8 @@ class Act:
     scene: Scene
     round_number: int
     seed: int
+    # Of hostile letters that an inbox takes in. Few: readers refuse what several do not agree on.
+    put_share: float = 0.1
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     faults: list[Fault] = field(default_factory=list)
     ending: str = ""  # why the round ended, in one line, if it did
@@ -287,10 +142,19 @@ class Act:
         self._share = float(self._draws.choice([0.05, 0.3, 1.0]))  # of messages that are altered
         # All asks of the round are disturbed, or one: what comes late in a round is seldom reached otherwise.
         is_one = self._draws.random() < 0.7
-        self._disturbed = int(self._draws.integers(self.scene.num_asks[self.round_number - 1])) if is_one else -1
+        self._disturbed = self._drawn_ask() if is_one else -1
         self._num_asks = 0
         self._inboxes: dict[type[Message], Fold] = {}
         self._keyed = Draws(0)
+
+    def _drawn_ask(self) -> int:
+        """Each type of request is as likely as any, however many of them a round has."""
+        asked = self.scene.asked[self.round_number - 1]
+        kinds = list(dict.fromkeys(asked))
+        if not kinds:
+            return -1
+        kind = kinds[int(self._draws.integers(len(kinds)))]
+        return int(self._draws.choice([place for place, one in enumerate(asked) if one is kind]))
 
     def play(self) -> None:
         """The whole round; a fault ends it."""
@@ -400,8 +264,7 @@ class Act:
             if self._draws.random() < self._share:
                 for _ in range(int(self._draws.integers(1, _MOST_TRIALS))):
                     taken = self._posted_apart(letter, numbers) or taken
-            # One of many: readers refuse what several letters do not agree on, and would not get further.
-            is_put = taken is not None and self._draws.random() < 0.1
+            is_put = taken is not None and self._draws.random() < self.put_share
             post[kind].add(*(taken if is_put and taken else (numbers, letter)))
 
     def _posted_apart(self, letter: Message, numbers: Numbers) -> tuple[Numbers, Message] | None:

@@ -12,7 +12,7 @@ from hushrec.audit.told import Told, judge, told_of
 from hushrec.audit.uploads import clients_of, listed, lists
 from hushrec.protocol import Role, Round, Seat, View
 
-_NUM_ROUNDS = 5
+NUM_ROUNDS = 5
 
 
 def tell(stage: Stage, _own: Own) -> Round[None]:
@@ -36,12 +36,12 @@ ATTACK = Attack(
     seats=(Seat(Role.ACTIVE_SERVER),),
     guesses="every rated item, as one that is in each list of rounds that do not count",
     measure="F1",
-    sentence=f"In {_NUM_ROUNDS} rounds that never count, clients tell their rated items with an F1 of "
+    sentence=f"In {NUM_ROUNDS} rounds that never count, clients tell their rated items with an F1 of "
     "{score:.3f}; a blind guess has {chance:.2f}.",
     reads=lists,
     look=look,
     judge=judge,
     settings=("rho", "resample"),
     repairs=("--secure-sums", "--resample once"),
-    lie=Lie(tell, _NUM_ROUNDS),
+    lie=Lie(tell, NUM_ROUNDS),
 )

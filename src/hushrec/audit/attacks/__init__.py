@@ -80,6 +80,7 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "invented items": "hushrec.audit.active.invented_items",
         "asked in the clear": "hushrec.audit.active.asked_in_the_clear",
         "believed table": "hushrec.audit.active.believed_table",
+        "invented partner": "hushrec.audit.active.invented_partner",
     },
     kind="hushrec.audit.scoreboard:Attack",
 )

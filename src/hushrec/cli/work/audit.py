@@ -22,9 +22,9 @@ from hushrec.audit.verdicts import verdicts
 from hushrec.cli.audit import AuditOptions, FolderOptions
 from hushrec.cli.console import note, print_json, results, show, watching
 from hushrec.cli.endings import Interrupted
-from hushrec.cli.options import configured, parse_numbers, runtime_options
+from hushrec.cli.options import parse_numbers, runtime_options
+from hushrec.cli.work.audit_jobs import job_to_audit
 from hushrec.cli.work.audit_liars import audit_liars, is_of_liars
-from hushrec.data import Deal
 from hushrec.errors import HushrecError
 from hushrec.experiments.drift_thresholds import (
     ThresholdRow,
@@ -39,7 +39,6 @@ from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.numbers import format_metric, format_number, format_share
 from hushrec.report.tables import name_of_data
 from hushrec.runs.folds import FoldProgress, Watch, load_fold
-from hushrec.runs.run_settings import settings_for, splits_for
 from hushrec.runtime.checkpoint import Progress, model_digest
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
@@ -58,13 +57,7 @@ def audit_system(system: AnySystem, values: dict[str, Any], options: AuditOption
         audit_liars(system, values, options, runtime)
         return
     chosen = _chosen(system, options.attacks, options.colluders)
-    data = options.source.load()
-    config = configured(system, values, data.name)
-    settings = settings_for(
-        system, options.seed, 1, options.split, options.test_share, deal=Deal(options.partners),
-        owners=options.owners, data=data,
-    )  # fmt: skip
-    job = Job(system, config, options.seed, next(splits_for(system, data, settings, config)).train)
+    job = job_to_audit(system, values, options).job
     if thetas and options.picture is not None:
         raise HushrecError("--picture draws the rounds of one audit; leave it or --thetas out")
     if thetas:

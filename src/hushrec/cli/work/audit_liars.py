@@ -19,15 +19,13 @@ from hushrec.audit.spoiling.measuring import (
 from hushrec.cli.audit import AuditOptions
 from hushrec.cli.console import print_json, results, show, watching
 from hushrec.cli.endings import Interrupted
-from hushrec.cli.options import configured
-from hushrec.data import Deal
+from hushrec.cli.work.audit_jobs import job_to_audit
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem, Role
 from hushrec.report.numbers import format_metric, format_share
 from hushrec.report.tables import name_of_data
 from hushrec.runs.folds import FoldProgress
-from hushrec.runs.run_settings import settings_for, splits_for
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
@@ -58,30 +56,23 @@ def audit_liars(system: AnySystem, values: dict[str, Any], options: AuditOptions
         raise HushrecError(f"--attacks {wrong[0]}: clients of {system.name} can do {', '.join(possible)}")
     if options.picture is not None:
         raise HushrecError("--picture draws attacks round after round; leave it or --as client out")
-    data = options.source.load()
-    config = configured(system, values, data.name)
-    settings = settings_for(
-        system, options.seed, 1, options.split, options.test_share, deal=Deal(options.partners),
-        owners=options.owners, data=data,
-    )  # fmt: skip
-    split = next(splits_for(system, data, settings, config))
-    job = Job(system, config, options.seed, split.train)
+    job, test = job_to_audit(system, values, options)
     attacks = [name for name in possible if name in (_names(options) or possible)]
     found: list[Spoilt] = []
-    num_cases = 0
+    num_cases, num_rounds = 0, job.config.num_rounds
     try:
-        with watching(f"audit {system.name}", config.num_rounds, 1) as watch:
+        with watching(f"audit {system.name}", num_rounds, 1) as watch:
             bound = usual_length(job, runtime)
             cases = cases_of(system, job.train.num_users, shares, attacks, bound)
             num_cases = len(cases)
-        with watching(f"audit {system.name}", config.num_rounds, num_cases) as watch:
+        with watching(f"audit {system.name}", num_rounds, num_cases) as watch:
             for number, case in enumerate(cases, start=1):
 
                 def on_round(now: Progress, number: int = number, case: Case = case) -> None:
                     sent = sum(now.transcript.sent_bytes().values())
-                    watch(FoldProgress(number, num_cases, now.round_number, config.num_rounds, {}, sent))
+                    watch(FoldProgress(number, num_cases, now.round_number, num_rounds, {}, sent))
 
-                found.append(measure(job, split.test, case, runtime, on_round))
+                found.append(measure(job, test, case, runtime, on_round))
     except KeyboardInterrupt:
         _show(job, found, options.as_json)
         raise Interrupted(f"interrupted after {len(found)} of {num_cases} runs; above is what was found") from None

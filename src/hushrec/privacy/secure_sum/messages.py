@@ -32,7 +32,7 @@ class SendShares(Message):
     """Reveals: how many take part, who the participant's neighbours are, and their keys."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
-    may_vary = True  # a sum is begun anew when somebody is lost; a participant answers once for each
+    varies = "freely"  # a sum is begun anew when somebody is lost; a participant answers once for each
     num_parties: Integers = shared(np.int64, 0, low=0)
     neighbours: Ragged = ragged(np.int32, low=0)
     keys: Ragged = ragged(np.uint8, 2)
@@ -80,7 +80,7 @@ class Unmask(Message):
     """Reveals: whose numbers are in the sum."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
-    may_vary = True  # a sum is begun anew when somebody is lost; a participant answers once for each
+    varies = "freely"  # a sum is begun anew when somebody is lost; a participant answers once for each
     survivors: Numbers = shared(np.int32, low=0)
 
 
@@ -99,7 +99,7 @@ class SendCounts(Message):
     """Reveals: that rows of items are to be counted, and of how many clients."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
-    may_vary = True  # a sum is begun anew when somebody is lost; a participant answers once for each
+    varies = "freely"  # a sum is begun anew when somebody is lost; a participant answers once for each
     num_items: Integers = shared(np.int64, 0, low=0)
     num_participants: Integers = shared(np.int64, 0, low=0)
 
@@ -117,7 +117,7 @@ class LeaveOut(Message):
     """Reveals: which items have few raters in this round."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
-    may_vary = True  # a sum is begun anew when somebody is lost; a participant answers once for each
+    varies = "freely"  # a sum is begun anew when somebody is lost; a participant answers once for each
     items: Numbers = shared(np.int32, low=0)
 
 

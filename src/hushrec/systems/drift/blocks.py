@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import PublicError
+from hushrec.limits import MOST_ROUNDS, MOST_WINDOWS
 from hushrec.protocol import Numbers
-from hushrec.systems.drift.bounds import MOST_ROUNDS, MOST_WINDOWS
 
 Threshold = Literal["blocks", "users"]
 Reading = Literal["pairs", "literal"]

@@ -9,13 +9,15 @@ users' side keeps a book of who signed for what, and takes a table only if
    claims who was not there at the start. So who comes later, or takes more items in, gets those that are new or
    were given up, never those of others. `Book.agree` makes exceptions, for who decides about owners where the
    users' side is (live learning).
+On nodes, owners pledge a digest of their signing key and their items before the first round, in the charter that
+all nodes sign (`deploy/charter.py`): then only the deed that an owner has pledged is taken, the first one, too.
 An owner that is not in a table stays in the book, with its items. It gives some up by a deed without them.
 
 Guarantee: an owner gets interactions with those items alone that it signed for in its first deed, or that nobody
 else held since; nobody else gets any. Ed25519, about 128 bits.
 Not protected: first deeds. Several owners may hold an item, and nobody can say that one of them does not. An
 owner that claims everything from the start gets everything; `told.py` tells people how much one owner shares.
-Whose a signing key is the mail must say: letters have to come from those whom they name.
+Whose a signing key is the pledge says; where there is none, letters have to come from those whom they name.
 """
 
 import struct
@@ -33,6 +35,7 @@ from hushrec.protocol import Numbers
 
 SIGNING_KEY_BYTES, SIGNATURE_BYTES = 32, 64
 _CONTEXT = b"hushrec drift deed v1\0"
+_PLEDGE = b"hushrec drift pledge v1\0"
 _PARTIES = struct.Struct("<II")
 
 
@@ -52,10 +55,23 @@ def sign(signing_seed: bytes, owner: int, users_side: int, key: bytes, items: Nu
     return Deed(key, signer.public_key().public_bytes_raw(), signature)
 
 
+def pledge_of(signing_key: bytes, items: Numbers) -> bytes:
+    """What an owner is bound to: a digest, of which nobody can guess the items who has not the key."""
+    return sha256(_PLEDGE + signing_key + _digest_of_items(items)).digest()
+
+
+def public_key_of(signing_seed: bytes) -> bytes:
+    """The key that deeds are checked with."""
+    return Ed25519PrivateKey.from_private_bytes(signing_seed).public_key().public_bytes_raw()
+
+
+def _digest_of_items(items: Numbers) -> bytes:
+    return sha256(np.ascontiguousarray(items, "<i4").tobytes()).digest()
+
+
 def _content(owner: int, users_side: int, key: bytes, items: Numbers) -> bytes:
     """What is signed; of the items and the key only digests, all parts of one length."""
-    held = sha256(np.ascontiguousarray(items, "<i4").tobytes()).digest()
-    return _CONTEXT + _PARTIES.pack(owner, users_side) + sha256(key).digest() + held
+    return _CONTEXT + _PARTIES.pack(owner, users_side) + sha256(key).digest() + _digest_of_items(items)
 
 
 def _check_signed(deed: Deed, owner: int, users_side: int, items: Numbers) -> None:
@@ -83,6 +99,7 @@ class Book:
     entries: dict[int, Entry] = field(default_factory=dict)
     num_at_start: int = -1  # owners that there were at the first table; -1: none came yet
     agreed: dict[int, Numbers] = field(default_factory=dict)  # claims that may be new, see `agree`
+    pledged: Mapping[int, bytes] | None = None  # what each owner is bound to; None: nobody is
 
     def agree(self, owner: int, items: Numbers) -> None:
         """Let an owner have these items, whoever holds them, once it signs for them."""
@@ -111,7 +128,11 @@ class Book:
         self.agreed.clear()
 
     def _check_entry(self, owner: int, deed: Deed, claimed: Numbers) -> None:
-        """Refuse another signing key than before, and what others held before this table."""
+        """Refuse what was not pledged, another signing key than before, and what others held before this table."""
+        if self.pledged is not None and pledge_of(deed.signing_key, claimed) != self.pledged.get(owner):
+            raise PublicError(
+                f"owner {owner} claims other items or signs with another key than it pledged; refuse the table"
+            )
         before = self.entries.get(owner)
         if before is None and owner < self.num_at_start:
             return

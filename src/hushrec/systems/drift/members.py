@@ -6,7 +6,7 @@ side (one party that stands for the users' devices) has the stream of events and
 What a request changed is done once: the same request again gives the same answer, and a round can begin again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hushrec.data import OwnerRows
 from hushrec.draws import BLOCK_WORDS, Draws, chacha_block
 from hushrec.errors import HushrecError, PublicError
+from hushrec.limits import MOST_ITEMS, MOST_USERS
 from hushrec.protocol import Numbers, Ragged, packed
 from hushrec.systems.drift.blocks import (
     WAITING,
@@ -28,9 +29,8 @@ from hushrec.systems.drift.blocks import (
     blocks_per_user,
     stamp_of,
 )
-from hushrec.systems.drift.bounds import MOST
 from hushrec.systems.drift.cipher import KEY_BYTES, Form, Letters, Opened, open_interactions, seal_interactions
-from hushrec.systems.drift.deeds import SIGNING_KEY_BYTES, Book, Deed, sign
+from hushrec.systems.drift.deeds import SIGNING_KEY_BYTES, Book, Deed, pledge_of, public_key_of, sign
 from hushrec.systems.drift.stopwatch import Stopwatch, untimed
 
 
@@ -178,7 +178,7 @@ def _is_own(users, items, message_of, is_read, holds, counts):
     for place in range(items.size):
         if not is_read[message_of[place]]:
             continue
-        is_own[place] = 0 <= users[place] < MOST and 0 <= items[place] < holds.size and holds[items[place]]
+        is_own[place] = 0 <= users[place] < MOST_USERS and 0 <= items[place] < holds.size and holds[items[place]]
         counts[COUNTS.accepted if is_own[place] else COUNTS.foreign] += 1
         if is_own[place]:
             num_users = max(num_users, users[place] + 1)
@@ -216,8 +216,8 @@ class Gateway:
         )
         if not is_whole:
             raise PublicError("the table of who holds what is not whole; ask with all of it")
-        if len(starts) - 1 > MOST:
-            raise PublicError(f"a table of {len(starts) - 1:,} items; {MOST:,} are the most")
+        if len(starts) - 1 > MOST_ITEMS:
+            raise PublicError(f"a table of {len(starts) - 1:,} items; {MOST_ITEMS:,} are the most")
         if Ragged(starts, owners).not_ascending().any() or owners.max(initial=-1) >= self.number:
             raise PublicError(
                 "the table has an owner twice for an item, or one that there is not; ask with another"
@@ -373,6 +373,21 @@ class Members:
         assert self.gateway is not None
         return self.gateway
 
+    def pledges(self) -> list[bytes]:
+        """What owners are bound to; the users' side, to nothing."""
+        own = [pledge_of(public_key_of(owner.signing_seed), np.sort(owner.held)) for owner in self.owners]
+        return own if self.gateway is None else [*own, b""]
+
+    def hold(self, pledges: Mapping[int, bytes]) -> None:
+        """Believe no other deed, and write to nobody but the one party that has pledged nothing."""
+        free = [number for number, pledge in pledges.items() if not pledge]
+        if len(free) != 1:
+            raise PublicError(f"{len(free)} parties say that they are the users' side; let one be it")
+        for owner in self.owners:
+            owner.users_side = free[0]
+        if self.gateway is not None:
+            self.gateway.book.pledged = {number: pledge for number, pledge in pledges.items() if pledge}
+
     def _pack_entries(self) -> NDArray[np.void]:
         """The interactions of all owners, as records."""
         parts = [owner.blocks.kept() for owner in self.owners]
@@ -428,7 +443,8 @@ class Members:
             last = 1 + int(table[0])
             end = last + int(table[last - 1])
             self.gateway.table_starts, self.gateway.table_owners = table[1:last], table[last:end].astype(np.int32)
-            self.gateway.book = replace(Book.unpacked(table[end:]), agreed=self.gateway.book.agreed)
+            book = self.gateway.book
+            self.gateway.book = replace(Book.unpacked(table[end:]), agreed=book.agreed, pledged=book.pledged)
 
     entries = packed(_pack_entries, _unpack_entries)
     owner_states = packed(_pack_owner_states, _unpack_owner_states)

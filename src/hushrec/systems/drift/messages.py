@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.limits import MOST_MESSAGES, MOST_USERS, MOST_WINDOWS
 from hushrec.protocol import Message, Numbers, Ragged, Role, each, ragged, shared
-from hushrec.systems.drift.bounds import MOST, MOST_MESSAGES, MOST_WINDOWS
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Began(Message):
 
     sender, receiver = Role.USER, Role.ORCHESTRATOR
     num_windows: NDArray[np.int64] = each(np.int64, low=0, high=MOST_WINDOWS)
-    num_users: NDArray[np.int64] = each(np.int64, low=0, high=MOST)
+    num_users: NDArray[np.int64] = each(np.int64, low=0, high=MOST_USERS)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError, PublicError
+from hushrec.limits import MOST_EVENTS, MOST_ITEMS, MOST_NUMBERS
 from hushrec.protocol import NO_ONE, Collect, Message, Numbers
-from hushrec.systems.drift.bounds import MOST, MOST_EVENTS, MOST_NUMBERS
 from hushrec.systems.drift.messages import Began, BlockGradients, Holdings, Wanted, WindowSent
 from hushrec.systems.drift.plan import Plan
 
@@ -67,7 +67,7 @@ class Claims(Collect):
         if message.items.not_ascending().any():
             raise PublicError("an owner lists an item twice, or not in ascending order")
         highest = int(message.items.values.max(initial=-1))
-        if highest >= min(self.num_items + len(message.items.values), MOST):
+        if highest >= min(self.num_items + len(message.items.values), MOST_ITEMS):
             raise PublicError(f"an owner holds an item numbered {highest:,}; number items from 0, without gaps")
         super().add(numbers, message)
 

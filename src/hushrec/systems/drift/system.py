@@ -46,6 +46,7 @@ from hushrec.data.holdings import OWNERS
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, option
 from hushrec.evaluation.feedback import SIGNED
+from hushrec.limits import MOST_NUMBERS
 from hushrec.protocol import (
     About,
     Answer,
@@ -56,6 +57,7 @@ from hushrec.protocol import (
     Handler,
     Numbers,
     Paper,
+    Pledges,
     Ragged,
     RatingRange,
     Result,
@@ -68,7 +70,6 @@ from hushrec.protocol.padding import PADDING_HELP, Padding
 from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems.drift import kept_by_users
 from hushrec.systems.drift.blocks import Reading, Threshold
-from hushrec.systems.drift.bounds import MOST_NUMBERS
 from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import BlockLoss, block_loss
 from hushrec.systems.drift.keepers import Keepers, vectors_of_users
@@ -425,4 +426,5 @@ PROTOCOL: System[Any, OwnerRows, OrchestratorState, Members] = System(
     reply_bytes=window_bytes,
     result=_RESULT,
     inboxes={OwnerKey: open_inbox, SentInteractions: open_inbox, **kept_by_users.INBOXES},
+    pledges=Pledges(Members.pledges, Members.hold),
 )  # fmt: skip

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import HushrecError
 from hushrec.evaluation.top_k import top_k
+from hushrec.limits import MOST_ITEMS, MOST_USERS
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.protocol import Numbers, Ragged
-from hushrec.systems.drift.bounds import MOST
 from hushrec.systems.drift.plan import Plan
 
 Factors = NDArray[np.float32]
@@ -22,7 +22,7 @@ _KNOWN = 200  # how many of the best items a user may know already
 
 def grown_users(factors: Factors, size: int, plan: Plan, draws: Draws) -> Factors:
     """Users' vectors with rows for newcomers; a vector depends on the number only, not on when it came."""
-    grown = _longer(factors, size, "user-vectors", draws)
+    grown = _longer(factors, size, MOST_USERS, "user-vectors", draws)
     if plan.bias_pace:
         grown[len(factors) :, -1] = 1
     return grown
@@ -30,14 +30,14 @@ def grown_users(factors: Factors, size: int, plan: Plan, draws: Draws) -> Factor
 
 def grown_items(factors: Factors, size: int, plan: Plan, draws: Draws) -> Factors:
     """The same of items; biases begin at 0."""
-    grown = _longer(factors, size, "item-vectors", draws)
+    grown = _longer(factors, size, MOST_ITEMS, "item-vectors", draws)
     if plan.bias_pace:
         grown[len(factors) :, -1] = 0
     return grown
 
 
-def _longer(factors: Factors, size: int, purpose: str, draws: Draws) -> Factors:
-    if size > MOST:
+def _longer(factors: Factors, size: int, most: int, purpose: str, draws: Draws) -> Factors:
+    if size > most:
         raise HushrecError(f"{size:,} vectors are too many; number users and items from 0, without gaps")
     numbers = np.arange(len(factors), max(size, len(factors)), dtype=np.int32)
     more = uniform_rows(draws.key(purpose), numbers, factors.shape[1], -_START_RANGE, _START_RANGE)

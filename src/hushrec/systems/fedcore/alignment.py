@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, PublicError
+from hushrec.limits import MOST_IDS, MOST_PARTNERS, MOST_STEPS
 from hushrec.protocol import (
     Ask,
     Cohort,
@@ -25,9 +26,8 @@ from hushrec.protocol import (
 )
 from hushrec.systems.fedcore.common_start import Names, Tokens, align, blinded, own_tokens
 from hushrec.systems.fedcore.mail import check_partners, mail_to, others, still_here
-from hushrec.systems.fedcore.messages import MOST_STEPS
-from hushrec.systems.fedcore.partners import MOST_PARTNERS, Partnership
-from hushrec.systems.fedcore.set_intersection import MOST_TOKENS, TOKEN_BYTES
+from hushrec.systems.fedcore.partners import Partnership
+from hushrec.systems.fedcore.set_intersection import TOKEN_BYTES
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Aligned(Message):
 
     sender, receiver = Role.PARTNER, Role.SERVER
     num_steps: NDArray[np.int64] = each(np.int64, low=0, high=MOST_STEPS)
-    num_common: NDArray[np.int64] = each(np.int64, low=0, high=MOST_TOKENS)
+    num_common: NDArray[np.int64] = each(np.int64, low=0, high=MOST_IDS)
 
 
 def align_partners(partners: Numbers, num_partners: int, alignment: str) -> Round[tuple[Numbers, int]]:
@@ -87,7 +87,7 @@ def align_partners(partners: Numbers, num_partners: int, alignment: str) -> Roun
 def _check_list(message: Identities, partners: Numbers) -> None:
     """Refuse a list of nobody who takes part, of more ids than can be blinded, or with an id twice."""
     tokens = np.ascontiguousarray(message.tokens.values)
-    if message.origin[0] not in partners or len(tokens) > MOST_TOKENS:
+    if message.origin[0] not in partners or len(tokens) > MOST_IDS:
         raise PublicError("a list of ids is of nobody who takes part, or too long; align again")
     if len(np.unique(tokens.view(f"V{TOKEN_BYTES}"))) < len(tokens):
         raise PublicError("a list of ids has one twice; align again")

@@ -42,13 +42,13 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Key
 from hushrec.errors import HushrecError, option
+from hushrec.limits import MOST_ITEMS
 from hushrec.privacy.homomorphic import imported
 from hushrec.privacy.seal_bytes import Bytes, bytes_of, padded, value_from
 
 Floats = NDArray[np.float64]
 
 MOST_FACTORS = 128
-MOST_ITEMS = 1 << 24  # of a catalogue
 VECTOR_LIMIT, OFFSET_LIMIT = 100.0, 1000.0  # lengths of a user's and of an item's vector; an item's offset
 SCORE_LIMIT = VECTOR_LIMIT**2 + OFFSET_LIMIT
 REQUEST_BYTES, ANSWER_BYTES = 113_152, 131_328  # per ciphertext in SEAL's format, padded; sizes vary a little

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, PublicError
+from hushrec.limits import MOST_ITEMS
 from hushrec.protocol import (
     Ask,
     Cohort,
@@ -24,7 +25,7 @@ from hushrec.protocol import (
     ragged,
     shared,
 )
-from hushrec.systems.fedcore.encrypted_scores import MOST_ITEMS, REQUEST_BYTES
+from hushrec.systems.fedcore.encrypted_scores import REQUEST_BYTES
 from hushrec.systems.fedcore.mail import by_writer, check_aligned
 from hushrec.systems.fedcore.partners import Agreement, Partner, Partnership
 from hushrec.systems.fedcore.visitors import (

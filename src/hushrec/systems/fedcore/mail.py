@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError, PublicError
+from hushrec.limits import MOST_PARTNERS
 from hushrec.protocol import Answer, Cohort, Collect, Message, Numbers, Ragged
-from hushrec.systems.fedcore.partners import MOST_PARTNERS, Partnership
+from hushrec.systems.fedcore.partners import Partnership
 
 Mail = TypeVar("Mail", bound=Message)
 

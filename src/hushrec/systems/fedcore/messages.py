@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.limits import MOST_STEPS
 from hushrec.protocol import Message, Numbers, Ragged, Role, each, ragged, shared
-
-MOST_STEPS = 1 << 24  # of a round
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,19 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import PartnerRows
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, PublicError
+from hushrec.limits import MOST_PARTNERS, MOST_PASSES, MOST_RATINGS
 from hushrec.models import neucf
-from hushrec.protocol import Numbers, kept
+from hushrec.protocol import Numbers, kept, packed
 from hushrec.systems.fedcore.co_training import Rows, Sums, move_layers, move_own, pmf_gradients, shared_rows
 from hushrec.systems.fedcore.gaussian import gaussian_rows
 from hushrec.systems.fedcore.laplace import key_for, private_rows
-
-MOST_PARTNERS = 63  # their numbers are bits of a 64-bit word
-MOST_RATINGS = 1 << 26  # in the batches of a round: 512 MB
-MOST_PASSES = 1000  # through a partner's ratings in a round; nobody has so many more than another
 
 
 class Privatizer(NamedTuple):
@@ -281,6 +279,33 @@ class Partner:
         return np.frombuffer(total.digest(), np.uint8)
 
 
+class Pins(msgspec.Struct, frozen=True):
+    """What a partner holds others to: it has to outlive the process, or a restart would free them."""
+
+    aligned_with: list[int]
+    num_steps: int
+    answered: dict[int, bytes]
+    returned: dict[int, tuple[bytes, tuple[int, int], bytes]]  # scores with their shape, as bytes
+
+    @classmethod
+    def of(cls, partner: Partner) -> "Pins":
+        """Those of a partner now."""
+        returned = {
+            asker: (vectors, (len(scores), scores.shape[1]), scores.astype("<f8").tobytes())
+            for asker, (vectors, scores) in partner.returned.items()
+        }
+        return cls(sorted(partner.aligned_with), partner.num_steps, partner.answered, returned)
+
+    def put_into(self, partner: Partner) -> None:
+        """A partner that starts anew is held to what it was."""
+        partner.aligned_with, partner.num_steps = set(self.aligned_with), self.num_steps
+        partner.answered = dict(self.answered)
+        partner.returned = {
+            asker: (vectors, np.frombuffer(scores, "<f8").reshape(shape))
+            for asker, (vectors, shape, scores) in self.returned.items()
+        }
+
+
 @dataclass
 class Partnership:
     """The private state of the partners in this process."""
@@ -330,6 +355,19 @@ class Partnership:
         )  # fmt: skip
         held.partners = [held._view(place, width) for place in range(len(numbers))]
         return held
+
+    def _pack_pins(self) -> NDArray[np.uint8]:
+        return np.frombuffer(msgspec.msgpack.encode([Pins.of(one) for one in self.partners]), np.uint8)
+
+    def _unpack_pins(self, packed: NDArray[np.uint8]) -> None:
+        try:
+            pins = msgspec.msgpack.decode(packed.tobytes(), type=list[Pins])
+        except msgspec.MsgspecError:
+            raise ValueError("pins are damaged") from None
+        for partner, own in zip(self.partners, pins, strict=True):
+            own.put_into(partner)
+
+    pins = packed(_pack_pins, _unpack_pins, later=True)
 
     def ids_of(self, place: int) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
         """A partner's own names of its users and items."""

@@ -37,7 +37,6 @@ from hushrec.errors import HushrecError
 Tokens = NDArray[np.uint8]  # (users, 32)
 
 TOKEN_BYTES = 32
-MOST_TOKENS = 1 << 24  # of a list: some 13 minutes to blind
 SHORTEST_KEY_BYTES = 16
 _HASH_TAG = b"hushrec alignment v1 point\0"
 _SECRET_TAG = b"hushrec alignment v1 secret\0"

@@ -195,7 +195,7 @@ class Settle(Message):
     """Reveals: to clients the final model, for they have the key."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
-    may_vary = True  # V after the last round, which may end twice, without those who were lost
+    varies = "freely"  # V after the last round, which may end twice, without those who were lost
     blocks: Bytes = shared(np.uint8, 2)
     num_additions: Integers = shared(np.int64, low=0)
     absent: Integers = missing_bytes("shared")

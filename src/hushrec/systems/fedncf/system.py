@@ -228,7 +228,7 @@ class Settle(Message):
     """Reveals: the server's final model."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
-    may_vary = True  # V after the last round, which may end twice, without those who were lost
+    varies = "freely"  # V after the last round, which may end twice, without those who were lost
     item_factors: Floats = shared(np.float32, 2)
     layers: Floats = shared(np.float32)
 

@@ -130,7 +130,7 @@ class Recommenders(Message):
     """Reveals: to each client its own recommender, item vectors and layers; nothing of others'."""
 
     sender, receiver = Role.SERVER, Role.CLIENT
-    may_vary = True  # the model moves within a round, from group to group of clients
+    varies = "seldom"  # the model moves within a round, from group to group of clients
     recommender: Ragged = ragged(np.float32)
 
 
