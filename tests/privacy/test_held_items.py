@@ -26,9 +26,9 @@ class Held:
 def test_by_hand() -> None:
     """Two numbers an item. With one liar, honest raters are 10, 10, 10, 0, 0 and none.
 
-    The middle of 30 ratings of items at 0, 2 and 4 is 2, in both numbers; the reach is that of the farthest of these,
-    from (2, 2) to (0, 2), which is 2. An item with 10 may go 10 / (10 + 10) of it: 1. The item of one rater is at the
-    centre, and what nobody sent stays.
+    The middle of 30 ratings of items at 0, 2 and 4 is 2, in both numbers; the reach is that of the farthest of
+    these, from (2, 2) to (0, 2), which is 2. An item with 10 may go 10 / (10 + 10) of it: 1. The item of one rater
+    is at the centre, and what nobody sent stays.
     """
     vectors = np.array([[0, 2], [2, 2], [4, 2], [50, 50], [2, 3], [7, 7]], np.float32)
     counts = np.array([11, 11, 11, 1, 1, 0])
@@ -56,9 +56,7 @@ def test_an_item_of_liars_alone_is_the_centre_wherever_they_pull_it(
     draws = np.random.default_rng(liars)
     vectors = draws.normal(size=(30, 3)).astype(np.float32)
     counts = draws.integers(liars + 1, 100, 30)
-    calm = held_items(
-        np.vstack([vectors, np.zeros((1, 3), np.float32)]), np.append(counts, 0), Held(liars=liars)
-    )
+    calm = held_items(np.vstack([vectors, np.zeros((1, 3), np.float32)]), np.append(counts, 0), Held(liars=liars))
     num_lying = min(max(num_lying, 1), liars)
     attacked = np.vstack([vectors, np.array([pulled], np.float32)])
     held = held_items(attacked, np.append(counts, num_lying), Held(liars=liars))
@@ -72,7 +70,7 @@ SPLIT = next(k_folds(synthetic(60, 40, 900, seed=1)))
 
 @pytest.mark.parametrize("name", ["fedrec", "fedrec++"])
 def test_without_loss_it_stays_without_loss(name: str) -> None:
-    """FedRec++ with virtual items ends in the bits of a run without any; FedRec, which keeps their noise, does not."""
+    """FedRec++ with virtual items ends in the bits of a run without any; FedRec, which keeps noise, does not."""
     system, made = SYSTEMS[name], []
     for rho in (0, 3):
         values = {"rho": rho, "num_rounds": 8, "num_factors": 6, "robust": "held", "liars": 2, "row_norm": 3.0}
@@ -92,5 +90,5 @@ def test_shares_end_in_the_same_bits() -> None:
 
 
 def test_fcf_has_nobody_to_count() -> None:
-    with pytest.raises(HushrecError, match="--robust held counts who has an item, and here each sends all"):
+    with pytest.raises(HushrecError, match=r"robust=.held. counts who has an item, and here each sends all"):
         SYSTEMS["fcf"].configure({"robust": "held"})

@@ -9,10 +9,10 @@ them. The centre is the median of vectors, number by number, and the reach the d
 are, each item counted h_i times: neither can be moved far by a few liars, whatever rows they send.
 
 Guarantee, of integrity and not of privacy: with at most F liars, an item that nobody else has is the centre
-itself, for which everybody has a middling score, and one that h others have is within the limit, whatever was sent
-for it and however long that was. No row has to be looked at, so denoisers, and with them runs without loss, stay as
-they are: the same sums and counts give the same V. Where counts are what clients say (behind masks) or are of
-virtual items too, n_i says less.
+itself, for which everybody has a middling score, and one that h others have is within the limit, whatever was
+sent for it and however long that was. No row has to be looked at, so denoisers, and with them runs without loss,
+stay as they are: the same sums and counts give the same V. Where counts are what clients say (behind masks) or are
+of virtual items too, n_i says less.
 """
 
 from typing import Protocol

@@ -98,6 +98,8 @@ def defences_of(system: AnySystem, bound: float, num_liars: int) -> Iterator[tup
         with suppress(HushrecError):  # some systems refuse some
             if how != "none" and system.configure(settings):
                 yield f"--robust {how} --liars {num_liars}", settings
+                if how == "held":  # which bounds where items are, not how they get there
+                    yield f"--robust held --liars {num_liars} --row-norm {bound:g}", settings | {"row_norm": bound}
 
 
 def cases_of(
