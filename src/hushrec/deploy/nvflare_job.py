@@ -185,7 +185,6 @@ class CollabTransport:
             for brought in chain((part, second), parts):
                 self._nodes[node](timeout=min(timeout_seconds, PART_SECONDS)).bring(start=start, part=brought)
                 start, part = start + len(brought), b""
-                gc.collect()  # of what NVFlare left of this part, or all of them would pile up
             _let_go()
         proxy = self._nodes[node](timeout=timeout_seconds + SIGN_SECONDS)
         return pool.submit(proxy.handle, packet=part, start=start)
@@ -206,8 +205,6 @@ class CollabTransport:
                 return b""
             whole[place : place + len(part)] = part
             place += len(part)
-            del part
-            gc.collect()
         _let_go()
         return whole
 
