@@ -79,7 +79,7 @@ class FedRec(Recommender):
         secure_least_raters: clients with a row of an item below which it is left out of a sum; 0: none is (default 0)
         secure_count_noise: deviation of the noise in the counts by which items are left out (default 0.0)
         row_norm: length of a row beyond which clients shorten it and the server refuses it; 0: any (default 0.0)
-        robust: what an item moves by: the mean of its rows, or what some liars cannot move far (default 'none')
+        robust: what an item moves by: the mean of its rows, or what some liars cannot move far; held: the mean, but items that few have stay near what all have in common (default 'none')
         liars: malicious clients that it withstands; items with hardly more rows stay as they are (default 1)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
@@ -121,7 +121,7 @@ class FedRec(Recommender):
         secure_least_raters: int = 0,
         secure_count_noise: float = 0.0,
         row_norm: float = 0.0,
-        robust: Literal["none", "trimmed", "median", "krum"] = "none",
+        robust: Literal["none", "trimmed", "median", "krum", "held"] = "none",
         liars: int = 1,
         seed: int = 0,
         options: RuntimeOptions | None = None,
@@ -152,6 +152,8 @@ class FedRecPlusPlus(Recommender):
         shrinkage: so many ratings' worth of what all have in common is mixed with what a user or an item has (default 0.0)
         padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         row_norm: length of a row beyond which clients shorten it and the server refuses it; 0: any (default 0.0)
+        robust: whether items that few clients have are held near what all items have in common (default 'none')
+        liars: malicious clients that it withstands; items with hardly more rows stay as they are (default 1)
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
         shares: denoisers of each client, whose shares of masks tell nothing but all together (k); 0: one, with noise (default 0)
@@ -181,6 +183,8 @@ class FedRecPlusPlus(Recommender):
         shrinkage: float = 0.0,
         padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         row_norm: float = 0.0,
+        robust: Literal["none", "held"] = "none",
+        liars: int = 1,
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
         shares: int = 0,
@@ -276,7 +280,7 @@ class SDCF(Recommender):
         secure_least_raters: clients with a row of an item below which it is left out of a sum; 0: none is (default 0)
         secure_count_noise: deviation of the noise in the counts by which items are left out (default 0.0)
         row_norm: length of a row beyond which clients shorten it and the server refuses it; 0: any (default 0.0)
-        robust: what an item moves by: the mean of its rows, or what some liars cannot move far (default 'none')
+        robust: what an item moves by: the mean of its rows, or what some liars cannot move far; held: the mean, but items that few have stay near what all have in common (default 'none')
         liars: malicious clients that it withstands; items with hardly more rows stay as they are (default 1)
         seed: of everything random (default 0)
         options: threads and the like, which change no number
@@ -314,7 +318,7 @@ class SDCF(Recommender):
         secure_least_raters: int = 0,
         secure_count_noise: float = 0.0,
         row_norm: float = 0.0,
-        robust: Literal["none", "trimmed", "median", "krum"] = "none",
+        robust: Literal["none", "trimmed", "median", "krum", "held"] = "none",
         liars: int = 1,
         seed: int = 0,
         options: RuntimeOptions | None = None,
@@ -341,6 +345,8 @@ class SDCFDenoised(Recommender):
         regularization: for newcomers whose vector is folded in (default 0.001)
         padding: pad messages whose lengths differ: to classes at most 12% apart (padme), to powers of two, or to multiples of 64 KiB, 256 KiB or 1 MiB (default 'none')
         row_norm: length of a row beyond which clients shorten it and the server refuses it; 0: any (default 0.0)
+        robust: whether items that few clients have are held near what all items have in common (default 'none')
+        liars: malicious clients that it withstands; items with hardly more rows stay as they are (default 1)
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
         seed: of everything random (default 0)
@@ -365,6 +371,8 @@ class SDCFDenoised(Recommender):
         regularization: float = 0.001,
         padding: Literal["none", "padme", "powers", "64k", "256k", "1m"] = "none",
         row_norm: float = 0.0,
+        robust: Literal["none", "held"] = "none",
+        liars: int = 1,
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",
         seed: int = 0,
@@ -488,7 +496,7 @@ class FCF(Recommender):
         secure_least: participants below which no sum is unmasked (default 3)
         secure_together: clients that are in the same sums at the least, so that sums differ by no fewer; 0: not looked at (default 0)
         row_norm: length of a row beyond which clients shorten it and the server refuses it; 0: any (default 0.0)
-        robust: what an item moves by: the mean of its rows, or what some liars cannot move far (default 'none')
+        robust: what an item moves by: the mean of its rows, or what some liars cannot move far; held: the mean, but items that few have stay near what all have in common (default 'none')
         liars: malicious clients that it withstands; items with hardly more rows stay as they are (default 1)
         num_factors: length of the vectors (default 32)
         num_rounds: rounds (default 20)
@@ -523,7 +531,7 @@ class FCF(Recommender):
         secure_least: int = 3,
         secure_together: int = 0,
         row_norm: float = 0.0,
-        robust: Literal["none", "trimmed", "median", "krum"] = "none",
+        robust: Literal["none", "trimmed", "median", "krum", "held"] = "none",
         liars: int = 1,
         num_factors: int = 32,
         num_rounds: int = 20,

@@ -89,15 +89,17 @@ def private_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _whole_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
+def _whole_file(path: Path, mode: int, is_synced: bool = True) -> Iterator[IO[bytes]]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if is_synced:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        if is_synced:
+            _sync_folder(path.parent)
     except OSError as error:
         error.filename = error.filename or path  # a full disk does not say which file it was
         raise
@@ -141,6 +143,13 @@ def _is_alive(process: int) -> bool:
 def write_private_file(path: Path, data: bytes) -> None:
     """Write a file that only its owner can read."""
     with private_file(path) as file:
+        file.write(data)
+
+
+def write_passing_file(path: Path, data: bytes) -> None:
+    """The same for what is soon written again: as a whole or not at all, but a power cut may take it."""
+    make_private_folder(path.parent)
+    with _whole_file(path, 0o600, is_synced=False) as file:
         file.write(data)
 
 

@@ -270,8 +270,26 @@ def test_one_liar_promotes_an_item_and_a_median_stops_it() -> None:
         assert kept.exposure < 0.5
 
 
+@pytest.mark.parametrize("num_liars", [1, 3])
+def test_held_items_cannot_be_promoted_where_rows_cannot_be_compared(num_liars: int) -> None:
+    """FedRec++ with its denoiser. Without the defence one liar is enough."""
+    system, split = SYSTEMS["fedrec++"], next(k_folds(synthetic(100, 300, 2500, seed=1)))
+    config = system.configure({"rho": 1, "num_rounds": 25, "num_factors": 6})
+    job = Job(system, config, 0, prepared(system, split.train, config))
+
+    def exposed(settings: dict[str, Any]) -> float:
+        case = Case("explicit boosting", num_liars, "", settings)
+        found = measure(job, split.test, case, RuntimeOptions(threads=1), lambda _now: None).exposure
+        assert found is not None
+        return found
+
+    assert exposed({}) > 0.9
+    assert exposed({"robust": "held", "liars": num_liars}) < 0.1
+
+
 @pytest.mark.parametrize(
-    "settings", [{"row_norm": 5.0}, *({"robust": how, "liars": 1} for how in ("trimmed", "median", "krum"))]
+    "settings",
+    [{"row_norm": 5.0}, *({"robust": how, "liars": 1} for how in ("trimmed", "median", "krum", "held"))],
 )
 def test_a_defence_without_an_attack_leaves_accuracy_near_the_plain_sum(settings: dict[str, Any]) -> None:
     plain, defended = spoilt(Case("", 0, "", {})), spoilt(Case("", 0, "", settings))
@@ -295,13 +313,15 @@ def test_each_attack_changes_the_model_and_is_the_same_again(attack: str, name: 
 
 
 def test_cases_by_hand() -> None:
-    """Of 60 clients 1% is one, 5% three. FedRec++ bounds rows, FCF compares no pairs, PTF-FedRec sums nothing."""
+    """Of 60 clients 1% is one, 5% three. FedRec++ compares no rows, FCF no pairs, PTF-FedRec sums nothing up."""
     assert shares_of("0.01,0.05") == (0.01, 0.05)
     with pytest.raises(HushrecError, match=r"--malicious 0\.7: write shares"):
         shares_of("0.7")
     cases = cases_of(SYSTEMS["fedrec"], 60, (0.01, 0.05), ["sign flipping"], 2.0)
-    robust = [f"--robust {how} --liars {number}" for number in (1, 3) for how in ("trimmed", "median", "krum")]
+    ways = ("trimmed --liars {0}", "median --liars {0}", "krum --liars {0}", "held --liars {0}")
+    ways += ("held --liars {0} --row-norm 2",)
+    robust = [f"--robust {how.format(number)}" for number in (1, 3) for how in ways]
     assert [case.defence for case in cases if not case.attack] == ["", "--row-norm 2", *robust]
-    assert sum(case.num_liars == 3 for case in cases if case.attack) == 5
-    for name, number in {"fedrec++": 2, "fcf": 4, "ptf-fedrec": 1}.items():
+    assert sum(case.num_liars == 3 for case in cases if case.attack) == 7
+    for name, number in {"fedrec++": 4, "sdcf": 5, "sdcf-denoised": 4, "fcf": 4, "ptf-fedrec": 1}.items():
         assert len(list(defences_of(SYSTEMS[name], 1.0, 1))) == number

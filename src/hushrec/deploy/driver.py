@@ -44,7 +44,7 @@ from hushrec.deploy.orders import (
 )
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, naming_options
-from hushrec.files import clear_leftovers, locked, write_private_file
+from hushrec.files import clear_leftovers, locked, write_passing_file, write_private_file
 from hushrec.protocol import Transcript, has_alike_arrays, result_arrays
 from hushrec.registry import system_named
 from hushrec.runs.folds import planned_run
@@ -184,7 +184,8 @@ class _ServerRun:
             reason, self._rounds_done - self._rounds_before, proven or [], silent or [],
             self._consents,
         )  # fmt: skip
-        write_private_file(self._folder / "progress.json", msgspec.json.encode(report))
+        write = write_passing_file if status == "running" else write_private_file
+        write(self._folder / "progress.json", msgspec.json.encode(report))
 
     def _enrol(self, caller: Caller, present: list[str]) -> Hosts:
         """Who hosts whom: asked at the start of the run, signed by all, and the same from then on."""

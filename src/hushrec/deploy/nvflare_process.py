@@ -5,6 +5,7 @@
 
 import contextlib
 import importlib
+import mmap
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from nvflare.app_common.job_launcher.client_process_launcher import ClientProces
 from nvflare.app_common.job_launcher.server_process_launcher import ServerProcessJobLauncher
 from nvflare.app_common.storages.filesystem_storage import FilesystemStorage
 from nvflare.fuel.f3.mpm import MainProcessMonitor
+from nvflare.fuel.f3.streaming import byte_streamer
 from nvflare.fuel.utils.buffer_list import ConsumableBufferList
 
 from hushrec.deploy.nvflare_door import Door, show_instance
@@ -36,6 +38,9 @@ def main() -> None:
     """Run the program that the command line names, as its own `__main__` would."""
     # NVFlare words every request for a debug log that nobody reads, with all its bytes: 10 ms per MB.
     ConsumableBufferList.__repr__ = object.__repr__
+    # It makes room for a whole chunk, filled with zeros, for each message, however short, and keeps it a while.
+    # Memory from the system is there at once, and takes no room before it is written to.
+    byte_streamer.bytearray = lambda size: mmap.mmap(-1, size)
     name = sys.argv[1]
     program = importlib.import_module(f"{PROGRAMS}.{name}")
     del sys.argv[1]

@@ -28,6 +28,7 @@ from hushrec.protocol import Fold, Numbers, Ragged
 from hushrec.settings import check, setting
 
 Floats = NDArray[np.float32]
+_OF_SUMS = ("none", "held")  # what needs no rows
 _ROUNDING = 1e-5  # of a row's length, of which neither side is to blame
 
 
@@ -40,16 +41,29 @@ class RowNorm:
     )
 
 
+_LIARS = "malicious clients that it withstands; items with hardly more rows stay as they are"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldSums(RowNorm):
+    """The same, and whether items are held, for systems whose rows cannot be compared."""
+
+    robust: Literal["none", "held"] = setting(
+        "none", "whether items that few clients have are held near what all items have in common"
+    )
+    liars: int = setting(1, _LIARS, "[1, inf)")
+
+
 @dataclass(frozen=True, kw_only=True)
 class RobustSums(RowNorm):
     """The same, and how the rows of an item become one."""
 
-    robust: Literal["none", "trimmed", "median", "krum"] = setting(
-        "none", "what an item moves by: the mean of its rows, or what some liars cannot move far"
+    robust: Literal["none", "trimmed", "median", "krum", "held"] = setting(
+        "none",
+        "what an item moves by: the mean of its rows, or what some liars cannot move far; held: the mean, but "
+        "items that few have stay near what all have in common",
     )
-    liars: int = setting(
-        1, "malicious clients that it withstands; items with hardly more rows stay as they are", "[1, inf)"
-    )
+    liars: int = setting(1, _LIARS, "[1, inf)")
 
 
 class HasRobustSums(Protocol):
@@ -79,7 +93,7 @@ class HasRobustSums(Protocol):
 def check_robust(config: HasRobustSums) -> None:
     """Refuse what cannot be: a server that sees sums only has no rows to compare."""
     check(
-        config.robust == "none" or not config.secure_sums,
+        config.robust in _OF_SUMS or not config.secure_sums,
         f"{option('robust', config.robust)} compares rows of clients, which {option('secure_sums', True)} hides; "
         f"leave one out, or use {option('row_norm')}, which clients keep to and nobody can check",
     )
@@ -263,7 +277,7 @@ class _Listed:
 
 def robust_fold(total: Total, config: HasRobustSums) -> Fold:
     """What takes in uploads for a sum, as the settings say; `add_up` ends it."""
-    if config.robust != "none":
+    if config.robust not in _OF_SUMS:
         return RobustSum(total, config.robust, config.liars, config.row_norm)
     is_checked = config.row_norm and not config.secure_sums
     return BoundedSum(total, config.row_norm) if is_checked else total

@@ -106,5 +106,7 @@ def diverged(config: Any, round_number: int, symptom: str) -> DivergedError:
     remedies = [
         f"a {option(name)} below {rate:g}" if rate else f"a smaller {option(name)}" for name, rate in rates.items()
     ]
+    if values.get("row_norm") == 0:  # without which what a few send is enough
+        remedies.append(f"{option('row_norm')}, if somebody may lie")
     advice = f": use {' or '.join(remedies)}" if remedies else ""
     return DivergedError(f"round {round_number}: {symptom}; the training diverges{advice}")

@@ -129,6 +129,11 @@ class Config(RobustSums, SecureSums):
             f"{option('robust', 'krum')} compares all pairs of clients for each item, of which each sends all; "
             f"use {option('robust', 'median')}",
         )
+        check(
+            self.robust != "held",
+            f"{option('robust', 'held')} counts who has an item, and here each sends all; "
+            f"use {option('robust', 'median')}",
+        )
 
     def is_counting(self, round_number: int) -> bool:
         """Whether all clients are counted in this round, and nothing is learned."""

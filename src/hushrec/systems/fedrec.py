@@ -39,6 +39,7 @@ from hushrec.models.pmf import ClientGradients, FactorModel, Step, train_clients
 from hushrec.models.rating_clients import Factors, RatingClients, initial_factors
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.privacy.filling import Listing, draw_ratings, list_items, num_virtual_items
+from hushrec.privacy.held_items import held_items
 from hushrec.privacy.robust_sum import RobustSums, RowNorm, add_up, check_robust, robust_fold, shortened
 from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.settings import SUMS_OF_FEW, SecureItemSums, hidden_in_sums
@@ -283,6 +284,7 @@ def server_round(state: ServerState, round_number: int, config: SecureConfig, dr
     answer = yield Ask(clients, request, fold)
     add_up(fold)
     item_factors = moved(state.item_factors, uploads, round_number, config)  # Eq. 2
+    item_factors = held_items(item_factors, uploads.counts, config)
     counted_round = state.counted_round.copy()
     counted_round[answer.came(clients)] = round_number
     state = replace(state, item_factors=item_factors, counted_round=counted_round)
@@ -419,6 +421,7 @@ _PLAIN = System(
         variants=(
             {"biases": True, "shrinkage": 2.0},
             {"robust": "trimmed", "row_norm": 2.0},
+            {"robust": "held"},
             {"secure_sums": True},
             {"secure_sums": True, "secure_masks": "real"},
             {"secure_sums": True, "secure_masks": "real", "secure_least_raters": 2, "secure_together": 3},

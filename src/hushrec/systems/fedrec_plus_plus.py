@@ -56,7 +56,8 @@ from hushrec.privacy.denoising import (
     draw_denoisers,
 )
 from hushrec.privacy.exact_sum import ExactSum, Gradients
-from hushrec.privacy.robust_sum import BoundedSum, RowNorm, longest, shortened
+from hushrec.privacy.held_items import held_items
+from hushrec.privacy.robust_sum import BoundedSum, HeldSums, RowNorm, longest, shortened
 from hushrec.privacy.shares import Hidden, ShareSums
 from hushrec.protocol import (
     NO_ONE,
@@ -107,7 +108,7 @@ FloatArray = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(RowNorm, fedrec.Config):
+class Config(HeldSums, fedrec.Config):
     """Settings of FedRec++, with the paper's values for ML-100K."""
 
     user_update: Literal["rated-and-virtual", "rated"] = setting(
@@ -243,6 +244,7 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     noise_within = partial(virtual_items_of, config.rho, len(state.item_factors))
     outcome = yield from denoised_or_shared_sum(state, round_number, config, draws, noise_within)
     item_factors = moved(state.item_factors, outcome.total, round_number, config)  # Eq. 6
+    item_factors = held_items(item_factors, outcome.total.counts, config)
     state = outcome.settled(state, item_factors, round_number, draws)
     if round_number == config.num_rounds:
         yield from settle(state.item_factors, state.counted_round)
@@ -442,7 +444,7 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         ),
         published_on=fedrec.SYSTEM.about.published_on,
         small={**fedrec.SYSTEM.about.small, "denoisers": 3, "biases": True, "shrinkage": 2.0},
-        variants=({"biases": False, "shrinkage": 0.0}, {"shares": 2}),
+        variants=({"biases": False, "shrinkage": 0.0}, {"shares": 2}, {"robust": "held"}),
         learns_with={"learning_rate": 0.3, "decay": 1.0, "rho": 1, "denoisers": 3},
         builds_on=(
             "hushrec.systems.fedrec",

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from hushrec.data.holdings import USERS
 from hushrec.draws import Draws
+from hushrec.errors import option
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.pmf import ClientGradients, FactorModel
 from hushrec.models.rating_clients import Factors, RatingClients
@@ -53,7 +54,7 @@ from hushrec.protocol import (
     System,
 )
 from hushrec.protocol.padding import PADDING_HELP, Padding
-from hushrec.settings import Between, OneOf, check_bounds, setting
+from hushrec.settings import Between, OneOf, check, check_bounds, setting
 from hushrec.systems import fedrec
 from hushrec.systems.fedrec import (
     UPLOADS,
@@ -156,6 +157,11 @@ class SecureConfig(RobustSums, SecureItemSums, Config):
         super().__post_init__()
         check_user_privacy(self)
         check_robust(self)
+        check(
+            self.robust != "held",
+            f"{option('robust', 'held')} counts who has an item, and reports here are of many who have it not; "
+            f"use {option('robust', 'median')}",
+        )
 
 
 def server_round(state: ServerState, round_number: int, config: SecureConfig, draws: Draws) -> Round[ServerState]:

@@ -13,13 +13,16 @@ Symbols: as in `sdcf` and `fedrec_plus_plus`.
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from hushrec.data.holdings import USERS
 from hushrec.data.interactions import UserRows
 from hushrec.draws import Draws
 from hushrec.evaluation.feedback import EXPLICIT
 from hushrec.models.rating_clients import RatingClients
 from hushrec.privacy.denoising import Assigning, check_denoisers
-from hushrec.privacy.robust_sum import RowNorm
+from hushrec.privacy.held_items import held_items
+from hushrec.privacy.robust_sum import HeldSums
 from hushrec.protocol import About, Cohort, Exposure, Handler, Reply, Result, Round, System
 from hushrec.settings import Between, setting
 from hushrec.systems import fedrec, sdcf
@@ -28,7 +31,7 @@ from hushrec.systems.fedrec_plus_plus import DenoiserFactors, ItemFactors, Noise
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(RowNorm, sdcf.Config):
+class Config(HeldSums, sdcf.Config):
     """Settings of SDCF denoised."""
 
     denoisers: int = setting(
@@ -49,7 +52,8 @@ def start(num_clients: int, num_items: int, config: Config, draws: Draws) -> Ser
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
     outcome = yield from plus_plus.denoised_sum(state, round_number, config, draws)
-    item_factors = state.item_factors - outcome.total.to_float()
+    item_factors = (state.item_factors - outcome.total.to_float()).astype(np.float32)
+    item_factors = held_items(item_factors, outcome.total.counts, config)
     state = outcome.settled(state, item_factors, round_number, draws)
     if round_number == config.num_rounds:
         yield from fedrec.settle(state.item_factors, state.counted_round)
@@ -82,6 +86,7 @@ SYSTEM: System[Config, UserRows, ServerState, RatingClients] = System(
         ),
         published_on=("ml-100k", "ml-1m", "nf5k5k"),
         small={**sdcf.SYSTEM.about.small, "denoisers": 3},
+        variants=({"robust": "held"},),
         learns_with={"learning_rate": 0.01, "decay": 1.0, "denoisers": 3},
         builds_on=("hushrec.systems.sdcf", "hushrec.systems.fedrec_plus_plus", "hushrec.privacy.denoising"),
     ),

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,9 @@ from hushrec.privacy.robust_sum import shortened
 from hushrec.protocol import AnySystem, Cohort, Handler, Message, Numbers, Ragged, Reply, Role
 
 Floats = NDArray[np.float64]
-_LARGEST = 1000.0  # of one number, where no bound is set: sums take twice as much
+LARGEST = 1000.0  # of one number, where no bound is set: sums take twice as much
 _NUM_POPULAR, _NUM_RANDOM_USERS, _NUM_CENTRES = 10, 50, 3
-_HIGHER, _FLIPPED = 3.0, -10.0
+HIGHER, FLIPPED = 3.0, -10.0
 
 
 @dataclass
@@ -72,7 +72,7 @@ def _pulled(seen: Seen, target: int, to: Floats) -> Lie:
 
 def boost(seen: Seen, target: int, _draws: np.random.Generator) -> Lie:
     """The target's score high for everybody."""
-    return _pulled(seen, target, _HIGHER * seen.item_factors.mean(axis=0))
+    return _pulled(seen, target, HIGHER * seen.item_factors.mean(axis=0))
 
 
 def align(seen: Seen, target: int, _draws: np.random.Generator) -> Lie:
@@ -93,7 +93,7 @@ def please_random(seen: Seen, target: int, draws: np.random.Generator) -> Lie:
 
 def flip(seen: Seen, _target: int, _draws: np.random.Generator) -> Lie:
     """The own rows, turned round."""
-    return Lie(np.empty(0, np.int32), np.empty((0, seen.item_factors.shape[1])), _FLIPPED)
+    return Lie(np.empty(0, np.int32), np.empty((0, seen.item_factors.shape[1])), FLIPPED)
 
 
 def cluster(seen: Seen, _target: int, draws: np.random.Generator) -> Lie:
@@ -132,6 +132,12 @@ class Liars:
     _lie: Lie | None = None
     _lock: Any = field(default_factory=Lock)
 
+    def answer(
+        self, handler: Handler[Any, Any], cohort: Cohort[Any], request: Any, config: Any, draws: Draws
+    ) -> Reply:
+        """The honest reply, but for what liars upload."""
+        return self.changed(cohort, request, handler.answer(cohort, request, config, draws))
+
     def changed(self, cohort: Cohort[Any], request: Message, reply: Reply) -> Reply:
         """What the liars of a cohort send in place of their honest upload."""
         message = reply.message
@@ -168,13 +174,13 @@ class Liars:
         if self.bound:
             return shortened(rows, self.bound)
         peaks = np.abs(rows).max(axis=1, initial=0)[:, None]
-        taken: NDArray[np.float32] = rows * (_LARGEST / np.maximum(peaks, _LARGEST)).astype(np.float32)
+        taken: NDArray[np.float32] = rows * (LARGEST / np.maximum(peaks, LARGEST)).astype(np.float32)
         return taken
 
     def _rows(self, message: Message, places: NDArray[np.int64], lie: Lie) -> Message:
         """The message with other rows of the liars: those of the lie, and their own, times its factor."""
         gradients, lists = message.column("gradients"), getattr(message, "items", None)
-        rows, items = _slices(gradients), None if lists is None else _slices(lists)
+        rows, items = slices_of(gradients), None if lists is None else slices_of(lists)
         for place in places.tolist():
             own = rows[place] if lie.factor == 1.0 else self._within(np.float32(lie.factor) * rows[place])
             if items is None:  # a row of each item
@@ -186,7 +192,7 @@ class Liars:
             order = np.argsort(listed)
             items[place] = listed[order].astype(np.int32)
             rows[place] = np.concatenate([own[is_kept], lie.rows])[order].astype(np.float32)
-        changes = {"gradients": _joined(rows)} | ({} if items is None else {"items": _joined(items)})
+        changes = {"gradients": joined(rows)} | ({} if items is None else {"items": joined(items)})
         return replace(message, **changes)
 
     def _scored(self, message: Message, places: NDArray[np.int64]) -> Message:
@@ -208,21 +214,33 @@ class Liars:
         return replace(message, **changes)
 
 
-def _slices(column: Ragged) -> list[NDArray[Any]]:
+def slices_of(column: Ragged) -> list[NDArray[Any]]:
+    """A column's slices, one for each party."""
     return [column.values[first:last] for first, last in pairwise(column.starts.tolist())]
 
 
-def _joined(slices: list[NDArray[Any]]) -> Ragged:
+def joined(slices: list[NDArray[Any]]) -> Ragged:
+    """A column of these slices."""
     starts = np.concatenate([[0], np.cumsum([len(one) for one in slices])])
     return Ragged(starts, np.concatenate(slices))
 
 
-def spoiled(system: AnySystem, liars: Liars) -> AnySystem:
-    """The same system in which some clients lie."""
+class Lying(Protocol):
+    """Parties that answer in place of honest ones, whose handlers they have."""
+
+    def answer(
+        self, handler: Handler[Any, Any], cohort: Cohort[Any], request: Any, config: Any, draws: Draws
+    ) -> Reply:
+        """What is sent instead."""
+        ...
+
+
+def spoiled(system: AnySystem, liars: Lying) -> AnySystem:
+    """The same system in which some parties lie."""
 
     def lying(handler: Handler[Any, Any]) -> Handler[Any, Any]:
         def answer(cohort: Cohort[Any], request: Any, config: Any, draws: Draws) -> Reply:
-            return liars.changed(cohort, request, handler.answer(cohort, request, config, draws))
+            return liars.answer(handler, cohort, request, config, draws)
 
         return Handler(answer, handler.reads)
 

@@ -1,19 +1,22 @@
 """What becomes of a run with liars among its clients: who is shown the target, and how accurate it still is."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.audit.spoiling.liars import OF_SCORES, PLANS, Liars, spoiled
+from hushrec.audit.spoiling.liars import OF_SCORES, PLANS, Liars, Lying, spoiled
+from hushrec.audit.spoiling.organisations import LyingOwner, LyingPartner
 from hushrec.data import Interactions
+from hushrec.data.holdings.partners import Partners
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation.top_k import top_k
 from hushrec.privacy.robust_sum import lengths_of
-from hushrec.protocol import AnySystem, Cohort, Handler, Numbers, Reply, Scorer
+from hushrec.protocol import NO_ONE, AnySystem, Cohort, Handler, Numbers, Reply, Role, Scorer
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
@@ -24,6 +27,7 @@ LENGTH = 10  # of lists
 _FEW_RATERS = 5
 _USUAL = 0.95  # of all honest rows are no longer than the bound
 _BLOCK = 1024
+_LIAR = 0  # the number of the partner that lies
 
 
 class Case(NamedTuple):
@@ -58,8 +62,16 @@ def shares_of(text: str | None) -> tuple[float, ...]:
     return shares
 
 
-def attacks_of_clients(system: AnySystem) -> tuple[str, ...]:
-    """What clients of a system can do with what they upload; it is an error if that is nothing."""
+def organisations_of(system: AnySystem) -> Role | None:
+    """Who lies where there are no clients, but a few organisations; None: there are clients."""
+    senders = {message.sender for message in system.messages}
+    return next((role for role in (Role.OWNER, Role.PARTNER) if role in senders), None)
+
+
+def attacks_of_parties(system: AnySystem) -> tuple[str, ...]:
+    """What parties of a system can do with what they send; it is an error if that is nothing."""
+    if (role := organisations_of(system)) is not None:
+        return ("explicit boosting", "sign flipping") if role == Role.OWNER else ("sign flipping",)
     columns = [
         {kind.name for kind in message.kinds() if kind.layout == "ragged"}
         for message in system.messages
@@ -71,7 +83,7 @@ def attacks_of_clients(system: AnySystem) -> tuple[str, ...]:
         return OF_SCORES
     raise HushrecError(
         f"--as client: clients of {system.name} upload no rows and no scores of items that could be changed here; "
-        "audit fedrec, fedrec++, sdcf, fcf or ptf-fedrec"
+        "audit fedrec, fedrec++, sdcf, fcf, ptf-fedrec, drift or fedcore"
     )
 
 
@@ -81,10 +93,13 @@ def defences_of(system: AnySystem, bound: float, num_liars: int) -> Iterator[tup
     yield "", {}
     if "row_norm" in names:
         yield f"--row-norm {bound:g}", {"row_norm": bound}
-    if "robust" in names:
-        for how in ("trimmed", "median", "krum"):
-            if how != "krum" or system.name != "fcf":
-                yield f"--robust {how} --liars {num_liars}", {"robust": how, "liars": num_liars}
+    for how in get_args(get_type_hints(system.config)["robust"]) if "robust" in names else ():
+        settings = {"robust": how, "liars": num_liars}
+        with suppress(HushrecError):  # some systems refuse some
+            if how != "none" and system.configure(settings):
+                yield f"--robust {how} --liars {num_liars}", settings
+                if how == "held":  # which bounds where items are, not how they get there
+                    yield f"--robust held --liars {num_liars} --row-norm {bound:g}", settings | {"row_norm": bound}
 
 
 def cases_of(
@@ -92,6 +107,8 @@ def cases_of(
 ) -> list[Case]:
     """Each attack by each number of liars against each defence, after the same without liars."""
     numbers = sorted({max(round(share * num_clients), 1) for share in shares})
+    if organisations_of(system) is not None:
+        numbers = [1]
     calm = {
         defence: Case("", 0, defence, settings)
         for number in numbers
@@ -149,9 +166,14 @@ def measure(
     # A larger share of liars has those of a smaller one.
     numbers = np.sort(draws.generator("liars").permutation(num_users)[: case.num_liars]).astype(np.int32)
     bound = float(case.settings.get("row_norm", 0.0) or to_dict(config).get("row_norm", 0.0))
-    system = job.system
+    system, role = job.system, organisations_of(job.system)
+    if role is not None:
+        numbers = _users_of_liar(job.train)
     if case.attack:
-        system = spoiled(system, Liars(numbers, case.attack, target, bound, draws))
+        liars: Lying = Liars(numbers, case.attack, target, bound, draws)
+        if role is not None:
+            liars = LyingOwner(case.attack, target) if role == Role.OWNER else LyingPartner(_LIAR)
+        system = spoiled(system, liars)
     job = replace(job, system=system, config=config)
     try:
         progress = run_job(job, options, on_round=on_round)
@@ -160,6 +182,13 @@ def measure(
     scorer, is_honest = job.scorer(progress), ~np.isin(np.arange(num_users), numbers)
     metrics = system.feedback.evaluate(scorer, job.train, test.select(is_honest[test.users]), (LENGTH,))
     return Spoilt(case, exposure(scorer, job.train, target, is_honest), metrics)
+
+
+def _users_of_liar(train: Interactions) -> Numbers:
+    """Whose lists are a lying partner's own affair; an owner has no users."""
+    if not isinstance(train.holding, Partners):
+        return NO_ONE
+    return np.arange(*train.holding.user_starts[_LIAR : _LIAR + 2], dtype=np.int32)
 
 
 def exposure(scorer: Scorer, train: Interactions, target: int, is_honest: NDArray[np.bool_]) -> float:

@@ -9,10 +9,12 @@ from hushrec.audit.spoiling.measuring import (
     LENGTH,
     Case,
     Spoilt,
-    attacks_of_clients,
+    attacks_of_parties,
     cases_of,
+    defences_of,
     drawn_target,
     measure,
+    organisations_of,
     shares_of,
     usual_length,
 )
@@ -37,10 +39,9 @@ def is_of_liars(system: AnySystem, options: AuditOptions) -> bool:
     is_lying = options.colluders == Role.CLIENT and (not names or set(names) <= set(PLANS))
     if options.malicious is not None and not is_lying:
         raise HushrecError(f"--malicious {options.malicious}: clients lie with --as client; add it")
-    if is_lying and not any(Role.CLIENT in (kind.sender, kind.receiver) for kind in system.messages):
+    if options.malicious is not None and is_lying and (role := organisations_of(system)) is not None:
         raise HushrecError(
-            f"--as client: {system.name} has organisations, few and known by name, and no clients that could lie "
-            "among many; audit fedrec, fedrec++, sdcf, fcf or ptf-fedrec"
+            f"--malicious {options.malicious}: {system.name} has no clients; one {role} lies, so leave it out"
         )
     return is_lying
 
@@ -51,7 +52,7 @@ def _names(options: AuditOptions) -> list[str]:
 
 def audit_liars(system: AnySystem, values: dict[str, Any], options: AuditOptions, runtime: RuntimeOptions) -> None:
     """Train with liars, one run for each line, and print what came of it."""
-    shares, possible = shares_of(options.malicious), attacks_of_clients(system)
+    shares, possible = shares_of(options.malicious), attacks_of_parties(system)
     if wrong := [name for name in _names(options) if name not in possible]:
         raise HushrecError(f"--attacks {wrong[0]}: clients of {system.name} can do {', '.join(possible)}")
     if options.picture is not None:
@@ -115,8 +116,24 @@ def _show(job: Job, found: list[Spoilt], as_json: bool) -> None:
     for one in found:
         if one.end:
             out.print(f"{one.case.attack}, {one.case.num_liars} liars: the run ended: {one.end}", soft_wrap=True)
-    if not any(one.case.defence for one in found):
-        out.print(f"{job.system.name} adds up no rows: it has no defence that could be measured here")
+    out.print(_told_of_defences(job.system), soft_wrap=True)
+
+
+_OF_ORGANISATIONS = {
+    Role.OWNER: "one owner lies: it moves the vectors of its own items and of users that it names, and nothing "
+    "stops it; owners are few, sign for their items, and cannot move items of others",
+    Role.PARTNER: "one partner lies: its lists are its own affair, and it spoils common users' vectors at others; "
+    "nothing stops it but to leave it out, and partners are few and known by name",
+}
+
+
+def _told_of_defences(system: AnySystem) -> str:
+    """What a reader of the table should know, in a line."""
+    if (role := organisations_of(system)) is not None:
+        return _OF_ORGANISATIONS[role]
+    if any(defence for defence, _ in defences_of(system, 1.0, 1)):
+        return "defences: see docs/spoiling.md"
+    return f"{system.name} adds up no rows: it has no defence that could be measured here"
 
 
 def _told(one: Spoilt) -> dict[str, Any]:
