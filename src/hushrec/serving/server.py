@@ -5,10 +5,12 @@ import ipaddress
 import logging
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 import uvicorn
@@ -85,8 +87,9 @@ def serve(
     trusted_proxy: str | None,
     log: Callable[[bytes], None],
     connections: Connections,
+    ending: threading.Event | None = None,
 ) -> None:
-    """Answer until a signal comes; then finish what is under way.
+    """Answer until a signal comes; then finish what is under way. `ending` is set first: streams heed it.
 
     BLAS works without threads of its own: for products as small as those of one list they only wait for each
     other, most of all where other processes are busy.
@@ -106,8 +109,17 @@ def serve(
         ssl_keyfile=tls.key if tls else None,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
+    server = uvicorn.Server(config)
+    if ending is not None:
+        end = server.handle_exit
+
+        def told(number: int, frame: FrameType | None) -> None:
+            ending.set()
+            end(number, frame)
+
+        server.handle_exit = told  # type: ignore[method-assign]
     with threadpool_limits(1, user_api="blas"):
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
 
 
 def _log_as_json(log: Callable[[bytes], None]) -> None:
