@@ -32,7 +32,7 @@ def scene(data: Interactions, name: str, with_denoisers: bool = False, **setting
 
 def user_with_many(data: Interactions) -> int:
     """Somebody with a fair number of ratings, but not the most."""
-    return int(np.argsort(np.bincount(data.users))[-12])
+    return int(np.argsort(np.bincount(data.users))[-11])
 
 
 def rounds_of(one: Scene) -> list[Watched]:
