@@ -15,9 +15,10 @@ from starlette.routing import Route
 from hushrec.errors import HushrecError
 from hushrec.serving.gate import Problem, fault
 from hushrec.ui import federation, run, runs
+from hushrec.ui.address import STATE
 from hushrec.ui.index import RunIndex
 from hushrec.ui.jobs import Commands, Jobs
-from hushrec.ui.site import STATE, Site
+from hushrec.ui.site import Site
 
 PRIVATE = "/api/"  # paths below it need a token, where one is asked for
 # Each has `routes(site)`.

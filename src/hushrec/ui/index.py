@@ -23,9 +23,10 @@ from hushrec.runs.following import Followed
 from hushrec.runs.record import ROUNDS, Run, read_run
 from hushrec.ui.asking import Query, sql_of
 
-_VERSION = 1  # of the tables; another one is made anew
+_VERSION = 2  # of the tables; another one is made anew
 _MOST_DEPTH = 8  # of folders below the one that is shown
 _SECONDS_BETWEEN = 1.0  # two looks at all folders
+_DELAY_SECONDS = 0.3  # before a look, so that who asked has an answer first
 _BATCH = 500  # runs that are written at once
 _WATCHED = ("run.json", ROUNDS, audits.FILE)
 _TABLES = """
@@ -37,6 +38,7 @@ create table runs (
 ) without rowid;
 create index by_system on runs (system);
 create index by_started on runs (started);
+create table names (kind text, name text, primary key (kind, name)) without rowid
 """
 _COLUMNS = (
     "id", "mark", "name", "system", "data", "seed", "state", "started", "folds", "num_folds", "rounds", "bytes",
@@ -70,7 +72,7 @@ class RunIndex:
         self._folder, self._state = runs_folder, state
         self._lock = threading.Lock()  # one look at a time
         self._revision, self._num_left, self._is_looking, self._looked_at = 0, 0, False, float("-inf")
-        self._names: tuple[int, dict[str, list[str]]] | None = None  # of a revision
+        self._look_seconds = 0.0  # that the last look took
         self._tags = _Tags(state / "tags.json")
 
     # --- Asking ----------------------------------------------------------------------------------------------
@@ -126,16 +128,13 @@ class RunIndex:
             found = {row[0]: self._told(row) for row in rows}
         return [found[run_id] for run_id in wanted if run_id in found]
 
-    def _names_in(self, database: sqlite3.Connection) -> dict[str, list[str]]:
-        """The settings and the metrics that any run has."""
-        revision = self._revision
-        if self._names is None or self._names[0] != revision:
-            found = {}
-            for name, column in (("settings", "config"), ("metrics", "last")):
-                rows = database.execute(f"select distinct key from runs, json_each(runs.{column}) order by key")
-                found[name] = [key for (key,) in rows]
-            self._names = revision, found
-        return self._names[1]
+    @staticmethod
+    def _names_in(database: sqlite3.Connection) -> dict[str, list[str]]:
+        """The settings and the metrics that any run has, or had."""
+        found: dict[str, list[str]] = {"settings": [], "metrics": []}
+        for kind, name in database.execute("select kind, name from names order by name"):
+            found[kind].append(name)
+        return found
 
     def _told(self, row: tuple[Any, ...]) -> dict[str, Any]:
         told = dict(zip(_COLUMNS, row, strict=True))
@@ -155,22 +154,30 @@ class RunIndex:
 
     def look_soon(self) -> None:
         """Look at the folders in a thread, unless that was done a moment ago."""
-        if self._is_looking or time.monotonic() - self._looked_at < _SECONDS_BETWEEN:
+        pause = max(_SECONDS_BETWEEN, 10 * self._look_seconds)  # so that to look never takes more than a tenth
+        if self._is_looking or time.monotonic() - self._looked_at < pause:
             return
-        threading.Thread(target=self._look_quietly, daemon=True).start()
+        self._is_looking = True
+        later = threading.Timer(_DELAY_SECONDS, self._look_quietly)
+        later.daemon = True
+        later.start()
 
     def _look_quietly(self) -> None:
-        with suppress(OSError, sqlite3.Error):
-            self.look()
+        try:
+            with suppress(OSError, HushrecError):
+                self.look()
+        finally:
+            self._is_looking = False
 
     def look(self) -> None:
         """Read what has changed since the last look, and forget what is gone."""
         with self._lock:
-            self._is_looking = True
+            self._is_looking, began = True, time.monotonic()
             try:
                 self._look()
             finally:
                 self._is_looking, self._num_left, self._looked_at = False, 0, time.monotonic()
+                self._look_seconds = min(self._looked_at - began, 1.0)
 
     def _look(self) -> None:
         with self._open() as database:
@@ -192,6 +199,9 @@ class RunIndex:
             with self._open() as database:
                 marks = ", ".join("?" * len(_COLUMNS))
                 database.executemany(f"insert or replace into runs values ({marks})", rows)
+                names = {("settings", name) for row in rows for name in msgspec.json.decode(row[-3])}
+                names |= {("metrics", name) for row in rows for name in msgspec.json.decode(row[-2])}
+                database.executemany("insert or ignore into names values (?, ?)", sorted(names))
             self._num_left -= len(part)
             self._revision += 1
         if gone:
@@ -208,14 +218,23 @@ class RunIndex:
         try:
             database = _connected(path)
         except sqlite3.DatabaseError:
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            _remove(path)
             database = _connected(path)
         try:
             with database:
                 yield database
+        except sqlite3.OperationalError:  # of others who use it, or of a disk
+            raise HushrecError(f"{path} cannot be used now; try again, or free some space") from None
+        except sqlite3.DatabaseError:
+            _remove(path)
+            raise HushrecError("the index was damaged and is made anew; try again") from None
         finally:
             database.close()
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -230,10 +249,12 @@ def _connected(path: Path) -> sqlite3.Connection:
         if version != _VERSION:
             with database:
                 database.execute("drop table if exists runs")
+                database.execute("drop table if exists names")
                 for statement in _TABLES.split(";"):
                     database.execute(statement)
                 database.execute(f"pragma user_version = {_VERSION}")
         database.execute("select id, best from runs limit 1").fetchone()
+        database.execute("select kind, name from names limit 1").fetchone()
     except sqlite3.Error:
         database.close()
         raise

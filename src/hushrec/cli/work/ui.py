@@ -24,6 +24,7 @@ def show_pages(runs: Path, options: PageOptions) -> None:
     try:
         from hushrec.serving import server
         from hushrec.serving.gate import Gate
+        from hushrec.ui.address import told_open
         from hushrec.ui.app import PRIVATE, create_app
         from hushrec.ui.door import Door, names_of
     except ModuleNotFoundError as error:
@@ -55,7 +56,7 @@ def show_pages(runs: Path, options: PageOptions) -> None:
         note(f"page at {address}/ over {runs}; Ctrl-C ends it, runs go on")
         if options.browser:
             webbrowser.open(address)
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), told_open(runs, address):
             server.serve(gate, listening, tls, None, _log, _CONNECTIONS, ending)
         note("stopped")
 

@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { lineChart, parallel, saveable, scatter, table } from "./charts.js";
-import { add, bytes, card, empty, labelled, make, number } from "./dom.js";
+import { add, bytes, card, empty, labelled, make, measure, number } from "./dom.js";
 import { chosenRuns, linkTo, stateChip } from "./page_runs.js";
 
 const MOST_AXES = 9;
@@ -37,10 +37,11 @@ export async function render(main, { query }) {
     const series = rows.map((row, at) => ({ name: row.id, group: byGroup(row), x: curves[at].x, y: curves[at].y })).filter((one) => one.y.length);
     const open = (one) => { location.hash = linkTo(one.name ?? one.label); };
     const settings = differing(rows).slice(0, MOST_AXES - 3);
+    const columns = ["rounds", "bytes"].filter((name) => new Set(rows.map((row) => row[name])).size > 1);
     const metricOf = (row) => row.last[found.metric] ?? null;
     const axes = [...settings.map((name) => ({ name, kind: isNumeric(rows, name) ? "number" : "text" })),
-      { name: "rounds", kind: "number" }, { name: "bytes", kind: "number" }, { name: found.metric || "metric", kind: "number" }];
-    const lines = rows.map((row) => ({ name: row.id, group: byGroup(row), values: [...settings.map((name) => row.config[name] ?? null), row.rounds, row.bytes, metricOf(row)] }));
+      ...columns.map((name) => ({ name, kind: "number" })), { name: found.metric || "metric", kind: "number" }];
+    const lines = rows.map((row) => ({ name: row.id, group: byGroup(row), values: [...settings.map((name) => row.config[name] ?? null), ...columns.map((name) => row[name]), metricOf(row)] }));
     const points = rows.map((row) => ({ label: row.id, group: byGroup(row), x: row.bytes, y: metricOf(row), size: row.leakage ?? undefined }));
     const hasLeakage = rows.some((row) => row.leakage !== null);
     empty(place);
@@ -84,7 +85,7 @@ function spread(points) {
 
 function tableOf(rows, settings, metric) {
   const columns = [{ name: "run", kind: "name" }, { name: "state" }, { name: "system" }, { name: "data" }, ...settings.map((name) => ({ name, kind: "number" })),
-    { name: `${metric}, last`, kind: "number" }, { name: "best", kind: "number" }, { name: "bytes", kind: "number", format: bytes }, { name: "leakage", kind: "number" }];
+    { name: `${metric}, last`, kind: "number", format: measure }, { name: "best", kind: "number", format: measure }, { name: "bytes", kind: "number", format: bytes }, { name: "leakage", kind: "number" }];
   const shown = rows.slice(0, 200);
   return table({
     caption: rows.length > shown.length ? `The first ${shown.length} of ${rows.length}.` : "",

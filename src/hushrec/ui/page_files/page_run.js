@@ -2,7 +2,7 @@
 
 import { follow, get, post } from "./api.js";
 import { bars, lineChart, saveable, table } from "./charts.js";
-import { add, bytes, card, empty, labelled, make, number, seconds, when } from "./dom.js";
+import { add, bytes, card, empty, labelled, make, measure, number, seconds, when } from "./dom.js";
 import { stateChip } from "./page_runs.js";
 
 const PAINT_EVERY = 400; // milliseconds between two drawings of curves that grow
@@ -138,7 +138,7 @@ export async function render(main, { id }) {
     const sent = rounds.filter((one) => one.fold === last.fold).reduce((sum, one) => sum + Object.values(one.sent_bytes).reduce((a, b) => a + b, 0), 0);
     const measured = rounds.findLast((one) => Object.keys(one.metrics).length);
     const entries = [["round", `${last.round_number} of ${last.num_rounds}`], ["time so far", seconds(last.seconds)], ["time left", isRunning ? seconds(status.seconds_left) : "–"], ["sent in this fold", bytes(sent)]];
-    for (const [name, value] of Object.entries(measured?.metrics ?? {}).slice(0, 6)) entries.push([name, number(value)]);
+    for (const [name, value] of Object.entries(measured?.metrics ?? {}).slice(0, 6)) entries.push([name, measure(value)]);
     for (const [name, value] of entries) add(facts, make("div", null, make("dt", null, name), make("dd", null, value)));
   }
 
@@ -162,6 +162,9 @@ export async function render(main, { id }) {
     if (isOn) add(buttons, act("Stop", "/api/run/stop", "bad"));
     if (status.state === "stopped" && known.can_resume) add(buttons, act("Resume", "/api/run/resume", ""));
     if (status.state === "failed") add(buttons, make("a", { class: "button", href: "#/start" }, "Change the settings"), act("Forget it", "/api/run/forget", "light"));
+    if (known.run?.folds.length) {
+      for (const [page, word] of [["privacy", "Privacy"], ["audit", "Audit"], ["model", "Model"]]) add(buttons, make("a", { class: "button light", href: `#/${page}/${encodeURIComponent(id)}` }, word));
+    }
     add(buttons, make("a", { class: "button light", href: "#/runs" }, "All runs"));
   }
 
@@ -170,6 +173,8 @@ export async function render(main, { id }) {
     about.textContent = run ? `${run.system} on ${run.data}, seed ${run.seed}, started ${when(run.provenance.started)}` : "Not begun yet.";
     empty(rest);
     if (!run) return;
+    const side = make("div", { class: "columns" });
+    add(rest, side);
     if (run.folds.length) {
       const names = Object.keys(known.mean);
       const baselines = run.folds.every((one) => Object.keys(one.baselines).length) ? Object.keys(run.folds[0].baselines) : [];
@@ -177,10 +182,10 @@ export async function render(main, { id }) {
         const values = run.folds.map((one) => one.baselines[name]?.[metricName]).filter((value) => value !== undefined);
         return values.length ? values.reduce((a, b) => a + b, 0) / values.length : null;
       };
-      add(rest, card("What came of it", table({
+      add(side, card("What came of it", table({
         caption: `Means over ${run.folds.length} of ${run.num_folds} folds${baselines.length ? "; beside them models that have all ratings in one place" : ""}.`,
-        columns: [{ name: "metric" }, { name: run.system, kind: "number" }, { name: "std", kind: "number" }, ...baselines.map((name) => ({ name, kind: "number" }))],
-        rows: names.map((name) => [known.is_low_better.includes(name) ? `${name} (lower is better)` : name, known.mean[name], run.folds.length > 1 ? known.std[name] : null, ...baselines.map((one) => beside(one, name))]),
+        columns: [{ name: "metric" }, { name: run.system, kind: "number", format: measure }, ...(run.folds.length > 1 ? [{ name: "std", kind: "number", format: measure }] : []), ...baselines.map((name) => ({ name, kind: "number", format: measure }))],
+        rows: names.map((name) => [known.is_low_better.includes(name) ? `${name} (lower is better)` : name, known.mean[name], ...(run.folds.length > 1 ? [known.std[name]] : []), ...baselines.map((one) => beside(one, name))]),
       })));
     }
     const tags = make("input", { type: "text", value: known.tags.join(", "), autocomplete: "off" });
@@ -198,15 +203,15 @@ export async function render(main, { id }) {
       },
     }, labelled("Tags, with commas", tags), make("button", { type: "submit", class: "light" }, "Keep"), saved);
     const chosen = run.chosen.map((one) => make("li", null, one.why));
-    add(rest, make("div", { class: "columns" },
+    add(side,
       card("Settings", table({ columns: [{ name: "setting" }, { name: "value" }], rows: Object.entries(run.config).map(([name, value]) => [name, Array.isArray(value) ? value.join(", ") : String(value)]) }),
         chosen.length > 0 && make("div", null, make("h3", null, "Chosen by the data"), make("ul", null, chosen))),
       card("Where it comes from",
         make("dl", { class: "facts" }, [["data", run.data], ["users", number(run.provenance.num_users)], ["items", number(run.provenance.num_items)], ["ratings", number(run.provenance.num_ratings)], ["split", run.provenance.split],
           ["folds", `${run.folds.length} of ${run.num_folds}`], ["machine", run.provenance.machine], ["leakage", known.leakage === null ? "not audited" : number(known.leakage, 2)], ["model", run.folds[0]?.model_sha256.slice(0, 16) ?? "–"]]
           .map(([name, value]) => make("div", null, make("dt", null, name), make("dd", null, value)))),
-        make("h3", null, "Tags"), tagForm,
-        run.command && make("div", null, make("h3", null, "The command that makes it again"), make("p", null, make("code", null, run.command))))));
+        tagForm,
+        run.command && make("div", null, make("h3", null, "The command that makes it again"), make("p", null, make("code", null, run.command)))));
   }
 
   function showLog() {

@@ -1,7 +1,7 @@
 // All runs: a list that is sorted, filtered and paged by the server, groups, tags, and a choice of runs to compare.
 
 import { get, post } from "./api.js";
-import { add, bytes, empty, labelled, make, number, when } from "./dom.js";
+import { add, bytes, empty, labelled, make, measure, number, when } from "./dom.js";
 
 const PAGE = 100;
 const MOST = 500;
@@ -196,7 +196,7 @@ export async function render(main, { query }) {
           make("span", { class: "narrow quiet" }, `${row.system} · ${row.data} · ${row.state}`), row.fault && make("span", { class: "bad fault" }, row.fault)),
         make("td", { class: "extra" }, stateChip(row.state)), make("td", { class: "extra" }, row.system), make("td", { class: "extra" }, row.data),
         view.settings.map((name) => make("td", { class: "number extra" }, number(row.config[name]))),
-        metrics.map((name, place) => make("td", { class: `number${place ? " extra" : ""}` }, number(cells[name]))),
+        metrics.map((name, place) => make("td", { class: `number${place ? " extra" : ""}` }, measure(cells[name]))),
         make("td", { class: "number extra" }, number(row.rounds)), make("td", { class: "number extra" }, bytes(row.bytes)),
         make("td", { class: "number extra" }, row.leakage === null ? "–" : number(row.leakage, 2)),
         make("td", { class: "extra when" }, when(row.started)),
@@ -229,7 +229,7 @@ export async function render(main, { query }) {
       const text = one.value === null ? "none" : String(one.value);
       const filtered = `${view.filter} ${view.group}=${one.value === null ? "" : text}`.trim();
       return make("tr", null, make("th", { scope: "row" }, make("a", { href: `#/runs?filter=${encodeURIComponent(filtered)}`, data: { key: `group ${text}` } }, text)),
-        make("td", { class: "number" }, number(one.count)), [one.best, one.mean, one.worst].map((found) => make("td", { class: "number" }, number(found))));
+        make("td", { class: "number" }, number(one.count)), [one.best, one.mean, one.worst].map((found) => make("td", { class: "number" }, measure(found))));
     });
     add(empty(list), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Runs by ${view.group}` },
       make("table", null, make("caption", null, `${metric ?? "no metric"}, its ${view.value} value, by ${view.group}`), make("thead", null, head), make("tbody", null, body))));
@@ -238,13 +238,13 @@ export async function render(main, { query }) {
   function showChosen() {
     empty(chosenBar);
     const some = chosen.size;
-    add(chosenBar,
-      make("a", { class: `button${some ? "" : " light"}`, href: some ? "#/compare" : `#/compare?filter=${encodeURIComponent(view.filter)}`, "aria-disabled": !some && told.total > MOST ? "true" : null, onclick: (event) => { if (!some && told.total > MOST) event.preventDefault(); } },
-        some ? `Compare ${number(some)} chosen` : told.total > MOST ? `Choose up to ${MOST} to compare` : `Compare all ${number(told.total)}`));
     if (!some && told.total > MOST) {
-      add(chosenBar, make("button", { type: "button", class: "light", onclick: chooseFirst }, `Choose the first ${MOST}`));
+      add(chosenBar, make("button", { type: "button", class: "light", onclick: chooseFirst }, `Choose the first ${MOST}`), make("span", { class: "quiet" }, "or tick runs, to compare or to tag them."));
+    } else if (!some && told.total > 1) {
+      add(chosenBar, make("a", { class: "button light", href: `#/compare?filter=${encodeURIComponent(view.filter)}` }, `Compare all ${number(told.total)}`));
     }
     if (!some) return;
+    add(chosenBar, some > MOST ? make("span", { class: "warn" }, `${number(some)} are chosen; at most ${MOST} can be compared.`) : make("a", { class: "button", href: "#/compare" }, `Compare ${number(some)} chosen`));
     const tag = make("input", { type: "text", "aria-label": "Tag for the chosen runs", placeholder: "tag", maxlength: 40 });
     add(chosenBar, make("button", { type: "button", class: "light", onclick: () => { chosen.clear(); remember(); showTable(); showChosen(); } }, "Choose none"),
       make("form", { class: "row tagging", onsubmit: async (event) => { event.preventDefault(); await tagChosen(tag.value); } }, tag, make("button", { type: "submit", class: "light" }, "Tag")));

@@ -26,7 +26,7 @@ export async function render(main, { query }) {
   const button = make("button", { type: "submit" }, "Start");
   const command = make("code", null);
   const form = make("form", { class: "page", novalidate: true },
-    make("section", { class: "card", "aria-label": "System" }, make("div", { class: "fields" }, labelled("System", system), labelled("Name of the run's folder", name, "Empty: a new one is made up."))),
+    make("section", { class: "card", "aria-label": "System" }, make("div", { class: "fields" }, make("div", { class: "wide-field" }, labelled("System", system)), labelled("Name of the run's folder", name, "Empty: a new one is made up."))),
     parts, fault,
     make("section", { class: "card startbar", "aria-label": "Start" }, make("p", { class: "quiet" }, "The same on the command line: ", command), button));
   add(main, make("div", { class: "head" }, make("div", null, make("h1", null, "Start a run"), make("p", { class: "quiet" }, "It is a process of its own: it goes on when this page, the browser or the server of the page is closed.")), make("a", { class: "button light", href: "#/runs" }, "Back to the list")), form);
