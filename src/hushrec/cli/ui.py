@@ -35,5 +35,5 @@ class PageOptions:
 
 
 def ui(options: PageOptions, runs: RunsFolder = Path("runs")) -> None:
-    """Show runs, their privacy, audits and models in the browser; start runs and watch them. Nothing leaves the machine."""
+    """Show runs, their privacy, audits and models in the browser; start runs and watch them."""
     work("ui").show_pages(runs, options)

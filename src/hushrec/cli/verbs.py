@@ -23,8 +23,7 @@ VERBS = {
     "similar": "List the items that a run's model finds most like one of them.",
     "deploy": "Run systems over a real network: a server, nodes that keep their ratings, mutual TLS.",
     "serve": "Serve recommendations over HTTP: lists for users and newcomers, behind a token and limits.",
-    "ui": "Show runs, their privacy, audits and models in the browser; start runs and watch them. Nothing leaves the "
-    "machine.",
+    "ui": "Show runs, their privacy, audits and models in the browser; start runs and watch them.",
     "report": "Write one HTML page about runs: a verdict, accuracy, learning curves, bytes, what is revealed, "
     "provenance.",
 }

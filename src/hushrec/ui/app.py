@@ -15,9 +15,10 @@ from starlette.routing import Route
 from hushrec.errors import HushrecError
 from hushrec.serving.gate import Problem, fault
 from hushrec.ui import federation, run, runs
+from hushrec.ui.address import STATE
 from hushrec.ui.index import RunIndex
 from hushrec.ui.jobs import Commands, Jobs
-from hushrec.ui.site import STATE, Site
+from hushrec.ui.site import Site
 
 PRIVATE = "/api/"  # paths below it need a token, where one is asked for
 # Each has `routes(site)`.
@@ -39,8 +40,8 @@ def create_app(
 ) -> Starlette:
     """The application over the runs below a folder, and federations, without the gate before it.
 
-    `commands`: what starts runs, see `jobs.Commands`; without it none can be started here. `ending` is set when the
-    server is told to stop.
+    `commands`: what starts runs, see `jobs.Commands`; without it none can be started here. `ending` is set when
+    the server is told to stop.
     """
     state = runs_folder / STATE
     site = Site(
@@ -53,7 +54,7 @@ def create_app(
     page_routes = [route for page in PAGES for route in page.routes(site)]
     return Starlette(
         routes=[*_file_routes(needs_token), *page_routes],
-        exception_handlers={  # type: ignore[arg-type]
+        exception_handlers={
             Problem: _told(lambda error: error),
             HushrecError: _told(lambda error: Problem(422, str(error))),
             HTTPException: _told(lambda error: Problem(error.status_code, str(error.detail))),

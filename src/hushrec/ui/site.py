@@ -16,7 +16,6 @@ from hushrec.ui.index import RunIndex
 from hushrec.ui.jobs import Jobs
 
 Asked = TypeVar("Asked")
-STATE = ".hushrec"  # in the runs folder: all that the page itself keeps
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from hushrec.cli.console import note, warn
 from hushrec.cli.ui import PageOptions
 from hushrec.cli.work.serve import given_tokens
+from hushrec.cli.work.ui_commands import RunCommands
 from hushrec.errors import HushrecError, how_to_install
 from hushrec.files import check_folder_to_write
 from hushrec.serving.limits import Connections, Rate, RateLimit, Tokens
@@ -23,6 +24,7 @@ def show_pages(runs: Path, options: PageOptions) -> None:
     try:
         from hushrec.serving import server
         from hushrec.serving.gate import Gate
+        from hushrec.ui.address import told_open
         from hushrec.ui.app import PRIVATE, create_app
         from hushrec.ui.door import Door, names_of
     except ModuleNotFoundError as error:
@@ -33,10 +35,10 @@ def show_pages(runs: Path, options: PageOptions) -> None:
     given, ending = given_tokens(options.token_file), threading.Event()
     with server.listen(options.host, options.port) as listening:
         is_local = server.is_loopback(listening)
-        new_token = None if is_local or given is not None else secrets.token_urlsafe(32)
-        tokens = Tokens([new_token] if new_token else given) if new_token or given is not None else None
-        if new_token:
-            note(f"token, shown this once: {new_token}")
+        if given is None and not is_local:
+            given = [secrets.token_urlsafe(32)]
+            note(f"token, shown this once: {given[0]}")
+        tokens = None if given is None else Tokens(given)
         if tls is None and not is_local:
             warn(
                 "the page and its token travel unencrypted; use --tls-cert and --tls-key, or a proxy that does TLS"
@@ -44,6 +46,7 @@ def show_pages(runs: Path, options: PageOptions) -> None:
         app = create_app(
             runs,
             needs_token=tokens is not None,
+            commands=RunCommands(),
             federations=options.federation or (),
             ending=ending,
         )
@@ -53,7 +56,7 @@ def show_pages(runs: Path, options: PageOptions) -> None:
         note(f"page at {address}/ over {runs}; Ctrl-C ends it, runs go on")
         if options.browser:
             webbrowser.open(address)
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), told_open(runs, address):
             server.serve(gate, listening, tls, None, _log, _CONNECTIONS, ending)
         note("stopped")
 

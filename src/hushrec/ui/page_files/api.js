@@ -57,28 +57,46 @@ export async function post(path, value) {
   return (await send(path, options)).json();
 }
 
-// Server-sent events, until the function that is returned is called. Goes on by itself after a break.
+// Server-sent events, until the function that is returned is called. Goes on by itself after a break. A tab that
+// nobody sees is not told anything: browsers allow few connections, and all tabs share them.
 // onMessage gets the JSON of each event; onBreak is told why nothing comes (a text), or null when it comes again.
-// query may be a function, which is asked before each connection.
 export function follow(path, query, onMessage, onBreak = () => {}) {
-  const ender = new AbortController();
+  let isLeft = false;
+  let connection = null;
+  let wake = () => {};
+  const onSight = () => {
+    if (document.hidden) connection?.abort();
+    else wake();
+  };
+  document.addEventListener("visibilitychange", onSight);
+  const pause = (milliseconds) => new Promise((done) => {
+    wake = done;
+    if (milliseconds) setTimeout(done, milliseconds);
+  });
   const listen = async () => {
-    while (!ender.signal.aborted) {
+    while (!isLeft) {
+      if (document.hidden) await pause(0);
+      if (isLeft) return;
+      connection = new AbortController();
       try {
-        const asked = typeof query === "function" ? query() : query;
-        const answer = await send(address(path, asked), { method: "GET", signal: ender.signal });
+        const answer = await send(address(path, query), { method: "GET", signal: connection.signal });
         onBreak(null);
         await readEvents(answer.body.getReader(), onMessage);
       } catch (error) {
-        if (ender.signal.aborted) return;
-        onBreak(error.message);
+        if (isLeft) return;
+        if (error.name !== "AbortError") onBreak(error.message);
         if (error.status >= 400 && error.status < 500) return;
       }
-      await new Promise((done) => setTimeout(done, 1000));
+      if (!document.hidden) await pause(1000);
     }
   };
   listen();
-  return () => ender.abort();
+  return () => {
+    isLeft = true;
+    document.removeEventListener("visibilitychange", onSight);
+    connection?.abort();
+    wake();
+  };
 }
 
 async function readEvents(reader, onMessage) {

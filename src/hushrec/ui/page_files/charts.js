@@ -11,7 +11,7 @@
 //
 // More than eight series are drawn thin; then `group` says which of them look alike, and the nearest one is picked out.
 
-import { add, draw, empty, make, newId, number } from "./dom.js";
+import { add, draw, empty, make, number } from "./dom.js";
 
 const DASHES = [null, "7 4", "2 3", "10 3 2 3", "14 5", "5 2 1 2 1 2", "1 4", "12 3 4 3"];
 const MARGIN = { top: 12, right: 16, bottom: 44, left: 62 };
@@ -69,11 +69,12 @@ function scale(values, from, to, { isLog = false, count = 6, whole = false, from
     ticks = ticks.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
     return { place, ticks, low, high };
   }
-  const step = whole ? Math.max(1, niceStep(high - low, count)) : niceStep(high - low, count);
+  const step = whole ? Math.max(1, Math.ceil(niceStep(high - low, count))) : niceStep(high - low, count);
   const start = Math.ceil(low / step - 1e-9) * step;
   const ticks = [];
   for (let tick = start; tick <= high + step * 1e-6; tick += step) ticks.push(Math.abs(tick) < step * 1e-9 ? 0 : Number(tick.toPrecision(12)));
-  return { place: (value) => from + ((value - low) / (high - low)) * (to - from), ticks, low, high };
+  const decimals = Math.max(0, ...ticks.map((tick) => (String(tick).split(".")[1] ?? "").length));
+  return { place: (value) => from + ((value - low) / (high - low)) * (to - from), ticks, low, high, decimals };
 }
 
 function short(value) {
@@ -84,7 +85,9 @@ function short(value) {
   return size !== 0 && size < 0.001 ? value.toExponential(0) : String(Number(value.toPrecision(5)));
 }
 
-function axes(svg, x, y, box, xLabel, yLabel, { xFormat = short, yFormat = short } = {}) {
+function axes(svg, x, y, box, xLabel, yLabel, { xFormat = short } = {}) {
+  // All ticks of an axis have as many decimals.
+  const yFormat = (tick) => (y.decimals && y.decimals < 6 && Math.abs(tick) < 1e4 ? tick.toFixed(y.decimals) : short(tick));
   for (const tick of y.ticks) {
     const at = y.place(tick);
     add(svg, draw("line", { class: "grid", x1: box.left, x2: box.right, y1: at, y2: at }),
@@ -158,6 +161,7 @@ function legendOf(entries, hasLine) {
 // Which style each group gets; more than eight groups share the last.
 function stylesOf(groups) {
   const found = [...new Set(groups.filter((group) => group !== undefined && group !== null))];
+  found.sort((a, b) => String(a).localeCompare(String(b), "en", { numeric: true }));
   return new Map(found.map((group, place) => [group, Math.min(place, MOST_STYLES - 1)]));
 }
 
@@ -167,6 +171,8 @@ function pointerIn(svg, event) {
   return [((event.clientX - frame.left) / frame.width) * width, ((event.clientY - frame.top) / frame.height) * height];
 }
 
+// Many lines are drawn thin.
+const weight = (count) => (count > 60 ? " thin" : count > MOST_STYLES ? " some" : "");
 const heightFor = (width) => Math.round(Math.min(380, Math.max(230, width * 0.5)));
 
 // --- Lines --------------------------------------------------------------------------------------------------------
@@ -199,7 +205,7 @@ export function lineChart({ title, xLabel = "round", yLabel, series, logY = fals
           isDown = true;
         }
       }
-      const path = draw("path", { class: `series ${style(places[place])}${isMany ? " thin" : ""}`, d, "stroke-dasharray": DASHES[places[place] % MOST_STYLES], "data-name": one.name });
+      const path = draw("path", { class: `series ${style(places[place])}${weight(series.length)}`, d, "stroke-dasharray": DASHES[places[place] % MOST_STYLES], "data-name": one.name });
       add(svg, path);
       if (!isMany || one.y.length === 1) {
         const every = Math.max(1, Math.ceil(points.length / 8));
@@ -391,12 +397,12 @@ export function parallel({ title, axes: wanted, rows, onPick = null }) {
     const box = { top: 44, bottom: height - 16, left: 56, right: room - 56 };
     const places = wanted.map((_, place) => box.left + (wanted.length > 1 ? (place / (wanted.length - 1)) * (box.right - box.left) : 0));
     const scales = wanted.map((axis, place) => axisScale(axis, rows.map((row) => row.values[place]), box));
-    const isMany = rows.length > 60;
+    svg.style.width = `${room}px`;
     const lines = rows.map((row, number) => {
       const points = row.values.map((value, place) => [places[place], scales[place].place(value)]);
       const d = points.filter(([, y]) => y !== null).map(([px, py], at) => `${at ? "L" : "M"}${px.toFixed(1)},${py.toFixed(1)}`).join("");
       const look = styles.get(row.group) ?? 0;
-      const path = draw("path", { class: `series ${style(look)}${isMany ? " thin" : ""}`, d, "stroke-dasharray": DASHES[look] });
+      const path = draw("path", { class: `series ${style(look)}${weight(rows.length)}`, d, "stroke-dasharray": DASHES[look] });
       add(svg, path);
       return { path, points, row, number };
     });
@@ -404,7 +410,7 @@ export function parallel({ title, axes: wanted, rows, onPick = null }) {
       add(svg, draw("line", { class: "axis", x1: places[place], x2: places[place], y1: box.top, y2: box.bottom }));
       const name = axis.name.length > 14 ? `${axis.name.slice(0, 13)}…` : axis.name;
       add(svg, draw("text", { x: places[place], y: place % 2 && wanted.length > 6 ? 14 : 30, "text-anchor": "middle", "font-weight": "600" }, draw("title", null, axis.name), name));
-      for (const [text, at] of scales[place].labels) add(svg, draw("text", { class: "quiet", x: places[place] + 5, y: at + 4 }, text));
+      for (const [text, at] of scales[place].labels) add(svg, draw("text", { class: "quiet halo", x: places[place] + 6, y: at + 4 }, text));
     });
     let picked = null;
     const tell = (line) => {
@@ -438,7 +444,9 @@ export function parallel({ title, axes: wanted, rows, onPick = null }) {
     });
     return svg;
   };
-  return framed(title, paint, data, { legend: styles.size > 1 ? legendOf([...styles], true) : null });
+  const figure = framed(title, paint, data, { legend: styles.size > 1 ? legendOf([...styles], true) : null });
+  figure.querySelector(".drawing").classList.add("wide");
+  return figure;
 }
 
 function axisScale(axis, values, box) {
@@ -482,7 +490,7 @@ export function table({ caption = "", columns, rows }) {
 
 // --- Files --------------------------------------------------------------------------------------------------------
 
-const COPIED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "visibility"];
+const COPIED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "visibility", "paint-order"];
 
 // The picture as a text that stands alone: what the style sheet says is written to each element, the data is within.
 function svgText(figure, data) {
@@ -518,6 +526,7 @@ function svgText(figure, data) {
   copy.setAttribute("width", width);
   copy.setAttribute("height", height + below);
   copy.removeAttribute("tabindex");
+  copy.removeAttribute("style");
   const page = getComputedStyle(document.documentElement);
   const paper = getComputedStyle(figure.closest(".card") ?? document.body).backgroundColor || page.backgroundColor;
   copy.prepend(draw("title", null, figure.querySelector("figcaption")?.textContent ?? ""), draw("metadata", null, csvText(data)),
@@ -564,7 +573,7 @@ async function pngBlob({ text, width, height }) {
 export function saveable(figure, name, data = null) {
   const button = (kind, save) => make("button", { type: "button", class: "light small", "aria-label": `Save ${name} as ${kind}`, onclick: save }, kind);
   const readable = () => data ?? figure.data;
-  add(figure, make("div", { class: "save", id: newId("save") }, "Save as",
+  add(figure, make("div", { class: "save" }, "Save as",
     button("SVG", () => download(`${name}.svg`, new Blob([svgText(figure, readable()).text], { type: "image/svg+xml" }))),
     button("PNG", async () => download(`${name}.png`, await pngBlob(svgText(figure, readable())))),
     button("CSV", () => download(`${name}.csv`, new Blob([csvText(readable())], { type: "text/csv" })))));

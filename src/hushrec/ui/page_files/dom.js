@@ -71,6 +71,11 @@ export function number(value, digits = 4) {
   return value.toLocaleString("en", { maximumSignificantDigits: Math.max(digits, Math.ceil(Math.log10(size + 1))) });
 }
 
+// A value of a metric: as many decimals in every row.
+export function measure(value) {
+  return typeof value === "number" && Math.abs(value) < 10 ? value.toFixed(4) : number(value);
+}
+
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
   const units = ["B", "KB", "MB", "GB", "TB"];
