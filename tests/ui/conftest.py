@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ pytest.importorskip("starlette")
 from hushrec.cli.work.ui_commands import RunCommands
 from hushrec.ui.app import create_app
 from hushrec.ui.door import HEADER, Door, names_of
+
+from .browsing import FLAGS, chromium, missing_browser, skip_or_fail
 
 
 class Answer(NamedTuple):
@@ -67,3 +69,16 @@ def runs_folder(tmp_path: Path) -> Path:
 def ask(runs_folder: Path) -> Ask:
     """The whole application over a folder of runs, with the door before it."""
     return asking(Door(create_app(runs_folder, commands=RunCommands()), names_of("127.0.0.1", True)))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium; without one tests are skipped, and fail where CI=true."""
+    if reason := missing_browser():
+        skip_or_fail(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=chromium(), args=list(FLAGS))
+        yield found
+        found.close()
