@@ -21,7 +21,7 @@ ROUNDS = 2
 
 @pytest.fixture(scope="module")
 def data() -> Interactions:
-    return synthetic(num_users=40, num_items=120, num_ratings=900, seed=3)
+    return synthetic(num_users=40, num_items=240, num_ratings=900, seed=3)
 
 
 def scene(data: Interactions, name: str, with_denoisers: bool = False, **settings: Any) -> Scene:
@@ -152,11 +152,14 @@ def test_masked_numbers_are_words_of_64_bits(data: Interactions) -> None:
     sent = [told(*sent) for sent in rounds_of(one)[0].sent]
     masked = next(message for message in sent if message["type"] == "MaskedNumbers")
     (column,) = masked["columns"]
-    assert column["kind"] == "words" and column["count"] == 120 * 21
+    assert column["kind"] == "words" and column["count"] == 240 * 21
     assert all(len(word) == 16 and int(word, 16) >= 0 for word in column["numbers"])
 
 
-@pytest.mark.parametrize("name", ["sdcf", "fcf", "ptf-fedrec", "fedrec-bpr", "fedncf", "metamf"])
+@pytest.mark.parametrize(
+    "name",
+    ["sdcf", "fcf", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ptf-fedrec", "fedrec-bpr", "fedncf", "metamf"))],
+)
 def test_other_systems_can_be_watched(data: Interactions, name: str) -> None:
     settings = {"participation": 1.0} if name == "fedncf" else {}
     one = scene(data, name, **settings)

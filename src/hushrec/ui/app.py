@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from hushrec.errors import HushrecError
 from hushrec.serving.gate import Problem, fault
-from hushrec.ui import federation, run, runs
+from hushrec.ui import audit, federation, model, privacy, run, runs
 from hushrec.ui.address import STATE
 from hushrec.ui.index import RunIndex
 from hushrec.ui.jobs import Commands, Jobs
@@ -25,6 +25,9 @@ PRIVATE = "/api/"  # paths below it need a token, where one is asked for
 PAGES: tuple[Any, ...] = (
     runs,
     run,
+    privacy,
+    audit,
+    model,
     federation,
 )
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

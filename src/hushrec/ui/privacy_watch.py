@@ -272,20 +272,23 @@ def marked(said: Said | None, scene: Scene) -> Marks:
 
 
 def verdict(watched: Watched, scene: Scene) -> tuple[str, str]:
-    """A sentence, and how bad it is: "read", "some" or "nothing"."""
+    """A sentence, and how bad it is: "read", "some" or "nothing"; the truth only counts what is right."""
     who = "The server, with the denoisers," if scene.with_denoisers else "The server"
     said = watched.said[0] if watched.said else None
     marks = marked(said, scene)
     if said is None or not len(said.items):
         if watched.num_summed:
             return f"{who} saw only sums over {watched.num_summed:,} people: nothing of this person alone.", "nothing"
+        if any(type(one.message.message).sender == Role.DENOISER for one in watched.sent):
+            told = "This person is a denoiser here, who lists no items of its own."
+            return f"{told} {who} read nothing of it, by the attacks tried.", "nothing"
         return f"{who} read nothing of this person, by the attacks tried.", "nothing"
     own, wrong = marks.num_own, marks.num_wrong
     tone = "read" if marks.recall > 0.5 and (marks.precision or 0) > 0.5 else "some"
     if said.has_ratings:
         more = f" Of {wrong:,} more it is wrong." if wrong else ""
         return f"{who} read {marks.num_exact:,} of {own:,} ratings of this person.{more}", tone
-    if said.attack.name == "listed items" and wrong:
+    if said.attack.name == "listed items" and wrong >= marks.num_right:
         return (
             f"{who} has a list of {len(said.items):,} items with {marks.num_right:,} of this person's {own:,} among "
             "them. Which these are, the attacks tried do not tell.",
