@@ -63,12 +63,20 @@ def test_one_upload_of_fedrec_plus_plus_tells_all_ratings(data: Interactions) ->
 def test_secure_sums_leave_nothing_of_one_person(data: Interactions) -> None:
     one = scene(data, "fedrec", rho=0, secure_sums=True)
     for watched in rounds_of(one):
-        sentence = "The server saw only sums over 24 people: nothing of this person alone."
+        sentence = "The server saw only sums over 24 people: nothing under this person's name."
         assert verdict(watched, one) == (sentence, "nothing")
         assert not watched.said and watched.num_summed == 24
         # What is unnamed is told, and so is how much of it is the person's.
         assert watched.unnamed is not None and watched.unnamed.num_own <= watched.unnamed.num_read
         assert not any("items" in told(*sent) for sent in watched.sent if sent.is_seen)
+
+
+def test_without_rows_of_one_rater_sums_leave_nothing_at_all(data: Interactions) -> None:
+    one = scene(data, "fedrec", rho=0, secure_sums=True, secure_least_raters=3)
+    for watched in rounds_of(one):
+        assert watched.unnamed is None or watched.unnamed.num_read == 0
+        sentence = "The server saw only sums over 24 people: nothing of this person alone."
+        assert verdict(watched, one) == (sentence, "nothing")
 
 
 def test_shares_leave_a_list(data: Interactions) -> None:

@@ -278,7 +278,9 @@ def verdict(watched: Watched, scene: Scene) -> tuple[str, str]:
     marks = marked(said, scene)
     if said is None or not len(said.items):
         if watched.num_summed:
-            return f"{who} saw only sums over {watched.num_summed:,} people: nothing of this person alone.", "nothing"
+            has_unnamed = watched.unnamed is not None and watched.unnamed.num_read > 0
+            what = "nothing under this person's name" if has_unnamed else "nothing of this person alone"
+            return f"{who} saw only sums over {watched.num_summed:,} people: {what}.", "nothing"
         if any(type(one.message.message).sender == Role.DENOISER for one in watched.sent):
             told = "This person is a denoiser here, who lists no items of its own."
             return f"{told} {who} read nothing of it, by the attacks tried.", "nothing"

@@ -2,7 +2,7 @@
 // out (by mouse, or by arrow keys when the picture has the focus), its numbers as a table, and `figure.data`, which
 // `saveable` writes into files. Series differ by dash and marker as well as by colour.
 //
-// lineChart({title, xLabel, yLabel, series: [{name, x: [], y: [], group}], logY, onPick(name)})
+// lineChart({title, xLabel, yLabel, series: [{name, x: [], y: [], group}], logY, yRange, onPick(name)})
 // scatter({title, xLabel, yLabel, points: [{x, y, label, group, size}], sizeLabel, logX, logY, onPick(point)})
 // bars({title, label, rows: [{name, value, group, text}], format})
 // parallel({title, axes: [{name, kind: "number" | "text"}], rows: [{name, values: [], group}], onPick(name)})
@@ -177,7 +177,7 @@ const heightFor = (width) => Math.round(Math.min(380, Math.max(230, width * 0.5)
 
 // --- Lines --------------------------------------------------------------------------------------------------------
 
-export function lineChart({ title, xLabel = "round", yLabel, series, logY = false, onPick = null }) {
+export function lineChart({ title, xLabel = "round", yLabel, series, logY = false, yRange = [], onPick = null }) {
   const isMany = series.length > MOST_STYLES;
   const styles = isMany ? stylesOf(series.map((one) => one.group)) : new Map();
   const places = series.map((one, place) => (isMany ? styles.get(one.group) ?? MOST_STYLES - 1 : place));
@@ -192,7 +192,7 @@ export function lineChart({ title, xLabel = "round", yLabel, series, logY = fals
     const height = heightFor(width);
     const { svg, box } = frame(width, height, `${title}: ${series.length} lines of ${yLabel} by ${xLabel}; arrow keys read the values`);
     const x = scale(xs.flat(), box.left + 4, box.right - 4, { count: width / 90, whole: true });
-    const y = scale(series.flatMap((one) => one.y), box.bottom - 4, box.top + 4, { isLog: logY, count: 5 });
+    const y = scale([...yRange, ...series.flatMap((one) => one.y)], box.bottom - 4, box.top + 4, { isLog: logY, count: 5 });
     axes(svg, x, y, box, xLabel, yLabel);
     const lines = series.map((one, place) => {
       const points = one.y.map((value, at) => [x.place(xs[place][at]), Number.isFinite(value) && (!logY || value > 0) ? y.place(value) : null]);

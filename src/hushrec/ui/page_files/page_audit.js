@@ -39,7 +39,7 @@ function curvesOf(audit, name) {
   const shown = told.slice(0, MOST_LINES);
   const series = shown.map((one) => ({ name: `${one.name} (${one.role})`, y: one.curve.map((value) => (value === null ? null : Math.min(Math.max(value, 0), 1))), group: one.role }));
   const left = told.length - shown.length;
-  const figure = saveable(lineChart({ title: "What attacks learn, round after round: 0 is a blind guess, 1 is all", yLabel: "advantage", series }), `audit-${name}`);
+  const figure = saveable(lineChart({ title: "What attacks learn, round after round: 0 is a blind guess, 1 is all", yLabel: "advantage", yRange: [0, 1], series }), `audit-${name}`);
   return make("section", { class: "card" }, figure, left > 0 && make("p", { class: "quiet" }, `The ${MOST_LINES} strongest; ${left} more are in the table.`));
 }
 

@@ -4,7 +4,7 @@ import { get, post } from "./api.js";
 import { lineChart, saveable, table } from "./charts.js";
 import { add, bytes, card, draw, empty, labelled, make, newId, number } from "./dom.js";
 import { fillSelect, later, longList, stars, useStyle } from "./people.js";
-import { pictureOf } from "./privacy_picture.js";
+import { mainMessage, pictureOf } from "./privacy_picture.js";
 
 const FIRST_ROWS = 120;
 const WORDS = { read: "Read", some: "Partly known", nothing: "Hidden" };
@@ -112,7 +112,7 @@ function showVerdict(place, detail, person, label) {
   if (strongest?.repairs.length) lines.push(make("p", { class: "quiet" }, `Against it, where a system has it: ${strongest.repairs.join(" or ")}.`));
   if (detail.unnamed?.read) {
     const own = detail.unnamed.own;
-    lines.push(make("p", { class: "quiet" }, `Besides, ${number(detail.unnamed.read)} ratings of items that one person alone rated were read out of the sum, without a name${own ? `; ${number(own)} are of items that this person has` : ""}. secure_least_raters leaves such items out.`));
+    lines.push(make("p", { class: "quiet" }, `Besides, ${number(detail.unnamed.read)} ratings of items that one person alone rated were read out of the sum, without a name${own ? `; ${number(own)} of them are this person's` : ""}. The switch secure least raters leaves such items out.`));
   }
   empty(place).append(make("div", { class: "sign" }, eye(detail.tone)), make("div", null, label && make("p", { class: "quiet" }, label), make("h2", { class: "sentence" }, detail.sentence)), make("div", { class: "below" }, lines));
 }
@@ -127,8 +127,8 @@ function privateList(person) {
 }
 
 function reader(message) {
-  if (message.seen) return "read by who attacks";
-  return message.sealed ? "sealed: the server carries it, and cannot open it" : "not seen by who attacks";
+  if (message.seen) return "seen";
+  return message.sealed ? "sealed: carried, not opened" : "not seen";
 }
 
 function sentList(detail, person) {
@@ -136,18 +136,18 @@ function sentList(detail, person) {
   const mark = make("input", { type: "checkbox" });
   const box = make("div");
   const fill = () => {
-    empty(box).append(...detail.sent.map((message, place) => messageOf(message, place === 0, detail.titles, mark.checked ? own : null)));
+    empty(box).append(...detail.sent.map((message) => messageOf(message, message === mainMessage(detail.sent), detail.titles, mark.checked ? own : null)));
     if (!detail.sent.length) add(box, make("p", null, "Nothing left this device in this round."));
   };
   mark.addEventListener("change", fill);
   fill();
   const total = detail.sent.reduce((sum, one) => sum + one.bytes, 0);
-  return card("What left the device", make("p", { class: "quiet" }, `${number(detail.sent.length)} message${detail.sent.length === 1 ? "" : "s"}, ${bytes(total)}, as the transcript of round ${detail.round} has them.`), make("label", { class: "row" }, mark, "Mark this person's own items (nobody else sees that)"), box);
+  return card("What left the device", make("p", { class: "quiet" }, `${number(detail.sent.length)} message${detail.sent.length === 1 ? "" : "s"}, ${bytes(total)}, as the transcript of round ${detail.round} has them.`), make("label", { class: "check" }, mark, "Mark this person's own items (only here)"), box);
 }
 
 function messageOf(message, isOpen, titles, own) {
   const letters = message.sealed ? `, ${number(message.letters)} letter${message.letters === 1 ? "" : "s"}` : "";
-  const summary = make("summary", null, `${message.type} → ${message.to} `, make("span", { class: `chip ${message.seen ? "bad" : "good"}` }, message.seen ? "👁 " : "🔒 ", reader(message)));
+  const summary = make("summary", null, `${message.type} to ${message.to} `, make("span", { class: `chip ${message.seen ? "bad" : "good"}` }, reader(message)));
   const parts = [make("p", { class: "quiet" }, `${bytes(message.bytes)}${letters}. Reveals: ${message.reveals}`)];
   const single = Object.entries(message.single);
   if (single.length) parts.push(make("p", { class: "numbers" }, single.map(([name, values]) => `${name} ${values.join(", ")}`).join("; ")));
@@ -208,7 +208,7 @@ function saidList(detail, attack, person, onAttack) {
 function curve(rounds, wanted) {
   const x = rounds.map((one) => one.round);
   const figure = lineChart({
-    title: "Precision and recall of the strongest attack", xLabel: "round", yLabel: "share",
+    title: "Precision and recall of the strongest attack", xLabel: "round", yLabel: "share", yRange: [0, 1],
     series: [{ name: "precision: of what is concluded, right", x, y: rounds.map((one) => one.precision) }, { name: "recall: of what is private, found", x, y: rounds.map((one) => one.recall) }],
   });
   return make("section", { class: "card" }, saveable(figure, `privacy-curve-${wanted.system.replaceAll("+", "p")}`));
@@ -276,7 +276,7 @@ export async function render(main, { query }) {
   const switches = make("div", { class: "switches" });
   const beside = make("input", { type: "checkbox", checked: wish.beside });
   const helpers = make("input", { type: "checkbox", checked: wish.with_denoisers });
-  const helpersLabel = make("label", { class: "row" }, helpers, "Denoisers share what they saw with the server");
+  const helpersLabel = make("label", { class: "check" }, helpers, "Denoisers share what they saw with the server");
 
   // Rounds.
   const slider = make("input", { type: "range", min: 1, max: wish.num_rounds, value: wish.num_rounds, "aria-label": "Round" });
@@ -445,7 +445,7 @@ export async function render(main, { query }) {
     make("div", { class: "head" }, make("div", null, make("h1", null, "One person's privacy"), make("p", { class: "quiet" }, "What is private, what leaves the device, and what a curious server makes of it. The run is real, the attacks see messages alone, and the truth only marks what they say as right or wrong. Nothing leaves this machine."))),
     make("section", { class: "card", "aria-label": "What is watched" },
       make("div", { class: "fields" }, labelled("Data", data), labelled("Person", user, "An id of the data."), labelled("System", system), labelled("People", numPeople, help), labelled("Rounds", numRounds)),
-      make("div", { class: "row" }, ways), make("div", { class: "row" }, make("label", { class: "row" }, beside, "Show a repaired run beside it"), helpersLabel),
+      make("div", { class: "row" }, ways), make("div", { class: "row" }, make("label", { class: "check" }, beside, "Show a repaired run beside it"), helpersLabel),
       make("details", { open: window.innerWidth > 768 }, make("summary", null, "Switches"), switches)),
     rounds, stages);
   openData().then(start).catch(fail);

@@ -18,7 +18,7 @@ export function mainMessage(sent) {
 }
 
 function cellSize(count, width, height) {
-  for (let size = 24; size > 5; size -= 1) {
+  for (let size = 30; size > 5; size -= 1) {
     if (Math.ceil(count / Math.floor(width / size)) * size <= height) return size;
   }
   return 5;
@@ -130,7 +130,7 @@ function wrapped(svg, words, x, y, width, className) {
   let line = "";
   let at = y;
   for (const word of words.split(" ")) {
-    if ((line.length + word.length + 1) * 7.6 > width && line) {
+    if ((line.length + word.length + 1) * 9.4 > width && line) {
       add(svg, draw("text", { class: className, x, y: at }, line));
       at += 20;
       line = "";
@@ -176,7 +176,7 @@ function paint(width, { person, detail, attack, who }, readout) {
     const low = Math.max(isStacked ? said0 + 90 : bottom, said0 + 90);
     add(svg, draw("rect", { class: "frame", x: at(2) + 1, y: said0, width: panelWidth - 2, height: low - said0, rx: 8 }));
     const sum = detail.people_in_sum;
-    wrapped(svg, sum ? `a sum over ${number(sum)} people, and nothing of this person alone` : "nothing, by the attacks tried", at(2) + panelWidth / 2, (said0 + low) / 2 - 4, panelWidth - 30, "nothing");
+    wrapped(svg, sum ? `a sum over ${number(sum)} people, nothing under this person's name` : "nothing, by the attacks tried", at(2) + panelWidth / 2, (said0 + low) / 2 - 4, panelWidth - 30, "nothing");
     end(low);
   }
   if (!isStacked) {
@@ -221,10 +221,10 @@ function readSquares(svg, spots, readout) {
   });
 }
 
-function legend(attack) {
+function legend(attack, isMasked) {
   const sample = (...parts) => draw("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, parts);
   const box = { x: 1, y: 1, width: 14, height: 14, rx: 2 };
-  const entries = [[sample(draw("rect", { class: "own", opacity: 0.36, ...box })), "private"], [sample(draw("rect", { class: "sent", opacity: 0.36, ...box })), "sent, darker is larger"]];
+  const entries = [[sample(draw("rect", { class: "own", opacity: 0.36, ...box })), "private"], [sample(draw("rect", { class: isMasked ? "masked" : "sent", opacity: 0.36, ...box })), isMasked ? "sent, masked or encrypted: it looks random" : "sent, darker is larger"]];
   if (attack) {
     entries.push([sample(draw("rect", { class: "hit", opacity: 0.36, ...box }), draw("rect", { class: "hit-edge", ...box })), attack.exact === null ? "found, and right" : "read, and right"]);
     if (attack.exact !== null && attack.exact < attack.right) entries.push([sample(draw("rect", { class: "near-edge", ...box })), "found, with a wrong rating"]);
@@ -250,12 +250,12 @@ function dataOf(person, detail, attack) {
 export function pictureOf(view) {
   const drawing = make("div", { class: "drawing" });
   const readout = make("output", { class: "readout", "aria-live": "polite" });
-  const figure = make("figure", { class: "seen" }, make("figcaption", null, view.title), drawing, readout, legend(view.attack));
+  const figure = make("figure", { class: "seen" }, make("figcaption", null, view.title), drawing, readout, legend(view.attack, sentCells(mainMessage(view.detail.sent), view.detail.titles).some((cell) => cell.isMasked)));
   figure.data = dataOf(view.person, view.detail, view.attack);
   let width = 0;
   new ResizeObserver(() => {
     const now = Math.round(drawing.clientWidth);
-    if (!now || now === width) return;
+    if (now < 60 || now === width) return;
     width = now;
     empty(drawing).append(paint(width, view, readout));
   }).observe(drawing);
