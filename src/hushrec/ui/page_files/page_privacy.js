@@ -285,7 +285,7 @@ export async function render(main, { query }) {
   const rounds = make("section", { class: "card rounds", "aria-label": "Rounds" }, told, slider, play);
 
   const first = makeStage("", () => sync());
-  const second = makeStage("Beside it, repaired", () => sync());
+  const second = makeStage("The same person, in a repaired run", () => sync());
   const stages = make("div", { class: "stages" }, first.element);
 
   const active = () => (wish.beside ? [first, second] : [first]);
