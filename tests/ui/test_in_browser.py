@@ -36,7 +36,7 @@ def test_a_run_from_the_form_to_its_end(browser: Any, runs_folder: Path, tmp_pat
     with served(runs_folder, is_killed=True) as server:
         page = open_page(browser, server.address)
         page.get_by_role("link", name="Start a run").press("Enter")
-        page.get_by_label("System", exact=True).select_option("fedrec++")
+        page.get_by_role("combobox", name="System", exact=True).select_option("fedrec++")
         page.get_by_label("data", exact=True).fill(DATA)
         page.get_by_label("rounds", exact=True).fill(str(num_rounds))
         page.get_by_text("Settings of the system").press("Enter")
@@ -77,7 +77,7 @@ def test_a_run_from_the_form_to_its_end(browser: Any, runs_folder: Path, tmp_pat
         page.get_by_text("✓").wait_for()
         kept = read_run(folder).folds[0]
         for name in ("RMSE", "MAE"):
-            page.get_by_label("Metric").select_option(name)
+            page.get_by_label("Metric", exact=True).select_option(name)
             page.locator("figcaption", has_text=f"{name} by round").wait_for()
             assert curve_in(downloaded(page, f"Save mine-{name} as CSV")) == kept.curve[name]
         assert len(kept.curve["RMSE"]) == num_rounds
