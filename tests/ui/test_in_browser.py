@@ -39,7 +39,7 @@ def test_a_run_from_the_form_to_its_end(browser: Any, runs_folder: Path, tmp_pat
         page.get_by_role("combobox", name="System", exact=True).select_option("fedrec++")
         page.get_by_label("data", exact=True).fill(DATA)
         page.get_by_label("rounds", exact=True).fill(str(num_rounds))
-        page.get_by_text("Settings of the system").press("Enter")
+        page.locator("summary", has_text="Settings of the system").press("Enter")
         page.get_by_label("rho", exact=True).fill("-1")
         page.get_by_label("Name of the run's folder").fill("mine")
         page.get_by_role("button", name="Start").press("Enter")
