@@ -25,6 +25,11 @@ def downloaded(page: Any, label: str) -> bytes:
     return Path(waiting.value.path()).read_bytes()
 
 
+def points_of(page: Any) -> int:
+    """How many points the curve has that is shown."""
+    return int(page.locator("[data-points]").get_attribute("data-points"))
+
+
 def curve_in(text: bytes) -> list[float]:
     rows = list(csv.reader(io.StringIO(text.decode())))
     return [float(row[2]) for row in rows[1:]]
@@ -54,7 +59,7 @@ def test_a_run_from_the_form_to_its_end(browser: Any, runs_folder: Path, tmp_pat
         page.get_by_role("heading", name="mine").wait_for()
 
         page.locator("[data-points]").wait_for()
-        page.wait_for_function("Number(document.querySelector('[data-points]').dataset.points) >= 10")
+        wait_for(lambda: points_of(page) >= 10)
         assert page.get_by_text("Training: fold 1 of 1").is_visible()
         screenshot(page, "run-live", tmp_path)
         page.get_by_role("button", name="Stop").click()
@@ -67,7 +72,7 @@ def test_a_run_from_the_form_to_its_end(browser: Any, runs_folder: Path, tmp_pat
         assert page.get_by_text(f"round {stopped_at} of {num_rounds}. Resume goes on").is_visible()
         screenshot(page, "run-stopped", tmp_path)
         page.get_by_role("button", name="Resume").click()
-        page.wait_for_function(f"Number(document.querySelector('[data-points]').dataset.points) > {stopped_at}")
+        wait_for(lambda: points_of(page) > stopped_at)
         assert page.complaints == []
         page.context.close()  # the browser is gone, and then the server
     wait_for(lambda: read_run(folder).is_done)
