@@ -125,7 +125,7 @@ def open_page(browser: Any, address: str, viewport: Any = None, dark: bool = Fal
     context = browser.new_context(
         viewport=viewport or WIDE, color_scheme="dark" if dark else "light", accept_downloads=True
     )
-    context.set_default_timeout(40_000)
+    context.set_default_timeout(30_000)
     page = context.new_page()
     page.complaints = []
     page.on("console", lambda message: page.complaints.append(message.text) if message.type == "error" else None)

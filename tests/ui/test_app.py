@@ -184,6 +184,7 @@ def test_a_run_is_shown_whole(listed: Ask) -> None:
     assert shown["run"]["folds"][0]["curve"] == wanted["folds"][0]["curve"]
     assert shown["mean"] == wanted["folds"][0]["metrics"]
     assert shown["is_done"]
+    assert shown["run"]["chosen"] == []  # which its file does not have, as those of older versions
     assert sorted(shown["is_low_better"]) == ["MAE", "RMSE"]
 
 

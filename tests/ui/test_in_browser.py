@@ -25,6 +25,11 @@ def downloaded(page: Any, label: str) -> bytes:
     return Path(waiting.value.path()).read_bytes()
 
 
+def points_of(page: Any) -> int:
+    """How many points the curve has that is shown."""
+    return int(page.locator("[data-points]").get_attribute("data-points"))
+
+
 def curve_in(text: bytes) -> list[float]:
     rows = list(csv.reader(io.StringIO(text.decode())))
     return [float(row[2]) for row in rows[1:]]
@@ -36,10 +41,10 @@ def test_a_run_from_the_form_to_its_end(browser: Any, runs_folder: Path, tmp_pat
     with served(runs_folder, is_killed=True) as server:
         page = open_page(browser, server.address)
         page.get_by_role("link", name="Start a run").press("Enter")
-        page.get_by_label("System", exact=True).select_option("fedrec++")
+        page.get_by_role("combobox", name="System", exact=True).select_option("fedrec++")
         page.get_by_label("data", exact=True).fill(DATA)
         page.get_by_label("rounds", exact=True).fill(str(num_rounds))
-        page.get_by_text("Settings of the system").press("Enter")
+        page.locator("summary", has_text="Settings of the system").press("Enter")
         page.get_by_label("rho", exact=True).fill("-1")
         page.get_by_label("Name of the run's folder").fill("mine")
         page.get_by_role("button", name="Start").press("Enter")
@@ -54,7 +59,7 @@ def test_a_run_from_the_form_to_its_end(browser: Any, runs_folder: Path, tmp_pat
         page.get_by_role("heading", name="mine").wait_for()
 
         page.locator("[data-points]").wait_for()
-        page.wait_for_function("Number(document.querySelector('[data-points]').dataset.points) >= 10")
+        wait_for(lambda: points_of(page) >= 10)
         assert page.get_by_text("Training: fold 1 of 1").is_visible()
         screenshot(page, "run-live", tmp_path)
         page.get_by_role("button", name="Stop").click()
@@ -67,7 +72,7 @@ def test_a_run_from_the_form_to_its_end(browser: Any, runs_folder: Path, tmp_pat
         assert page.get_by_text(f"round {stopped_at} of {num_rounds}. Resume goes on").is_visible()
         screenshot(page, "run-stopped", tmp_path)
         page.get_by_role("button", name="Resume").click()
-        page.wait_for_function(f"Number(document.querySelector('[data-points]').dataset.points) > {stopped_at}")
+        wait_for(lambda: points_of(page) > stopped_at)
         assert page.complaints == []
         page.context.close()  # the browser is gone, and then the server
     wait_for(lambda: read_run(folder).is_done)
@@ -77,7 +82,7 @@ def test_a_run_from_the_form_to_its_end(browser: Any, runs_folder: Path, tmp_pat
         page.get_by_text("✓").wait_for()
         kept = read_run(folder).folds[0]
         for name in ("RMSE", "MAE"):
-            page.get_by_label("Metric").select_option(name)
+            page.get_by_label("Metric", exact=True).select_option(name)
             page.locator("figcaption", has_text=f"{name} by round").wait_for()
             assert curve_in(downloaded(page, f"Save mine-{name} as CSV")) == kept.curve[name]
         assert len(kept.curve["RMSE"]) == num_rounds

@@ -109,17 +109,22 @@ def serve(
         ssl_keyfile=tls.key if tls else None,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = uvicorn.Server(config)
-    if ending is not None:
-        end = server.handle_exit
-
-        def told(number: int, frame: FrameType | None) -> None:
-            ending.set()
-            end(number, frame)
-
-        server.handle_exit = told  # type: ignore[method-assign]
+    server = _Server(config, ending or threading.Event())
     with threadpool_limits(1, user_api="blas"):
         server.run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Says at once that it was told to end."""
+
+    def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Heed a signal."""
+        self._ending.set()
+        super().handle_exit(sig, frame)
 
 
 def _log_as_json(log: Callable[[bytes], None]) -> None:

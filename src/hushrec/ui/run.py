@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def shown(site: Site, run_id: str) -> dict[str, Any]:
     audit = read_audit(folder)
     return {
         "id": run_id,
-        "run": run,
+        "run": asdict(run),  # with what an older file does not have
         "mean": run.mean,
         "std": run.std,
         "is_done": run.is_done,
