@@ -6,19 +6,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving.asking import Answer, ask
 from starlette.types import ASGIApp
 
 from hushrec.ui.app import create_app
 from hushrec.ui.privacy import SMALL, SWITCHES, watchable_names
+from serving.asking import Answer, ask
 
-WANTED = {"data": SMALL, "user": "7", "system": "fedrec++", "settings": {"rho": 3}, "num_rounds": 2, "num_people": 20}
+WANTED = {
+    "data": SMALL,
+    "user": "7",
+    "system": "fedrec++",
+    "settings": {"rho": 3},
+    "num_rounds": 2,
+    "num_people": 20,
+}
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> ASGIApp:
     folder = tmp_path_factory.mktemp("runs")
-    (folder / "mine.csv").write_text("user,item,rating\n" + "".join(f"u{n % 6},i{n % 7},{1 + n % 5}\n" for n in range(42)))
+    (folder / "mine.csv").write_text(
+        "user,item,rating\n" + "".join(f"u{n % 6},i{n % 7},{1 + n % 5}\n" for n in range(42))
+    )
     (folder / "notes.txt").write_text("nothing of this is a rating\nneither is this\n")
     return create_app(folder)
 
@@ -45,12 +54,16 @@ def test_choices_are_what_is_on_this_machine(app: ASGIApp) -> None:
     found = ask(app, "GET", "/api/privacy/choices").json
     assert found["data"][0] == SMALL
     names = [system["name"] for system in found["systems"]]
-    assert names == watchable_names() and {"fedrec", "fedrec++", "sdcf", "fcf", "ptf-fedrec"} <= set(names)
+    assert names == watchable_names()
+    assert {"fedrec", "fedrec++", "sdcf", "fcf", "ptf-fedrec"} <= set(names)
     assert not {"pmf", "drift", "fedcore"} & set(names)  # nobody's own device uploads there
     plus = next(system for system in found["systems"] if system["name"] == "fedrec++")
-    assert [switch["name"] for switch in plus["switches"]] == [name for name in SWITCHES if name in plus_settings()]
+    assert [switch["name"] for switch in plus["switches"]] == [
+        name for name in SWITCHES if name in plus_settings()
+    ]
     assert plus["ways"][0] == {"name": "As published", "system": "fedrec++", "settings": {}}
-    assert plus["ways"][-1]["system"] == "fedrec" and plus["ways"][-1]["settings"]["secure_sums"] is True
+    assert plus["ways"][-1]["system"] == "fedrec"
+    assert plus["ways"][-1]["settings"]["secure_sums"] is True
 
 
 def plus_settings() -> set[str]:
@@ -71,15 +84,18 @@ def test_every_way_is_a_config(app: ASGIApp) -> None:
 
 def test_people_are_found_by_the_beginning_of_their_id(app: ASGIApp) -> None:
     found = ask(app, "GET", f"/api/privacy/users?data={SMALL}&q=11").json
-    assert [one["user"] for one in found["users"]][:3] == ["11", "110", "111"] and found["num_users"] == 120
+    assert [one["user"] for one in found["users"]][:3] == ["11", "110", "111"]
+    assert found["num_users"] == 120
     assert all(one["num_ratings"] > 0 for one in found["users"])
 
 
 def test_a_person_is_watched(app: ASGIApp) -> None:
     status = finished(app, WANTED)
     person, rounds = status["person"], status["rounds"]
-    assert [one["round"] for one in rounds] == [1, 2] and not status["fault"]
-    assert rounds[0]["sentence"].startswith("The server read ") and rounds[0]["tone"] == "read"
+    assert [one["round"] for one in rounds] == [1, 2]
+    assert not status["fault"]
+    assert rounds[0]["sentence"].startswith("The server read ")
+    assert rounds[0]["tone"] == "read"
     detail = ask(app, "GET", f"/api/privacy/watch/{status['id']}/rounds/2").json
     assert {"ItemGradients", "Noise"} <= {one["type"] for one in detail["sent"]}
     strongest = detail["attacks"][0]
@@ -87,7 +103,8 @@ def test_a_person_is_watched(app: ASGIApp) -> None:
     for item, rating, is_right, is_exact in zip(
         strongest["items"], strongest["ratings"], strongest["is_right"], strongest["is_exact"], strict=True
     ):
-        assert is_right == (item in truth) and is_exact == (abs(truth.get(item, -9) - rating) < 1e-3)
+        assert is_right == (item in truth)
+        assert is_exact == (abs(truth.get(item, -9) - rating) < 1e-3)
     assert strongest["right"] + strongest["missed"] == len(truth)
     assert set(map(str, strongest["items"])) <= detail["titles"].keys()
 
@@ -95,7 +112,9 @@ def test_a_person_is_watched(app: ASGIApp) -> None:
 def test_the_same_settings_are_computed_once(app: ASGIApp) -> None:
     first, started = finished(app, WANTED), time.monotonic()
     again = send(app, "/api/privacy/watch", WANTED).json
-    assert again["id"] == first["id"] and again["is_done"] and time.monotonic() - started < 0.5
+    assert again["id"] == first["id"]
+    assert again["is_done"]
+    assert time.monotonic() - started < 0.5
     other = send(app, "/api/privacy/watch", {**WANTED, "settings": {"rho": 2}}).json
     assert other["id"] != first["id"]
 
@@ -103,7 +122,8 @@ def test_the_same_settings_are_computed_once(app: ASGIApp) -> None:
 def test_a_file_below_the_folder_can_be_watched(app: ASGIApp) -> None:
     wanted = {**WANTED, "data": "mine.csv", "user": "u3", "num_people": 6, "num_rounds": 1}
     status = finished(app, wanted)
-    assert len(status["person"]["items"]) == 7 and not status["fault"]
+    assert len(status["person"]["items"]) == 7
+    assert not status["fault"]
 
 
 def test_a_watch_that_nobody_wants_ends(app: ASGIApp) -> None:
@@ -141,9 +161,12 @@ def test_bad_wishes_are_refused_in_a_line(app: ASGIApp, name: str) -> None:
     change, status, words = REFUSED[name]
     answer = send(app, "/api/privacy/watch", {**WANTED, **change})
     detail = answer.json["detail"]
-    assert answer.status == status and words in detail
-    assert "\n" not in detail and "Traceback" not in detail
-    assert "4711" not in detail and "passwd" not in detail
+    assert answer.status == status
+    assert words in detail
+    assert "\n" not in detail
+    assert "Traceback" not in detail
+    assert "4711" not in detail
+    assert "passwd" not in detail
 
 
 @pytest.mark.parametrize(
@@ -157,14 +180,16 @@ def test_bad_wishes_are_refused_in_a_line(app: ASGIApp, name: str) -> None:
 )
 def test_bad_addresses_are_refused_in_a_line(app: ASGIApp, path: str, status: int) -> None:
     answer = ask(app, "GET", path)
-    assert answer.status == status and "\n" not in answer.json["detail"]
+    assert answer.status == status
+    assert "\n" not in answer.json["detail"]
 
 
 def test_a_round_that_is_not_there_is_refused(app: ASGIApp) -> None:
     status = finished(app, WANTED)
     for number, columns in ((3, 6), (0, 6)):
         answer = ask(app, "GET", f"/api/privacy/watch/{status['id']}/rounds/{number}?columns={columns}")
-        assert answer.status == 404 and "not been computed" in answer.json["detail"]
+        assert answer.status == 404
+        assert "not been computed" in answer.json["detail"]
     assert ask(app, "GET", f"/api/privacy/watch/{status['id']}?known=x").status == 422
 
 

@@ -44,7 +44,8 @@ def rounds_of(one: Scene) -> list[Watched]:
 def test_a_scene_has_the_person_among_others_and_all_items(data: Interactions) -> None:
     one = scene(data, "fedrec")
     user = user_with_many(data)
-    assert one.job.train.num_users == 24 and one.job.train.num_items == data.num_items
+    assert one.job.train.num_users == 24
+    assert one.job.train.num_items == data.num_items
     rows = data.by_user()
     assert one.own_items.tolist() == rows.items[rows.starts[user] : rows.starts[user + 1]].tolist()
     assert one.job.train.user_ids[one.person] == data.user_ids[user]
@@ -56,7 +57,8 @@ def test_one_upload_of_fedrec_plus_plus_tells_all_ratings(data: Interactions) ->
         marks = marked(watched.said[0], one)
         assert watched.said[0].attack.name == "ratings from one upload"
         num_own = len(one.own_items)
-        assert num_own > 15 and (marks.num_exact, marks.num_wrong) == (num_own, 0)
+        assert num_own > 15
+        assert (marks.num_exact, marks.num_wrong) == (num_own, 0)
         assert verdict(watched, one) == (f"The server read {num_own} of {num_own} ratings of this person.", "read")
 
 
@@ -65,9 +67,11 @@ def test_secure_sums_leave_nothing_of_one_person(data: Interactions) -> None:
     for watched in rounds_of(one):
         sentence = "The server saw only sums over 24 people: nothing under this person's name."
         assert verdict(watched, one) == (sentence, "nothing")
-        assert not watched.said and watched.num_summed == 24
+        assert not watched.said
+        assert watched.num_summed == 24
         # What is unnamed is told, and so is how much of it is the person's.
-        assert watched.unnamed is not None and watched.unnamed.num_own <= watched.unnamed.num_read
+        assert watched.unnamed is not None
+        assert watched.unnamed.num_own <= watched.unnamed.num_read
         assert not any("items" in told(*sent) for sent in watched.sent if sent.is_seen)
 
 
@@ -82,7 +86,8 @@ def test_without_rows_of_one_rater_sums_leave_nothing_at_all(data: Interactions)
 def test_shares_leave_a_list(data: Interactions) -> None:
     one = scene(data, "fedrec++", rho=3, shares=2, denoisers=2, resample="once")
     names = {said.attack.name for said in rounds_of(one)[-1].said}
-    assert "listed items" in names and "ratings from one upload" not in names
+    assert "listed items" in names
+    assert "ratings from one upload" not in names
 
 
 def test_denoisers_that_help_tell_what_is_virtual(data: Interactions) -> None:
@@ -92,7 +97,8 @@ def test_denoisers_that_help_tell_what_is_virtual(data: Interactions) -> None:
     last = rounds_of(helped)[-1]
     marks = marked(last.said[0], helped)
     own = len(helped.own_items)
-    assert last.said[0].attack.name == "noise match" and (marks.num_right, marks.num_wrong) == (own, 0)
+    assert last.said[0].attack.name == "noise match"
+    assert (marks.num_right, marks.num_wrong) == (own, 0)
     sentence = f"The server, with the denoisers, named {own} of {own} items of this person."
     assert verdict(last, helped) == (sentence, "read")
 
@@ -102,7 +108,8 @@ def test_lists_that_are_drawn_anew_are_intersected(data: Interactions) -> None:
     first, last = rounds_of(one)
     named = [{said.attack.name: len(said.items) for said in watched.said} for watched in (first, last)]
     num_own = len(one.own_items)
-    assert "intersection" not in named[0] and num_own <= named[1]["intersection"] < named[1]["listed items"]
+    assert "intersection" not in named[0]
+    assert num_own <= named[1]["intersection"] < named[1]["listed items"]
 
 
 def test_the_truth_changes_no_conclusion(data: Interactions, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,10 +155,13 @@ def test_what_was_sent_is_what_the_transcript_has(data: Interactions) -> None:
         own = slice(items.starts[place], items.starts[place + 1])
         sent = [one for one in seen.sent if type(one.message.message).__name__ == "ItemGradients"]
         shown = told(*sent[0], most_columns=1000)
-        assert shown["items"] == items.values[own].tolist() and shown["seen"]
+        assert shown["items"] == items.values[own].tolist()
+        assert shown["seen"]
         np.testing.assert_allclose(shown["columns"][0]["rows"], rows.values[own], rtol=1e-4)
         noise = [one for one in seen.sent if type(one.message.message).__name__ == "Noise"]
-        assert noise and told(*noise[0])["sealed"] and not noise[0].is_seen
+        assert noise
+        assert told(*noise[0])["sealed"]
+        assert not noise[0].is_seen
         assert set(told(*noise[0])["items"]) <= set(shown["items"])
 
 
@@ -160,21 +170,29 @@ def test_masked_numbers_are_words_of_64_bits(data: Interactions) -> None:
     sent = [told(*sent) for sent in rounds_of(one)[0].sent]
     masked = next(message for message in sent if message["type"] == "MaskedNumbers")
     (column,) = masked["columns"]
-    assert column["kind"] == "words" and column["count"] == 240 * 21
+    assert column["kind"] == "words"
+    assert column["count"] == 240 * 21
     assert all(len(word) == 16 and int(word, 16) >= 0 for word in column["numbers"])
 
 
 @pytest.mark.parametrize(
     "name",
-    ["sdcf", "fcf", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ptf-fedrec", "fedrec-bpr", "fedncf", "metamf"))],
+    [
+        "sdcf",
+        "fcf",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("ptf-fedrec", "fedrec-bpr", "fedncf", "metamf")),
+    ],
 )
 def test_other_systems_can_be_watched(data: Interactions, name: str) -> None:
     settings = {"participation": 1.0} if name == "fedncf" else {}
     one = scene(data, name, **settings)
     found = rounds_of(one)
-    assert len(found) == ROUNDS and all(watched.sent for watched in found)
+    assert len(found) == ROUNDS
+    assert all(watched.sent for watched in found)
     sentence, tone = verdict(found[-1], one)
-    assert sentence.startswith("The server ") and sentence.endswith(".") and tone in ("read", "some", "nothing")
+    assert sentence.startswith("The server ")
+    assert sentence.endswith(".")
+    assert tone in ("read", "some", "nothing")
 
 
 def test_every_reader_is_of_an_attack() -> None:

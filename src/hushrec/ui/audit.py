@@ -52,7 +52,9 @@ def _folders_with(top: Path, file: str) -> Iterator[Path]:
     for root, folders, files in os.walk(top):
         depth = len(Path(root).relative_to(top).parts)
         is_run = "run.json" in files
-        folders[:] = [] if is_run or depth >= _DEEPEST else sorted(one for one in folders if not one.startswith("."))
+        folders[:] = (
+            [] if is_run or depth >= _DEEPEST else sorted(one for one in folders if not one.startswith("."))
+        )
         if file in files:
             yield Path(root)
 
@@ -66,7 +68,10 @@ def _finding(kept: KeptFinding) -> dict[str, Any]:
     told |= {"chance": kept.chance, "interval": kept.interval, "advantage": advantage, "curve": kept.curve()}
     if kept.name in ATTACKS:
         attack = ATTACKS[kept.name]
-        told |= {"guesses": attack.guesses, "sentence": attack.sentence.format(score=kept.score, chance=kept.chance)}
+        told |= {
+            "guesses": attack.guesses,
+            "sentence": attack.sentence.format(score=kept.score, chance=kept.chance),
+        }
     return told
 
 
@@ -80,7 +85,10 @@ def _verdicts(run: Run, kept: KeptAudit) -> list[str]:
         if one.name in ATTACKS
     ]
     return verdicts(
-        findings, config, system.about.repairs, lambda switch: cost_of(run.system, switch, run.provenance.data_sha256)
+        findings,
+        config,
+        system.about.repairs,
+        lambda switch: cost_of(run.system, switch, run.provenance.data_sha256),
     )
 
 

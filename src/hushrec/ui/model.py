@@ -163,15 +163,15 @@ def routes(site: Site) -> list[Route]:
             raise Problem(404, "nobody in this run has that id; choose one from the list") from None
         except RequestError as error:
             raise Problem(422, str(error)) from None
-        return site.answer(
-            {"list": _entries(found, why), "rated": _rated(model, request.query_params["user"])}
-        )
+        return site.answer({"list": _entries(found, why), "rated": _rated(model, request.query_params["user"])})
 
     def similar(request: Request) -> Response:
         """Items like one of them."""
         model, k = asked(request)
         try:
-            return site.answer({"list": _entries(model.similar(request.query_params.get("item", ""), Wish(k)), False)})
+            return site.answer(
+                {"list": _entries(model.similar(request.query_params.get("item", ""), Wish(k)), False)}
+            )
         except UnknownItemError:
             raise Problem(404, "no item has that id; choose one from the list") from None
         except RequestError as error:
@@ -242,4 +242,3 @@ def _rated(model: ServedModel, user: str) -> list[dict[str, Any]]:
         }
         for place in order.tolist()
     ]
-

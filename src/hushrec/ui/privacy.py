@@ -217,7 +217,7 @@ def watchable_names() -> list[str]:
 def _is_watchable(system: AnySystem) -> bool:
     has_rounds = any(entry.name == "num_rounds" for entry in fields(system.config))
     uploads = any(kind.sender == Role.CLIENT and kind.receiver == Role.SERVER for kind in system.messages)
-    return system.holders is USERS and has_rounds and uploads
+    return system.holders is USERS and has_rounds and uploads and not system.about.hands_over_data
 
 
 def switches_of(system: AnySystem) -> list[dict[str, Any]]:
@@ -304,7 +304,9 @@ class Sources:
         try:
             return load(path)
         except HushrecError:
-            raise Problem(422, "this file cannot be read as ratings; hushrec data describe FILE says why") from None
+            raise Problem(
+                422, "this file cannot be read as ratings; hushrec data describe FILE says why"
+            ) from None
 
 
 def _refuse_to_fetch(_address: str, _folder: Path) -> Path:

@@ -57,7 +57,9 @@ class Scene:
     def own_ratings(self) -> NDArray[np.float32] | None:
         """Their ratings; None: the system learns from none."""
         rows = self.job.train.by_user()
-        return None if rows.ratings is None else rows.ratings[rows.starts[self.person] : rows.starts[self.person + 1]]
+        return (
+            None if rows.ratings is None else rows.ratings[rows.starts[self.person] : rows.starts[self.person + 1]]
+        )
 
 
 def scene_of(
@@ -201,7 +203,9 @@ class _Watcher:
 def _own_of(job: Job) -> Own:
     """What all who attack know of a run."""
     no_draws = np.random.default_rng(0)  # readers draw nothing
-    return Own(to_dict(job.config), {}, no_draws, num_items=job.train.num_items, rating_range=job.train.rating_range)
+    return Own(
+        to_dict(job.config), {}, no_draws, num_items=job.train.num_items, rating_range=job.train.rating_range
+    )
 
 
 def f1_of_others(named: Named, train: Interactions, person: int) -> float:
