@@ -14,7 +14,7 @@ from serving.asking import Answer, ask
 
 WANTED = {
     "data": SMALL,
-    "user": "7",
+    "user": "9",
     "system": "fedrec++",
     "settings": {"rho": 3},
     "num_rounds": 2,

@@ -46,7 +46,8 @@ _MOST_USERS = 60
 # What people would switch, in the order of the page; each system has some of it.
 SWITCHES = (
     "rho", "filling", "resample", "denoisers", "shares", "secure_sums", "secure_least_raters", "participation",
-    "biases", "temperature", "flip", "defense", "uploads", "score_levels", "encryption", "variant", "epsilon_total",
+    "biases", "temperature", "flip", "defense", "uploads", "score_levels", "encryption", "variant",
+    "epsilon_total",
 )  # fmt: skip
 # Where the published settings would show nothing of most people in a few rounds, or take minutes.
 STARTS_AT: dict[str, dict[str, Any]] = {"fedncf": {"participation": 1.0}}

@@ -56,7 +56,7 @@ Reader = Callable[[Any, Own], Named]
 
 
 def _of_upload(read: one_upload.Read, own: Own) -> Named:
-    """Items on steps of the scale. A client whose upload told nothing is left out: all that it lists is no guess."""
+    """Items on steps of the scale. Whose upload told nothing is left out: all that it lists is no guess."""
     is_said = read.is_rated & np.isfinite(read.ratings)
     ratings = read.ratings[is_said]
     if own.settings.get("biases", False) and own.rating_range is not None:
@@ -121,7 +121,7 @@ def _of_marked(guess: Any, _own: Own) -> Named:
     return Named.without_ratings(guess.pairs[guess.is_guess])
 
 
-# By the names of the attacks. Those that guess who somebody is, or in whose data an unnamed row lies, name no items.
+# By the names of the attacks. Those that guess who somebody is, or read rows without a name, name no items.
 READERS: dict[str, Reader] = {
     "ratings from one upload": _of_upload,
     "noise match": lambda guess, _own: Named.without_ratings(guess.pairs[guess.is_left]),

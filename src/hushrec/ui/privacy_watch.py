@@ -296,8 +296,8 @@ def verdict(watched: Watched, scene: Scene) -> tuple[str, str]:
         return f"{who} read {marks.num_exact:,} of {own:,} ratings of this person.{more}", tone
     if said.attack.name == "listed items" and wrong >= marks.num_right:
         return (
-            f"{who} has a list of {len(said.items):,} items with {marks.num_right:,} of this person's {own:,} among "
-            "them. Which these are, the attacks tried do not tell.",
+            f"{who} has a list of {len(said.items):,} items with {marks.num_right:,} of this person's {own:,} "
+            "among them. Which these are, the attacks tried do not tell.",
             tone,
         )
     more = f", and {wrong:,} that are not this person's" if wrong else ""
