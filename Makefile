@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test test-slow test-flower lint types bench clean
+.PHONY: help install dev demo browser test test-slow test-flower lint types bench clean
 
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -41,7 +41,12 @@ lint: dev
 types: dev
 	$(BIN)/mypy
 
-test: lint types  ## lint, types, tests
+browser:  ## find Chromium for the tests of the page, or install Debian's where that may be done
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get install -qq -y --no-install-recommends chromium >/dev/null; } || \
+	  echo "NO BROWSER: tests of the page in Chromium will be skipped; install it: apt-get install chromium"
+
+test: lint types browser  ## lint, types, tests; those of the page in Chromium
 	$(BIN)/pytest -n 2
 
 test-slow: dev  ## all tests, the slow ones too

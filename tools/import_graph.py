@@ -34,6 +34,7 @@ LAYERS = (
     ("survey",),
     ("report", "serving"),
     ("workbench",),
+    ("ui",),
     ("cli",),
     ("__init__", "__main__", "testing"),
 )

@@ -50,7 +50,7 @@ PLACES = (
 )
 MOST_CPU_SECONDS, MOST_SECONDS = 20, 120  # for a refusal
 # What waits for others, once it is not refused, has a process of its own that can be ended.
-WAITING = {("serve",), ("deploy", "server"), ("deploy", "node"), ("deploy", "status")}
+WAITING = {("serve",), ("ui",), ("deploy", "server"), ("deploy", "node"), ("deploy", "status")}
 
 
 def leaves(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -122,6 +122,7 @@ class Drawer:
             ("recommend",): [at["run"], "--user", "1"],
             ("similar",): [at["run"], "--item", "1"],
             ("serve",): [at["run"], "--simulation", "--port", "0"],
+            ("ui",): [at["run"], "--port", "0"],
         }
         return right.get(path, [at["run"]])
 

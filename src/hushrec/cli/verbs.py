@@ -23,6 +23,7 @@ VERBS = {
     "similar": "List the items that a run's model finds most like one of them.",
     "deploy": "Run systems over a real network: a server, nodes that keep their ratings, mutual TLS.",
     "serve": "Serve recommendations over HTTP: lists for users and newcomers, behind a token and limits.",
+    "ui": "Show runs, their privacy, audits and models in the browser; start runs and watch them.",
     "report": "Write one HTML page about runs: a verdict, accuracy, learning curves, bytes, what is revealed, "
     "provenance.",
 }
@@ -33,6 +34,7 @@ _EXAMPLES = {
     "recommend": "recommend runs/one --user 1",
     "similar": "similar runs/one --item 50",
     "serve": "serve runs/one --rate 100/second",
+    "ui": "ui runs",
     "report": "report runs/one runs/two --out report.html",
 }
 

@@ -1,6 +1,7 @@
 """A run: one system on one dataset, over the folds of a split, with metrics, bytes and provenance.
 
-A run's folder holds `run.json`, which `Run` describes, and per fold `fold-N/state.npz` and `fold-N/train.npz`.
+A run's folder holds `run.json`, which `Run` describes, `rounds.jsonl` (see `following`), and per fold
+`fold-N/state.npz` and `fold-N/train.npz`.
 """
 
 import os
@@ -25,6 +26,7 @@ from hushrec.evaluation.feedback import EXPLICIT, relevance_limit
 from hushrec.protocol import AnySystem, restore, result_arrays
 from hushrec.registry import SYSTEMS, system_named
 from hushrec.runs.beside import Beside, stopwatch, with_beside
+from hushrec.runs.following import Teller, telling
 from hushrec.runs.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
 from hushrec.runs.record import Choice, FoldResult, Provenance, Run, alone_in, open_run, read_run, write_run
 from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, data_to_split, splits_for
@@ -100,14 +102,17 @@ def run(
     planned = replace(planned, provenance=replace(planned.provenance, relevance_limit=limit))
     candidates(first.train, planned.provenance.min_raters or 0)  # refuses to rank nothing, before the training
     current = open_run(folder, planned, resume) if folder else planned
-    with alone_in(folder) if folder else nullcontext():
+    with (
+        alone_in(folder) if folder else nullcontext(),
+        telling(folder, system, current.num_folds) as teller,
+    ):
         for split in islice(chain([first], splits), len(current.folds), None):
             fold_folder = folder / f"fold-{split.fold}" if folder else None
             job = Job(system, config, settings.seed, split.train)
             system.feedback.check_measurable(split.test)
             if fold_folder:
                 _open_fold(fold_folder, job, keeps_checkpoint and probe is None)
-            result = _run_fold(job, split, current, options, fold_folder, watch, probe, is_enough, beside)
+            result = _run_fold(job, split, current, options, fold_folder, watch, probe, is_enough, beside, teller)
             current = replace(current, folds=[*current.folds, result])
             if folder:
                 write_run(folder, current)
@@ -151,6 +156,7 @@ def _run_fold(
     probe: Probe | None,
     is_enough: IsEnough | None,
     beside: Beside | None,
+    teller: Teller | None,
 ) -> FoldResult:
     seconds = stopwatch()
     num_rounds, measured_every = job.config.num_rounds, job.system.result.measured_every(job.config)
@@ -175,6 +181,9 @@ def _run_fold(
                     "another version began this run and measured less; run it anew, in another --out"
                 )
             progress.curve = row if progress.curve is None else np.concatenate([progress.curve, row])
+        if teller is not None:
+            is_measured = progress.round_number % measured_every == 0
+            teller.tell_round(job.system, progress, split.fold, num_rounds, metrics if is_measured else {})
         if watch:
             sent = sum(progress.transcript.sent_bytes().values())
             told = {name: value for name, value in metrics.items() if np.isfinite(value)}

@@ -21,6 +21,7 @@ from hushrec.settings import to_dict
 
 VALIDATION = "validation"  # in a run's folder: what was tried on a part of the training, to choose settings
 COMMAND = "command.txt"
+ROUNDS = "rounds.jsonl"  # what a run told while it went on, see `following`
 _LOCK = ".lock"
 _CHECKSUM = "checksum"  # in `run.json`: of all else in it
 _TEMPORARY = (".run.json.", f".{COMMAND}.")
@@ -280,7 +281,7 @@ def kept_run(folder: Path, resume: bool) -> Run | None:
     if not (folder / "run.json").exists():
         # A run that was killed before it wrote its first file leaves only that behind, and what it had tried.
         names = [path.name for path in folder.iterdir()] if folder.exists() else []
-        if not all(name in (VALIDATION, COMMAND, _LOCK) or name.startswith(_TEMPORARY) for name in names):
+        if not all(name in (VALIDATION, COMMAND, ROUNDS, _LOCK) or name.startswith(_TEMPORARY) for name in names):
             raise HushrecError(f"{folder} holds something that is not a run; choose an empty or new --out")
         return None
     if not resume:

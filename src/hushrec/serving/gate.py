@@ -67,8 +67,10 @@ class Gate:
         max_request_bytes: int,
         log: Callable[[bytes], None],
         meter: Meter | None = None,
+        private: str = PRIVATE,
     ) -> None:
         self.app = app
+        self._private = private
         self._meter = meter or Meter()
         self._rate_limit = rate_limit
         self._tokens = tokens
@@ -110,7 +112,7 @@ class Gate:
         if scope["path"] in _WATCHED:
             self._count(f"health, {address}")
             return
-        needs_token = self._tokens is not None and scope["path"].startswith(PRIVATE)
+        needs_token = self._tokens is not None and scope["path"].startswith(self._private)
         owner = self._owner(scope) if needs_token else None
         self._count(owner or address)
         if needs_token and owner is None:

@@ -5,10 +5,12 @@ import ipaddress
 import logging
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 import uvicorn
@@ -85,8 +87,9 @@ def serve(
     trusted_proxy: str | None,
     log: Callable[[bytes], None],
     connections: Connections,
+    ending: threading.Event | None = None,
 ) -> None:
-    """Answer until a signal comes; then finish what is under way.
+    """Answer until a signal comes; then finish what is under way. `ending` is set first: streams heed it.
 
     BLAS works without threads of its own: for products as small as those of one list they only wait for each
     other, most of all where other processes are busy.
@@ -106,8 +109,22 @@ def serve(
         ssl_keyfile=tls.key if tls else None,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
+    server = _Server(config, ending or threading.Event())
     with threadpool_limits(1, user_api="blas"):
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Says at once that it was told to end."""
+
+    def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Heed a signal."""
+        self._ending.set()
+        super().handle_exit(sig, frame)
 
 
 def _log_as_json(log: Callable[[bytes], None]) -> None:

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
 from hushrec.cli.console import print_json, results, show
 from hushrec.deploy.consent import ledger_of
-from hushrec.deploy.enrolment import NodeSettings, read_settings
+from hushrec.deploy.enrolment import read_settings
 from hushrec.deploy.kits import read_kit
-from hushrec.deploy.node_ledger import EPSILON, RunEntry, spent_of, total_epsilon, total_rounds
+from hushrec.deploy.node_ledger import EPSILON, RunEntry, spent_of, total_epsilon
+from hushrec.deploy.node_told import noisy_and_plain, told_of_node
 from hushrec.privacy.ledger import DELTA
 from hushrec.report.numbers import format_count, format_number
 
@@ -21,7 +21,7 @@ def show_node(kit: Path, as_json: bool) -> None:
     """Show what a node agreed to and gave away."""
     name, settings, entries = read_kit(kit).name, read_settings(kit), ledger_of(kit).entries()
     if as_json:
-        print_json(_told(name, settings, entries))
+        print_json(told_of_node(name, settings, entries))
         return
     out = results()
     out.print(f"{name}: takes part in {', '.join(settings.systems)}", markup=False, highlight=False)
@@ -59,7 +59,7 @@ def _table(entries: Mapping[str, RunEntry]) -> Table:
 
 
 def _sum(entries: Mapping[str, RunEntry]) -> str:
-    noisy, plain = _with_and_without(entries)
+    noisy, plain = noisy_and_plain(entries)
     told = f"{sum(len(entry.rounds) for entry in plain)} rounds without noise"
     if noisy:
         total = total_epsilon(entry.cost for entry in noisy)
@@ -68,41 +68,3 @@ def _sum(entries: Mapping[str, RunEntry]) -> str:
             "(Gaussian noise added up exactly, other noise by the plain sum)"
         )
     return told
-
-
-def _with_and_without(entries: Mapping[str, RunEntry]) -> tuple[list[RunEntry], list[RunEntry]]:
-    noisy = [entry for entry in entries.values() if entry.opened.cost.epsilon is not None]
-    return noisy, [entry for entry in entries.values() if entry.opened.cost.epsilon is None]
-
-
-def _told(name: str, settings: NodeSettings, entries: Mapping[str, RunEntry]) -> dict[str, Any]:
-    noisy, plain = _with_and_without(entries)
-    return {
-        "node": name,
-        "systems": settings.systems,
-        "required": settings.required,
-        "accepts_everything": settings.accepts_everything,
-        "accepted": settings.accepted,
-        "budget": {
-            limit: {"most": most, "charged": (spent := spent_of(limit, entries.values())), "left": most - spent}
-            for limit, most in settings.budget.items()
-        },
-        "rounds": total_rounds(entry.cost for entry in entries.values()),
-        "rounds_without_noise": sum(len(entry.rounds) for entry in plain),
-        "epsilon": total_epsilon(entry.cost for entry in noisy),
-        "delta": DELTA,
-        "runs": [
-            {
-                "run": run,
-                "system": entry.opened.system,
-                "settings": entry.opened.settings,
-                "began": entry.opened.time,
-                "ended": None if entry.ended is None else entry.ended.time,
-                "consent": entry.opened.consent,
-                "rounds_answered": len(entry.rounds),
-                "most_rounds": entry.opened.cost.rounds,
-                "epsilon": entry.cost.epsilon,
-            }
-            for run, entry in entries.items()
-        ],
-    }

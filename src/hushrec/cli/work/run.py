@@ -17,6 +17,7 @@ from hushrec.report.verdict import alike_line, lists_line, shown_beside, unbeate
 from hushrec.runs.beside import Beside, main_length
 from hushrec.runs.record import Run
 from hushrec.runs.suiting import plan_of_run, run_suited
+from hushrec.ui.address import page_of
 
 
 def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -> None:
@@ -31,6 +32,9 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
     for line in system.result.warnings(plan.config):
         warn(line)
     beside = Beside(options.baselines, note)
+    address = page_of(options.out) if options.out else None
+    if address:
+        note(f"to watch it: {address}")
     with if_interrupted(_left_of(options)):
         done = run_suited(
             plan,

@@ -29,7 +29,7 @@ def serve_run(run: Path, options: ServeOptions) -> None:
     limit = RateLimit(Rate.parse(options.rate))
     connections = Connections(options.max_connections, options.max_connections_per_address, options.proxy)
     tls = server.TLS.of(options.tls_cert, options.tls_key)
-    given = None if options.no_token else _given_tokens(options.token_file)
+    given = None if options.no_token else given_tokens(options.token_file)
     new_token = secrets.token_urlsafe(32)
     tokens = None if options.no_token else Tokens([new_token] if given is None else given)
     meter, mark = Meter(), partial(mark_of, run, options.fold)
@@ -71,7 +71,7 @@ def _terminal() -> Callable[[], bool]:
     return lambda: has_terminal and not os.isatty(0)
 
 
-def _given_tokens(token_file: Path | None) -> list[str] | None:
+def given_tokens(token_file: Path | None) -> list[str] | None:
     """The tokens of the file or of the environment; None if neither was given."""
     if token_file is None:
         return [os.environ[TOKEN_VARIABLE]] if os.environ.get(TOKEN_VARIABLE) else None

@@ -1,0 +1,581 @@
+// Pictures as SVG, without any library. Every picture is a <figure> with a caption, a legend, a line that reads values
+// out (by mouse, or by arrow keys when the picture has the focus), its numbers as a table, and `figure.data`, which
+// `saveable` writes into files. Series differ by dash and marker as well as by colour.
+//
+// lineChart({title, xLabel, yLabel, series: [{name, x: [], y: [], group}], logY, yRange, onPick(name)})
+// scatter({title, xLabel, yLabel, points: [{x, y, label, group, size}], sizeLabel, logX, logY, onPick(point)})
+// bars({title, label, rows: [{name, value, group, text}], format})
+// parallel({title, axes: [{name, kind: "number" | "text"}], rows: [{name, values: [], group}], onPick(name)})
+// table({caption, columns: [{name, kind: "number" | "text" | "name", format}], rows: [[]]})
+// saveable(figure, name, data = figure.data)    data is {columns: [""], rows: [[]]}
+//
+// More than eight series are drawn thin; then `group` says which of them look alike, and the nearest one is picked out.
+
+import { add, draw, empty, make, number } from "./dom.js";
+
+const DASHES = [null, "7 4", "2 3", "10 3 2 3", "14 5", "5 2 1 2 1 2", "1 4", "12 3 4 3"];
+const MARGIN = { top: 12, right: 16, bottom: 44, left: 62 };
+const MOST_STYLES = 8;
+const style = (place) => `s${(place % MOST_STYLES) + 1}`;
+
+// --- Markers ------------------------------------------------------------------------------------------------------
+
+const SHAPES = [
+  (r) => `M${-r},0a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0Z`, // disc
+  (r) => `M${-r},${-r}H${r}V${r}H${-r}Z`, // square
+  (r) => `M0,${-1.2 * r}L${1.15 * r},${0.9 * r}H${-1.15 * r}Z`, // triangle
+  (r) => `M0,${-1.35 * r}L${1.35 * r},0L0,${1.35 * r}L${-1.35 * r},0Z`, // diamond
+  (r) => `M0,${1.2 * r}L${1.15 * r},${-0.9 * r}H${-1.15 * r}Z`, // triangle, point down
+  (r) => `M${-r},${-r}L${r},${r}M${-r},${r}L${r},${-r}`, // cross
+  (r) => `M${-1.2 * r},0H${1.2 * r}M0,${-1.2 * r}V${1.2 * r}`, // plus
+  (r) => `M${-1.3 * r},${-0.6 * r}H${1.3 * r}V${0.6 * r}H${-1.3 * r}Z`, // bar
+];
+
+function marker(place, x, y, radius = 3.5, isHollow = false) {
+  return draw("path", {
+    class: `marker ${style(place)}${isHollow ? " hollow" : ""}`,
+    d: SHAPES[place % MOST_STYLES](radius),
+    transform: `translate(${x.toFixed(1)},${y.toFixed(1)})`,
+  });
+}
+
+// --- Scales -------------------------------------------------------------------------------------------------------
+
+function niceStep(span, count) {
+  const rough = span / Math.max(1, count);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((step) => step >= rough) ?? power * 10;
+}
+
+// A scale from values to pixels, with ticks at round numbers.
+function scale(values, from, to, { isLog = false, count = 6, whole = false, fromZero = false } = {}) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (const value of values) {
+    if (!Number.isFinite(value) || (isLog && value <= 0)) continue;
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  if (low > high) [low, high] = isLog ? [1, 10] : [0, 1];
+  if (fromZero) low = Math.min(low, 0);
+  if (low === high) [low, high] = isLog ? [low / 2, high * 2] : [low - (Math.abs(low) * 0.05 || 0.5), high + (Math.abs(high) * 0.05 || 0.5)];
+  if (isLog) {
+    const [a, b] = [Math.log10(low), Math.log10(high)];
+    const place = (value) => from + ((Math.log10(value) - a) / (b - a)) * (to - from);
+    let ticks = [];
+    for (let power = Math.floor(a); power <= Math.ceil(b); power += 1) {
+      for (const factor of b - a > 4 ? [1] : b - a > 1.2 ? [1, 3] : [1, 2, 3, 5, 7]) ticks.push(factor * 10 ** power);
+    }
+    ticks = ticks.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
+    return { place, ticks, low, high };
+  }
+  const step = whole ? Math.max(1, Math.ceil(niceStep(high - low, count))) : niceStep(high - low, count);
+  const start = Math.ceil(low / step - 1e-9) * step;
+  const ticks = [];
+  for (let tick = start; tick <= high + step * 1e-6; tick += step) ticks.push(Math.abs(tick) < step * 1e-9 ? 0 : Number(tick.toPrecision(12)));
+  const decimals = Math.max(0, ...ticks.map((tick) => (String(tick).split(".")[1] ?? "").length));
+  return { place: (value) => from + ((value - low) / (high - low)) * (to - from), ticks, low, high, decimals };
+}
+
+function short(value) {
+  const size = Math.abs(value);
+  for (const [limit, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
+    if (size >= limit) return `${Number((value / (unit === "k" ? 1e3 : limit)).toPrecision(3))}${unit}`;
+  }
+  return size !== 0 && size < 0.001 ? value.toExponential(0) : String(Number(value.toPrecision(5)));
+}
+
+function axes(svg, x, y, box, xLabel, yLabel, { xFormat = short } = {}) {
+  // All ticks of an axis have as many decimals.
+  const yFormat = (tick) => (y.decimals && y.decimals < 6 && Math.abs(tick) < 1e4 ? tick.toFixed(y.decimals) : short(tick));
+  for (const tick of y.ticks) {
+    const at = y.place(tick);
+    add(svg, draw("line", { class: "grid", x1: box.left, x2: box.right, y1: at, y2: at }),
+      draw("text", { x: box.left - 8, y: at + 4, "text-anchor": "end" }, yFormat(tick)));
+  }
+  let lastEnd = -Infinity;
+  for (const tick of x.ticks) {
+    const at = x.place(tick);
+    const text = xFormat(tick);
+    add(svg, draw("line", { class: "axis", x1: at, x2: at, y1: box.bottom, y2: box.bottom + 4 }));
+    const half = text.length * 3.6;
+    if (at - half < lastEnd + 8) continue;
+    lastEnd = at + half;
+    add(svg, draw("text", { x: at, y: box.bottom + 18, "text-anchor": "middle" }, text));
+  }
+  add(svg, draw("line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }),
+    draw("text", { class: "quiet", x: (box.left + box.right) / 2, y: box.bottom + 37, "text-anchor": "middle" }, xLabel),
+    draw("text", { class: "quiet", x: -(box.top + box.bottom) / 2, y: 13, transform: "rotate(-90)", "text-anchor": "middle" }, yLabel));
+}
+
+// --- Frames -------------------------------------------------------------------------------------------------------
+
+// A figure whose drawing is made anew whenever its width changes. paint(width) gives an <svg>.
+function framed(title, paint, data, { legend = null, hasReadout = true } = {}) {
+  const drawing = make("div", { class: "drawing" });
+  const readout = make("output", { class: "readout", "aria-live": "polite" });
+  const figure = make("figure", null, make("figcaption", null, title), drawing, hasReadout && readout, legend);
+  figure.data = data;
+  let width = 0;
+  const repaint = () => {
+    const now = Math.round(drawing.clientWidth);
+    if (!now || now === width) return;
+    width = now;
+    empty(drawing).append(paint(width, readout));
+  };
+  new ResizeObserver(repaint).observe(drawing);
+  figure.redraw = () => {
+    width = 0;
+    repaint();
+  };
+  add(figure, numbersOf(data));
+  return figure;
+}
+
+function frame(width, height, title) {
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title, tabindex: "0" });
+  const box = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom: height - MARGIN.bottom };
+  return { svg, box };
+}
+
+function numbersOf(data) {
+  const details = make("details", { class: "numbers" }, make("summary", null, "Numbers"));
+  details.addEventListener("toggle", () => {
+    if (!details.open || details.childElementCount > 1) return;
+    const rows = data.rows.slice(0, 1000);
+    const columns = data.columns.map((name, place) => ({ name, kind: typeof rows[0]?.[place] === "number" ? "number" : "text" }));
+    add(details, table({ caption: data.rows.length > rows.length ? `The first ${rows.length} of ${data.rows.length} rows; CSV has all.` : "", columns, rows }));
+  });
+  return details;
+}
+
+function legendOf(entries, hasLine) {
+  return make("ul", { class: "legend" }, entries.map(([name, place]) => {
+    const sample = draw("svg", { viewBox: "0 0 34 12", "aria-hidden": "true" },
+      hasLine && draw("line", { class: `series ${style(place)}`, x1: 1, x2: 33, y1: 6, y2: 6, "stroke-dasharray": DASHES[place % MOST_STYLES] }),
+      marker(place, 17, 6, 3.5));
+    return make("li", null, sample, name);
+  }));
+}
+
+// Which style each group gets; more than eight groups share the last.
+function stylesOf(groups) {
+  const found = [...new Set(groups.filter((group) => group !== undefined && group !== null))];
+  found.sort((a, b) => String(a).localeCompare(String(b), "en", { numeric: true }));
+  return new Map(found.map((group, place) => [group, Math.min(place, MOST_STYLES - 1)]));
+}
+
+function pointerIn(svg, event) {
+  const frame = svg.getBoundingClientRect();
+  const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+  return [((event.clientX - frame.left) / frame.width) * width, ((event.clientY - frame.top) / frame.height) * height];
+}
+
+// Many lines are drawn thin.
+const weight = (count) => (count > 60 ? " thin" : count > MOST_STYLES ? " some" : "");
+const heightFor = (width) => Math.round(Math.min(380, Math.max(230, width * 0.5)));
+
+// --- Lines --------------------------------------------------------------------------------------------------------
+
+export function lineChart({ title, xLabel = "round", yLabel, series, logY = false, yRange = [], onPick = null }) {
+  const isMany = series.length > MOST_STYLES;
+  const styles = isMany ? stylesOf(series.map((one) => one.group)) : new Map();
+  const places = series.map((one, place) => (isMany ? styles.get(one.group) ?? MOST_STYLES - 1 : place));
+  const xs = series.map((one) => one.x ?? one.y.map((_, place) => place + 1));
+  const entries = isMany ? [...styles] : series.map((one, place) => [one.name, place]);
+  const data = {
+    columns: ["series", xLabel, yLabel],
+    rows: series.flatMap((one, place) => one.y.map((value, at) => [one.name, xs[place][at], value])),
+  };
+
+  const paint = (width, readout) => {
+    const height = heightFor(width);
+    const { svg, box } = frame(width, height, `${title}: ${series.length} lines of ${yLabel} by ${xLabel}; arrow keys read the values`);
+    const x = scale(xs.flat(), box.left + 4, box.right - 4, { count: width / 90, whole: true });
+    const y = scale([...yRange, ...series.flatMap((one) => one.y)], box.bottom - 4, box.top + 4, { isLog: logY, count: 5 });
+    axes(svg, x, y, box, xLabel, yLabel);
+    const lines = series.map((one, place) => {
+      const points = one.y.map((value, at) => [x.place(xs[place][at]), Number.isFinite(value) && (!logY || value > 0) ? y.place(value) : null]);
+      let d = "";
+      let isDown = false;
+      for (const [px, py] of points) {
+        if (py === null) isDown = false;
+        else {
+          d += `${isDown ? "L" : "M"}${px.toFixed(1)},${py.toFixed(1)}`;
+          isDown = true;
+        }
+      }
+      const path = draw("path", { class: `series ${style(places[place])}${weight(series.length)}`, d, "stroke-dasharray": DASHES[places[place] % MOST_STYLES], "data-name": one.name });
+      add(svg, path);
+      if (!isMany || one.y.length === 1) {
+        const every = Math.max(1, Math.ceil(points.length / 8));
+        points.forEach(([px, py], at) => {
+          if (py !== null && (at % every === 0 || at === points.length - 1)) add(svg, marker(places[place], px, py));
+        });
+      }
+      return { path, points, one, place };
+    });
+    readValues(svg, lines, { box, isMany, readout, xLabel, xs, onPick });
+    return svg;
+  };
+  return framed(title, paint, data, { legend: entries.length > 1 || isMany ? legendOf(entries, true) : null });
+}
+
+function readValues(svg, lines, { box, isMany, readout, xLabel, xs, onPick }) {
+  const cross = draw("line", { class: "cross", y1: box.top, y2: box.bottom, visibility: "hidden" });
+  add(svg, cross);
+  let picked = null;
+  let at = -1;
+  const longest = lines.reduce((best, line) => (line.points.length > best.points.length ? line : best), lines[0]);
+  const tell = (place, line = null) => {
+    if (!longest || place < 0 || place >= longest.points.length) return;
+    at = place;
+    const px = (line ?? longest).points[Math.min(place, (line ?? longest).points.length - 1)][0];
+    cross.setAttribute("x1", px);
+    cross.setAttribute("x2", px);
+    cross.setAttribute("visibility", "visible");
+    if (picked) picked.path.classList.remove("picked");
+    picked = line;
+    if (line) {
+      line.path.classList.add("picked");
+      svg.insertBefore(line.path, cross);
+    }
+    const shown = line ? [line] : lines.slice(0, MOST_STYLES);
+    const xValue = xs[(line ?? longest).place][place];
+    const words = shown.map(({ one, points }) => `${one.name} ${points.length > place ? number(one.y[place]) : "–"}`);
+    readout.textContent = `${xLabel} ${number(xValue)}: ${words.join(", ")}`;
+  };
+  const nearest = (px, py) => {
+    let best = null;
+    let least = Infinity;
+    for (const line of lines) {
+      const place = closest(line.points, px);
+      if (place < 0 || line.points[place][1] === null) continue;
+      const far = Math.hypot(line.points[place][0] - px, line.points[place][1] - py);
+      if (far < least) [best, least] = [{ line, place }, far];
+    }
+    return best;
+  };
+  svg.addEventListener("pointermove", (event) => {
+    const [px, py] = pointerIn(svg, event);
+    if (isMany) {
+      const found = nearest(px, py);
+      if (found) tell(found.place, found.line);
+    } else if (longest) tell(closest(longest.points, px));
+  });
+  svg.addEventListener("pointerleave", () => {
+    cross.setAttribute("visibility", "hidden");
+    if (picked) picked.path.classList.remove("picked");
+    picked = null;
+    readout.textContent = "";
+  });
+  svg.addEventListener("click", () => {
+    if (picked && onPick) onPick(picked.one);
+  });
+  svg.addEventListener("keydown", (event) => {
+    const turn = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (event.key === "Enter" && picked && onPick) onPick(picked.one);
+    if (!turn || !longest) return;
+    event.preventDefault();
+    const place = Math.min(Math.max(at + turn[0], 0), longest.points.length - 1);
+    if (!isMany) {
+      tell(place);
+      return;
+    }
+    const next = Math.min(Math.max((picked?.place ?? -1) + turn[1], 0), lines.length - 1);
+    tell(Math.min(place, lines[next].points.length - 1), lines[next]);
+  });
+}
+
+function closest(points, px) {
+  let [low, high] = [0, points.length - 1];
+  if (high < 0) return -1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (points[middle][0] < px) low = middle;
+    else high = middle;
+  }
+  return Math.abs(points[low][0] - px) <= Math.abs(points[high][0] - px) ? low : high;
+}
+
+// --- Points -------------------------------------------------------------------------------------------------------
+
+export function scatter({ title, xLabel, yLabel, points, sizeLabel = null, logX = false, logY = false, xFormat = short, onPick = null }) {
+  const styles = stylesOf(points.map((point) => point.group));
+  const sizes = points.map((point) => point.size).filter(Number.isFinite);
+  const largest = Math.max(...sizes, 0) || 1;
+  const data = {
+    columns: ["name", "group", xLabel, yLabel, ...(sizeLabel ? [sizeLabel] : [])],
+    rows: points.map((one) => [one.label, one.group ?? "", one.x, one.y, ...(sizeLabel ? [one.size ?? ""] : [])]),
+  };
+  const radius = (point) => {
+    if (!sizeLabel) return points.length > 200 ? 3 : 4.5;
+    return Number.isFinite(point.size) ? 3 + 9 * Math.sqrt(Math.max(point.size, 0) / largest) : 4;
+  };
+  const paint = (width, readout) => {
+    const height = heightFor(width);
+    const { svg, box } = frame(width, height, `${title}: ${points.length} points, ${yLabel} by ${xLabel}; arrow keys go through them`);
+    const x = scale(points.map((one) => one.x), box.left + 12, box.right - 12, { isLog: logX, count: width / 100 });
+    const y = scale(points.map((one) => one.y), box.bottom - 12, box.top + 12, { isLog: logY, count: 5 });
+    axes(svg, x, y, box, xLabel, yLabel, { xFormat });
+    const drawable = points.filter((one) => Number.isFinite(one.x) && Number.isFinite(one.y) && (!logX || one.x > 0) && (!logY || one.y > 0));
+    const spots = drawable.map((one) => [x.place(one.x), y.place(one.y), one]).sort((a, b) => a[0] - b[0]);
+    for (const [px, py, one] of [...spots].sort((a, b) => radius(b[2]) - radius(a[2]))) {
+      // Without a size there is nothing known of it: hollow.
+      add(svg, marker(styles.get(one.group) ?? 0, px, py, radius(one), Boolean(sizeLabel) && !Number.isFinite(one.size)));
+    }
+    const ring = draw("circle", { class: "ring", r: 0, visibility: "hidden" });
+    add(svg, ring);
+    let at = -1;
+    const tell = (place) => {
+      if (place < 0 || place >= spots.length) return;
+      at = place;
+      const [px, py, one] = spots[place];
+      for (const [name, value] of [["cx", px], ["cy", py], ["r", radius(one) + 4], ["visibility", "visible"]]) ring.setAttribute(name, value);
+      const size = sizeLabel ? `, ${sizeLabel} ${Number.isFinite(one.size) ? number(one.size) : "not known"}` : "";
+      const group = one.group !== undefined && one.group !== null && one.group !== one.label ? ` (${one.group})` : "";
+      readout.textContent = `${one.label}${group}: ${xLabel} ${xFormat === short ? number(one.x) : xFormat(one.x)}, ${yLabel} ${number(one.y)}${size}`;
+    };
+    svg.addEventListener("pointermove", (event) => {
+      const [px, py] = pointerIn(svg, event);
+      let best = -1;
+      let least = 40;
+      spots.forEach(([sx, sy], place) => {
+        const far = Math.hypot(sx - px, sy - py);
+        if (far < least) [best, least] = [place, far];
+      });
+      tell(best);
+    });
+    svg.addEventListener("click", () => at >= 0 && onPick && onPick(spots[at][2]));
+    svg.addEventListener("keydown", (event) => {
+      const turn = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+      if (event.key === "Enter" && at >= 0 && onPick) onPick(spots[at][2]);
+      if (!turn || !spots.length) return;
+      event.preventDefault();
+      tell(Math.min(Math.max(at + turn, 0), spots.length - 1));
+    });
+    return svg;
+  };
+  return framed(title, paint, data, { legend: styles.size > 1 ? legendOf([...styles], false) : null });
+}
+
+// --- Bars ---------------------------------------------------------------------------------------------------------
+
+export function bars({ title, label, rows, format = number }) {
+  const styles = stylesOf(rows.map((row) => row.group));
+  const data = { columns: ["name", ...(styles.size ? ["group"] : []), label], rows: rows.map((row) => [row.name, ...(styles.size ? [row.group ?? ""] : []), row.value]) };
+  const paint = (width) => {
+    const line = width < 480 ? 44 : 30;
+    const height = rows.length * line + 12;
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${rows.map((row) => `${row.name} ${format(row.value)}`).join(", ")}` });
+    const isStacked = width < 480;
+    const left = isStacked ? 2 : Math.min(width * 0.42, 12 + 7 * Math.max(...rows.map((row) => row.name.length), 1));
+    const right = width - 86;
+    const x = scale([...rows.map((row) => row.value), 0], left, right, { fromZero: true });
+    rows.forEach((row, place) => {
+      const top = place * line + 6;
+      const end = Number.isFinite(row.value) ? x.place(row.value) : left;
+      const at = isStacked ? top + 16 : top;
+      const bar = draw("rect", { class: `bar-fill ${style(styles.get(row.group) ?? 0)}`, x: Math.min(x.place(0), end), y: at, width: Math.max(1, Math.abs(end - x.place(0))), height: isStacked ? 16 : 18, rx: 3 });
+      add(svg, draw("text", { x: isStacked ? 2 : left - 8, y: isStacked ? top + 11 : top + 14, "text-anchor": isStacked ? "start" : "end" }, row.name),
+        bar, draw("text", { x: Math.max(end, x.place(0)) + 6, y: at + 13 }, row.text ?? format(row.value)));
+    });
+    return svg;
+  };
+  return framed(title, paint, data, { legend: styles.size > 1 ? legendOf([...styles], false) : null, hasReadout: false });
+}
+
+// --- Parallel coordinates -----------------------------------------------------------------------------------------
+
+export function parallel({ title, axes: wanted, rows, onPick = null }) {
+  const styles = stylesOf(rows.map((row) => row.group));
+  const data = { columns: ["name", ...(styles.size ? ["group"] : []), ...wanted.map((axis) => axis.name)], rows: rows.map((row) => [row.name, ...(styles.size ? [row.group ?? ""] : []), ...row.values]) };
+  const paint = (width, readout) => {
+    const room = Math.max(width, wanted.length * 84);
+    const height = 340;
+    const svg = draw("svg", { viewBox: `0 0 ${room} ${height}`, role: "img", tabindex: "0", "aria-label": `${title}: ${rows.length} lines over ${wanted.length} axes; arrow keys go through the lines` });
+    const box = { top: 44, bottom: height - 16, left: 56, right: room - 56 };
+    const places = wanted.map((_, place) => box.left + (wanted.length > 1 ? (place / (wanted.length - 1)) * (box.right - box.left) : 0));
+    const scales = wanted.map((axis, place) => axisScale(axis, rows.map((row) => row.values[place]), box));
+    svg.style.width = `${room}px`;
+    const lines = rows.map((row, number) => {
+      const points = row.values.map((value, place) => [places[place], scales[place].place(value)]);
+      const d = points.filter(([, y]) => y !== null).map(([px, py], at) => `${at ? "L" : "M"}${px.toFixed(1)},${py.toFixed(1)}`).join("");
+      const look = styles.get(row.group) ?? 0;
+      const path = draw("path", { class: `series ${style(look)}${weight(rows.length)}`, d, "stroke-dasharray": DASHES[look] });
+      add(svg, path);
+      return { path, points, row, number };
+    });
+    wanted.forEach((axis, place) => {
+      add(svg, draw("line", { class: "axis", x1: places[place], x2: places[place], y1: box.top, y2: box.bottom }));
+      const name = axis.name.length > 14 ? `${axis.name.slice(0, 13)}…` : axis.name;
+      add(svg, draw("text", { x: places[place], y: place % 2 && wanted.length > 6 ? 14 : 30, "text-anchor": "middle", "font-weight": "600" }, draw("title", null, axis.name), name));
+      for (const [text, at] of scales[place].labels) add(svg, draw("text", { class: "quiet halo", x: places[place] + 6, y: at + 4 }, text));
+    });
+    let picked = null;
+    const tell = (line) => {
+      if (picked) picked.path.classList.remove("picked");
+      picked = line;
+      if (!line) {
+        readout.textContent = "";
+        return;
+      }
+      line.path.classList.add("picked");
+      readout.textContent = `${line.row.name}: ${wanted.map((axis, place) => `${axis.name} ${number(line.row.values[place])}`).join(", ")}`;
+    };
+    svg.addEventListener("pointermove", (event) => {
+      const [px, py] = pointerIn(svg, event);
+      let best = null;
+      let least = 30;
+      for (const line of lines) {
+        const far = distanceTo(line.points, px, py);
+        if (far < least) [best, least] = [line, far];
+      }
+      tell(best);
+    });
+    svg.addEventListener("pointerleave", () => tell(null));
+    svg.addEventListener("click", () => picked && onPick && onPick(picked.row));
+    svg.addEventListener("keydown", (event) => {
+      const turn = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+      if (event.key === "Enter" && picked && onPick) onPick(picked.row);
+      if (!turn || !lines.length) return;
+      event.preventDefault();
+      tell(lines[Math.min(Math.max((picked?.number ?? -1) + turn, 0), lines.length - 1)]);
+    });
+    return svg;
+  };
+  const figure = framed(title, paint, data, { legend: styles.size > 1 ? legendOf([...styles], true) : null });
+  figure.querySelector(".drawing").classList.add("wide");
+  return figure;
+}
+
+function axisScale(axis, values, box) {
+  if (axis.kind === "number") {
+    const numbers = values.filter(Number.isFinite);
+    const isLog = numbers.length > 0 && Math.min(...numbers) > 0 && Math.max(...numbers) / Math.min(...numbers) > 100;
+    const found = scale(numbers, box.bottom - 6, box.top + 6, { isLog });
+    const ends = numbers.length && Math.min(...numbers) < Math.max(...numbers) ? [found.low, found.high] : numbers.slice(0, 1);
+    return { place: (value) => (Number.isFinite(value) ? found.place(value) : null), labels: ends.map((end) => [short(end), found.place(end)]) };
+  }
+  const words = [...new Set(values.map(String))].sort();
+  const place = (value) => box.bottom - 6 - ((words.indexOf(String(value)) + 0.5) / words.length) * (box.bottom - box.top - 12);
+  const shown = words.length > 12 ? [] : words;
+  return { place, labels: shown.map((word) => [word.length > 12 ? `${word.slice(0, 11)}…` : word, place(word)]) };
+}
+
+function distanceTo(points, px, py) {
+  let least = Infinity;
+  for (let at = 1; at < points.length; at += 1) {
+    const [[x1, y1], [x2, y2]] = [points[at - 1], points[at]];
+    if (px < x1 - 4 || px > x2 + 4 || y1 === null || y2 === null) continue;
+    const share = Math.min(Math.max((px - x1) / (x2 - x1 || 1), 0), 1);
+    least = Math.min(least, Math.abs(y1 + share * (y2 - y1) - py));
+  }
+  return least;
+}
+
+// --- Tables -------------------------------------------------------------------------------------------------------
+
+export function table({ caption = "", columns, rows }) {
+  const cell = (tag, column, value) => {
+    const isNumber = column.kind === "number";
+    const shown = value instanceof Node ? value : column.format ? column.format(value) : isNumber ? number(value) : value ?? "–";
+    return make(tag, { class: isNumber ? "number" : column.kind === "name" ? "name" : null, scope: tag === "th" ? "row" : null }, shown);
+  };
+  const head = make("tr", null, columns.map((column) => make("th", { scope: "col", class: column.kind === "number" ? "number" : null }, column.name)));
+  const body = rows.map((row) => make("tr", null, row.map((value, place) => cell(place === 0 ? "th" : "td", columns[place], value))));
+  const whole = make("table", null, caption && make("caption", null, caption), make("thead", null, head), make("tbody", null, body));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || columns.map((column) => column.name).join(", ") }, whole);
+}
+
+// --- Files --------------------------------------------------------------------------------------------------------
+
+const COPIED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "visibility", "paint-order"];
+
+// The picture as a text that stands alone: what the style sheet says is written to each element, the data is within.
+function svgText(figure, data) {
+  const shown = figure.querySelector(".drawing svg");
+  const copy = shown.cloneNode(true);
+  const [, , width, height] = shown.getAttribute("viewBox").split(" ").map(Number);
+  const [from, to] = [shown.querySelectorAll("*"), copy.querySelectorAll("*")];
+  from.forEach((element, place) => {
+    const now = getComputedStyle(element);
+    for (const name of COPIED) {
+      const value = now.getPropertyValue(name);
+      if (value) to[place].setAttribute(name, value);
+    }
+    to[place].removeAttribute("class");
+  });
+  const legend = [...figure.querySelectorAll(".legend li")];
+  const below = legend.length * 18;
+  legend.forEach((entry, place) => {
+    const sample = entry.querySelector("svg");
+    const group = draw("g", { transform: `translate(12,${height + 6 + place * 18})` });
+    sample.querySelectorAll("*").forEach((part) => {
+      const one = part.cloneNode(true);
+      const now = getComputedStyle(part);
+      for (const name of COPIED) if (now.getPropertyValue(name)) one.setAttribute(name, now.getPropertyValue(name));
+      one.removeAttribute("class");
+      group.append(one);
+    });
+    const ink = getComputedStyle(figure).color;
+    add(group, draw("text", { x: 42, y: 10, fill: ink, "font-family": "sans-serif", "font-size": "12px" }, entry.textContent));
+    add(copy, group);
+  });
+  copy.setAttribute("viewBox", `0 0 ${width} ${height + below}`);
+  copy.setAttribute("width", width);
+  copy.setAttribute("height", height + below);
+  copy.removeAttribute("tabindex");
+  copy.removeAttribute("style");
+  const page = getComputedStyle(document.documentElement);
+  const paper = getComputedStyle(figure.closest(".card") ?? document.body).backgroundColor || page.backgroundColor;
+  copy.prepend(draw("title", null, figure.querySelector("figcaption")?.textContent ?? ""), draw("metadata", null, csvText(data)),
+    draw("rect", { width: "100%", height: "100%", fill: paper }));
+  return { text: new XMLSerializer().serializeToString(copy), width, height: height + below };
+}
+
+function csvText({ columns, rows }) {
+  const cell = (value) => {
+    if (value === null || value === undefined) return "";
+    if (typeof value === "number") return Number.isFinite(value) ? String(value) : "";
+    const text = /^[=+\-@\t]/.test(String(value)) ? `'${value}` : String(value); // no formula in a spreadsheet
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [columns, ...rows].map((row) => row.map(cell).join(",")).join("\r\n");
+}
+
+export function download(name, blob) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name, hidden: true });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+async function pngBlob({ text, width, height }) {
+  const image = new Image();
+  const address = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+  try {
+    await new Promise((done, failed) => {
+      image.onload = done;
+      image.onerror = () => failed(new Error("the picture could not be drawn; save it as SVG"));
+      image.src = address;
+    });
+    const canvas = make("canvas", { width: width * 2, height: height * 2 });
+    canvas.getContext("2d").drawImage(image, 0, 0, width * 2, height * 2);
+    return await new Promise((done) => canvas.toBlob(done, "image/png"));
+  } finally {
+    URL.revokeObjectURL(address);
+  }
+}
+
+// Add buttons that save a picture and its numbers. Gives the figure back.
+export function saveable(figure, name, data = null) {
+  const button = (kind, save) => make("button", { type: "button", class: "light small", "aria-label": `Save ${name} as ${kind}`, onclick: save }, kind);
+  const readable = () => data ?? figure.data;
+  add(figure, make("div", { class: "save" }, "Save as",
+    button("SVG", () => download(`${name}.svg`, new Blob([svgText(figure, readable()).text], { type: "image/svg+xml" }))),
+    button("PNG", async () => download(`${name}.png`, await pngBlob(svgText(figure, readable())))),
+    button("CSV", () => download(`${name}.csv`, new Blob([csvText(readable())], { type: "text/csv" })))));
+  return figure;
+}

@@ -1,0 +1,465 @@
+"""One person's privacy: what is private, what left the device, what a curious server concludes, round by round.
+
+What is computed here shows private ratings of data on this machine to whoever opens the page on it: that is what
+it is for. Nothing of it is written anywhere, or logged. Results stay in memory, by their settings.
+"""
+
+import hashlib
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from hushrec.data import Interactions
+from hushrec.data.catalogue import CATALOGUE, SYNTHETIC, find_entry, load, locate
+from hushrec.data.holdings import USERS
+from hushrec.errors import HushrecError
+from hushrec.protocol import AnySystem, Role
+from hushrec.registry import SYSTEMS, system_named
+from hushrec.runs.lists import title_of
+from hushrec.serving.gate import Problem
+from hushrec.settings import switches_of as typed
+from hushrec.ui.privacy_sent import MOST_COLUMNS, told
+from hushrec.ui.privacy_watch import Said, Scene, Watched, marked, scene_of, verdict, watch
+from hushrec.ui.site import Site, query_number, taking
+
+_log = logging.getLogger("hushrec")
+
+MOST_ROUNDS, MOST_PEOPLE, LEAST_PEOPLE = 30, 1000, 4
+SMALL = f"{SYNTHETIC}:users=120,items=240,ratings=4800"
+_KEPT_WATCHES, _KEPT_DATA = 24, 3
+_FIRST_ANSWER_SECONDS = 1.5  # how long the first answer waits, so that small runs come at once
+_FORGOTTEN_SECONDS = 20.0  # after which a run that nobody asks for is ended
+_MOST_USERS = 60
+
+# What people would switch, in the order of the page; each system has some of it.
+SWITCHES = (
+    "rho", "filling", "resample", "denoisers", "shares", "secure_sums", "secure_least_raters", "participation",
+    "biases", "temperature", "flip", "defense", "uploads", "score_levels", "encryption", "variant",
+    "epsilon_total",
+)  # fmt: skip
+# Where the published settings would show nothing of most people in a few rounds, or take minutes.
+STARTS_AT: dict[str, dict[str, Any]] = {"fedncf": {"participation": 1.0}}
+
+
+# Systems without secure sums, and the one that computes the same with them.
+_SUMMED_IN = {"fedrec++": "fedrec", "sdcf-denoised": "sdcf"}
+
+
+class Wanted(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """What to watch."""
+
+    data: str
+    user: str
+    system: str
+    settings: dict[str, bool | int | float | str] = {}
+    num_rounds: int = 5
+    num_people: int = 100
+    with_denoisers: bool = False
+    seed: int = 0
+
+
+class Named(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A watch that was started."""
+
+    id: str
+
+
+# --- Watches ---------------------------------------------------------------------------------------------------
+
+
+class Watch:
+    """A run under way, or done. Rounds come one after the other."""
+
+    def __init__(self, name: str, wanted: Wanted) -> None:
+        self.id, self.wanted = name, wanted
+        self.scene: Scene | None = None
+        self.rounds: list[Watched] = []
+        self.fault = ""
+        self.is_done = False
+        self.is_ended = threading.Event()  # somebody wants no more of it
+        self.has_come = threading.Condition()
+        self.asked_at = time.monotonic()
+
+    def add(self, watched: Watched) -> None:
+        """One more round."""
+        with self.has_come:
+            self.rounds.append(watched)
+            self.has_come.notify_all()
+
+    def end(self, fault: str = "") -> None:
+        """No more rounds come."""
+        with self.has_come:
+            self.fault, self.is_done = fault, True
+            self.has_come.notify_all()
+
+    def wait(self, seconds: float, more_than: int) -> None:
+        """Until it is done, or has more rounds than these, or the time is over."""
+        self.asked_at = time.monotonic()
+        with self.has_come:
+            self.has_come.wait_for(lambda: self.is_done or len(self.rounds) > more_than, seconds)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody still asks for it."""
+        return not self.is_ended.is_set() and time.monotonic() - self.asked_at < _FORGOTTEN_SECONDS
+
+
+class Watches:
+    """All watches, by their settings; one is computed at a time."""
+
+    def __init__(self, open_data: Callable[[str], Interactions], ending: threading.Event) -> None:
+        self._open_data, self._ending = open_data, ending
+        self._watches: OrderedDict[str, Watch] = OrderedDict()
+        self._lock = threading.Lock()
+        self._worker = ThreadPoolExecutor(1, "privacy")
+
+    def start(self, wanted: Wanted) -> Watch:
+        """A watch with these settings: one that is there, or a new one."""
+        name = hashlib.sha256(msgspec.json.encode(wanted, order="sorted")).hexdigest()[:20]
+        with self._lock:
+            known = self._watches.get(name)
+            if known is not None and not known.fault and (known.is_done or known.is_wanted):
+                self._watches.move_to_end(name)
+                known.asked_at = time.monotonic()
+                return known
+            scene = self._scene(wanted)
+            found = self._watches[name] = Watch(name, wanted)
+            found.scene = scene
+            self._watches.move_to_end(name)
+            while len(self._watches) > _KEPT_WATCHES:
+                self._watches.popitem(last=False)[1].is_ended.set()
+        self._worker.submit(self._work, found)
+        return found
+
+    def named(self, name: str) -> Watch:
+        """A watch that was started."""
+        with self._lock:
+            if name not in self._watches:
+                raise Problem(404, "this is no longer in memory; choose the settings again")
+            return self._watches[name]
+
+    def _scene(self, wanted: Wanted) -> Scene:
+        _check(wanted)
+        system = watchable(wanted.system)
+        values: dict[str, Any] = {**STARTS_AT.get(system.name, {}), **wanted.settings}
+        config = system.configure({**values, "num_rounds": wanted.num_rounds})
+        data = self._open_data(wanted.data)
+        user = _user_number(data, wanted.user)
+        return scene_of(system, config, data, user, wanted.num_people, wanted.seed, wanted.with_denoisers)
+
+    def _work(self, found: Watch) -> None:
+        def is_enough() -> bool:
+            return not found.is_wanted or self._ending.is_set()
+
+        try:
+            if is_enough():
+                found.end("ended before it began; choose the settings again")
+                return
+            assert found.scene is not None
+            watch(found.scene, found.add, is_enough)
+            is_whole = len(found.rounds) == found.wanted.num_rounds
+            found.end("" if is_whole else "ended early; choose the settings again")
+        except HushrecError as error:
+            found.end(str(error))
+        except Exception as error:
+            _log.warning("a run for the privacy page failed: %s", type(error).__name__)
+            found.end("this run failed; choose other settings")
+
+
+def _check(wanted: Wanted) -> None:
+    if not 1 <= wanted.num_rounds <= MOST_ROUNDS:
+        raise HushrecError(f"{wanted.num_rounds} rounds; choose 1 to {MOST_ROUNDS}")
+    if not LEAST_PEOPLE <= wanted.num_people <= MOST_PEOPLE:
+        raise HushrecError(f"{wanted.num_people} people; choose {LEAST_PEOPLE} to {MOST_PEOPLE}")
+    if not 0 <= wanted.seed < 2**31:
+        raise HushrecError(f"the seed {wanted.seed}; choose 0 to {2**31 - 1}")
+    if "num_rounds" in wanted.settings:
+        raise HushrecError("num_rounds is beside the settings, not in them; leave it out there")
+
+
+def _user_number(data: Interactions, user: str) -> int:
+    """Errors do not repeat the id: it may be somebody's name."""
+    try:
+        number = data.user_number(user)
+    except HushrecError:
+        raise Problem(404, "nobody in this data has that id; choose one from the list") from None
+    if not (data.users == number).any():
+        raise Problem(404, "this person has no ratings in this data; choose another")
+    return number
+
+
+# --- What can be chosen ----------------------------------------------------------------------------------------
+
+
+def watchable(name: str) -> AnySystem:
+    """A system in which people send something to a server, or a refusal."""
+    if name not in watchable_names():
+        raise HushrecError(f"there is no such system here; choose from {', '.join(watchable_names())}")
+    return system_named(name)
+
+
+def watchable_names() -> list[str]:
+    """Systems whose clients are people, and upload."""
+    return [name for name, system in SYSTEMS.items() if _is_watchable(system)]
+
+
+def _is_watchable(system: AnySystem) -> bool:
+    has_rounds = any(entry.name == "num_rounds" for entry in fields(system.config))
+    uploads = any(kind.sender == Role.CLIENT and kind.receiver == Role.SERVER for kind in system.messages)
+    return system.holders is USERS and has_rounds and uploads and not system.about.hands_over_data
+
+
+def switches_of(system: AnySystem) -> list[dict[str, Any]]:
+    """The settings of a system that people would switch, with what they may be."""
+    hints, start = get_type_hints(system.config), STARTS_AT.get(system.name, {})
+    declared = {entry.name: entry for entry in fields(system.config)}
+    found = []
+    for name in SWITCHES:
+        if name not in declared:
+            continue
+        entry, hint = declared[name], hints[name]
+        is_choice = get_origin(hint) is Literal
+        kind = "choice" if is_choice else {bool: "switch", int: "whole", float: "real"}[hint]
+        about = {"name": name, "kind": kind, "help": entry.metadata.get("help", ""), "published": entry.default}
+        about |= {"value": start.get(name, entry.default), "within": entry.metadata.get("within", "")}
+        found.append({**about, "choices": list(get_args(hint)) if is_choice else []})
+    return found
+
+
+def ways_of(system: AnySystem) -> list[dict[str, Any]]:
+    """As published, and with what its authors or we know against attacks; in another system, if it has none."""
+    found = [{"name": "As published", "system": system.name, "settings": {}}]
+    if any(entry.name == "resample" for entry in fields(system.config)):
+        found.append({"name": "Lists drawn once", "system": system.name, "settings": {"resample": "once"}})
+    found += [_way(system, values) for values in system.about.repairs]
+    if system.name in _SUMMED_IN:
+        other = system_named(_SUMMED_IN[system.name])
+        found += [_way(other, values, f", in {other.name}") for values in other.about.repairs]
+    return found
+
+
+def _way(system: AnySystem, values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    name = typed(values)
+    if values.get("secure_sums"):
+        name = "Secure sums"
+    elif values.get("shares"):
+        name = f"Shares over {values['shares']} denoisers"
+    return {"name": f"{name}{where}", "system": system.name, "settings": dict(values)}
+
+
+def _described(system: AnySystem) -> dict[str, Any]:
+    about = system.about
+    return {
+        "name": system.name,
+        "title": about.title,
+        "paper": f"{about.paper.authors}: {about.paper.title}. {about.paper.venue} {about.paper.year}.",
+        "reads_ratings": system.feedback.needs_ratings,
+        "has_denoisers": any(kind.receiver == Role.DENOISER for kind in system.messages),
+        "switches": switches_of(system),
+        "ways": ways_of(system),
+    }
+
+
+class Sources:
+    """Data that is on this machine: of the catalogue, made up, or files below the folder that is shown."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._opened: OrderedDict[str, Interactions] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def names(self) -> list[str]:
+        """Those that need not be fetched, smallest first."""
+        present = [entry for entry in CATALOGUE.values() if locate(entry).kind in ("folder", "cache", "package")]
+        present.sort(key=lambda entry: entry.num_interactions)
+        return [SMALL, *(entry.name for entry in present)]
+
+    def open(self, name: str) -> Interactions:
+        """Load it, or have it from before."""
+        with self._lock:
+            if name not in self._opened:
+                self._opened[name] = self._load(name)
+            self._opened.move_to_end(name)
+            while len(self._opened) > _KEPT_DATA:
+                self._opened.popitem(last=False)
+            return self._opened[name]
+
+    def _load(self, name: str) -> Interactions:
+        if find_entry(name) is not None or name in (SMALL, SYNTHETIC):
+            return load(name, fetch=_refuse_to_fetch)
+        path = self._site.inside(name)
+        if not path.is_file():
+            raise Problem(404, "no data of this name is on this machine; choose one from the list")
+        try:
+            return load(path)
+        except HushrecError:
+            raise Problem(
+                422, "this file cannot be read as ratings; hushrec data describe FILE says why"
+            ) from None
+
+
+def _refuse_to_fetch(_address: str, _folder: Path) -> Path:
+    raise HushrecError("nothing is fetched from here; fetch it with: hushrec data fetch NAME")
+
+
+# --- What is told ----------------------------------------------------------------------------------------------
+
+
+def _summary(watched: Watched, scene: Scene) -> dict[str, Any]:
+    """A round in short, for the slider and its curve."""
+    said = watched.said[0] if watched.said else None
+    marks = marked(said, scene)
+    sentence, tone = verdict(watched, scene)
+    return {
+        "round": watched.round_number,
+        "sentence": sentence,
+        "tone": tone,
+        "attack": said.attack.name if said else None,
+        "precision": marks.precision,
+        "recall": marks.recall,
+        "right": marks.num_right,
+        "wrong": marks.num_wrong,
+        "exact": marks.num_exact if said and said.has_ratings else None,
+        "bytes": sum(one.num_bytes for one in watched.sent),
+        "people_in_sum": watched.num_summed,
+    }
+
+
+def _status(found: Watch, known: int = 0) -> dict[str, Any]:
+    scene, rounds = found.scene, list(found.rounds)
+    assert scene is not None
+    return {
+        "id": found.id,
+        "num_rounds": found.wanted.num_rounds,
+        "is_done": found.is_done,
+        "fault": found.fault,
+        "rounds": [_summary(one, scene) for one in rounds[known:]],
+    }
+
+
+def _person(scene: Scene) -> dict[str, Any]:
+    train, items, ratings = scene.job.train, scene.own_items, scene.own_ratings
+    return {
+        "num_people": train.num_users,
+        "num_items": train.num_items,
+        "scale": train.rating_range,
+        "items": items.tolist(),
+        "ratings": None if ratings is None else ratings.tolist(),
+        "titles": _titles(train, items),
+    }
+
+
+def _titles(train: Interactions, items: Any) -> dict[int, str]:
+    numbers = np.unique(np.asarray(items, np.int64)).tolist()
+    return {number: title_of(train, number) or f"item {train.item_ids[number]}" for number in numbers}
+
+
+def _attack(said: Said, scene: Scene) -> dict[str, Any]:
+    marks = marked(said, scene)
+    is_said = np.isfinite(said.ratings)
+    return {
+        "name": said.attack.name,
+        "by": said.attack.role,
+        "guesses": said.attack.guesses,
+        "since": said.since_round,
+        "f1_of_others": said.f1_of_others,
+        "items": said.items.tolist(),
+        "ratings": [float(one) if known else None for one, known in zip(said.ratings, is_said, strict=True)],
+        "is_right": marks.is_right.tolist(),
+        "is_exact": marks.is_exact.tolist(),
+        "right": marks.num_right,
+        "wrong": marks.num_wrong,
+        "missed": marks.num_own - marks.num_right,
+        "exact": marks.num_exact if said.has_ratings else None,
+        "repairs": list(said.attack.repairs),
+    }
+
+
+def _detail(watched: Watched, scene: Scene, most_columns: int) -> dict[str, Any]:
+    """A round in full."""
+    sent = [told(one.message, one.num_bytes, one.is_seen, most_columns) for one in watched.sent]
+    attacks = [_attack(said, scene) for said in watched.said]
+    items = [number for message in (*sent, *attacks) for number in message.get("items", ())]
+    unnamed = watched.unnamed
+    return {
+        **_summary(watched, scene),
+        "sent": sent,
+        "attacks": attacks,
+        "unnamed": None if unnamed is None else {"read": unnamed.num_read, "own": unnamed.num_own},
+        "titles": _titles(scene.job.train, items),
+    }
+
+
+# --- Routes ----------------------------------------------------------------------------------------------------
+
+
+def routes(site: Site) -> list[Route]:
+    """`/api/privacy/...`"""
+    sources = Sources(site)
+    watches = Watches(sources.open, site.ending)
+
+    def choices(_request: Request) -> Response:
+        """Data and systems to choose from."""
+        systems = [_described(system_named(name)) for name in watchable_names()]
+        limits = {"rounds": MOST_ROUNDS, "least_people": LEAST_PEOPLE, "people": MOST_PEOPLE}
+        return site.answer({"data": sources.names(), "systems": systems, "limits": limits})
+
+    def users(request: Request) -> Response:
+        """People of a data set, with how many ratings they have."""
+        data = sources.open(request.query_params.get("data", ""))
+        text = request.query_params.get("q", "").strip()
+        counts = np.bincount(data.users, minlength=data.num_users)
+        ids = [(str(one), int(count)) for one, count in zip(data.user_ids.tolist(), counts, strict=True) if count]
+        found = [one for one in ids if one[0].startswith(text)][:_MOST_USERS]
+        shown = [{"user": user, "num_ratings": count} for user, count in found]
+        return site.answer({"users": shown, "num_users": len(ids), "name": data.name})
+
+    def start(wanted: Wanted) -> Response:
+        found = watches.start(wanted)
+        found.wait(_FIRST_ANSWER_SECONDS, wanted.num_rounds - 1)
+        assert found.scene is not None
+        return site.answer({**_status(found), "person": _person(found.scene)})
+
+    def more(request: Request) -> Response:
+        """Rounds beyond those that are known, as soon as there is one."""
+        found = watches.named(request.path_params["name"])
+        known = query_number(request, "known", 0, 0, MOST_ROUNDS)
+        found.wait(_FIRST_ANSWER_SECONDS, known)
+        return site.answer(_status(found, known))
+
+    def one_round(request: Request) -> Response:
+        found = watches.named(request.path_params["name"])
+        number = request.path_params["number"]
+        if not 1 <= number <= len(found.rounds):
+            raise Problem(404, "this round has not been computed; wait for it, or choose another")
+        most = query_number(request, "columns", MOST_COLUMNS, 1, 10_000)
+        assert found.scene is not None
+        return site.answer(_detail(found.rounds[number - 1], found.scene, most))
+
+    def stop(named: Named) -> Response:
+        """End a run that nobody looks at any more."""
+        found = watches.named(named.id)
+        if not found.is_done:
+            found.is_ended.set()
+        return site.answer({})
+
+    return [
+        Route("/api/privacy/choices", choices),
+        Route("/api/privacy/users", users),
+        Route("/api/privacy/watch", taking(Wanted, start), methods=["POST"]),
+        Route("/api/privacy/stop", taking(Named, stop), methods=["POST"]),
+        Route("/api/privacy/watch/{name}", more),
+        Route("/api/privacy/watch/{name}/rounds/{number:int}", one_round),
+    ]

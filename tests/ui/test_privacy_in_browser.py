@@ -1,0 +1,102 @@
+"""The pages of privacy, audit and model in a real Chromium."""
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+import hushrec
+from hushrec.audit.kept import KeptAudit, KeptFinding, write_audit
+
+from .browsing import NARROW, check_looks, open_page, screenshot, served, wait_for
+
+STAGE = ".stage[data-done] figure.seen svg"
+
+
+def downloaded(page: Any, kind: str) -> bytes:
+    with page.expect_download() as waiting:
+        page.locator("figure.seen").get_by_role("button", name=f"as {kind}").click()
+    return Path(waiting.value.path()).read_bytes()
+
+
+def test_one_persons_privacy(browser: Any, runs_folder: Path, tmp_path: Path) -> None:
+    with served(runs_folder) as server:
+        page = open_page(browser, f"{server.address}/#/privacy?rounds=3&people=40")
+        page.locator(STAGE).wait_for()
+        read = page.locator(".sentence").inner_text()
+        num_own = page.locator(".triptych section").first.locator("li").count()
+        assert read == f"The server read {num_own} of {num_own} ratings of this person."
+        wait_for(lambda: page.locator(".stage").get_attribute("data-round") == "3")
+        check_looks(page)
+        screenshot(page, "privacy", tmp_path)
+
+        # By keyboard: back to the first round.
+        slider = page.get_by_role("slider", name="Round")
+        slider.focus()
+        page.keyboard.press("Home")
+        wait_for(lambda: page.locator(".stage").get_attribute("data-round") == "1")
+        assert page.get_by_text("Round 1 of 3").is_visible()
+        assert "round=1" in page.url
+
+        # A picture with its numbers.
+        root = ElementTree.fromstring(downloaded(page, "SVG"))
+        rows = list(csv.reader(io.StringIO(downloaded(page, "CSV").decode())))
+        assert root.tag.endswith("svg")
+        assert rows[0][2] == "private rating"
+        assert sum(row[2] != "" for row in rows[1:]) == sum(row[6] == "yes" for row in rows[1:]) == num_own
+        assert downloaded(page, "PNG").startswith(b"\x89PNG")
+
+        # A switch changes what is concluded, at once.
+        page.get_by_label("Secure sums, in fedrec").check()
+        wait_for(lambda: page.locator(".stage").get_attribute("data-tone") == "nothing")
+        hidden = page.locator(".sentence").inner_text()
+        assert hidden.startswith("The server saw only sums over 40 people: nothing ")
+        wait_for(lambda: not page.locator(".stage[aria-busy]").count())
+        check_looks(page)
+
+        # Bad input is told in a line.
+        page.get_by_label("Person", exact=True).fill("nobody")
+        page.get_by_label("Person", exact=True).press("Enter")
+        page.get_by_role("alert").filter(has_text="nobody in this data has that id").wait_for()
+        page.context.close()
+
+        narrow = open_page(browser, f"{server.address}/#/privacy?rounds=3&people=40&beside=yes", NARROW, dark=True)
+        narrow.locator(f".stage:nth-child(2){STAGE.removeprefix('.stage')}").wait_for()
+        assert narrow.locator(".sentence").all_inner_texts() == [read, hidden]
+        check_looks(narrow)
+        screenshot(narrow, "privacy-narrow-dark", tmp_path)
+        narrow.context.close()
+
+
+def test_audit_and_model(browser: Any, runs_folder: Path, tmp_path: Path) -> None:
+    data = hushrec.load("synthetic:users=60,items=50,ratings=1500")
+    titled = replace(data, titles=np.array([f"Title {item}" for item in data.item_ids]))
+    hushrec.FedRec(num_rounds=4, num_factors=4).fit(titled).save(runs_folder / "one")
+    curve = KeptFinding("intersection", "server", "precision", 0.9, 0.25, (0.8, 0.95), [0.25, 0.7, 0.9])
+    write_audit(runs_folder / "one", KeptAudit(3, "2026-11-18", [curve]))
+    with served(runs_folder) as server:
+        for viewport, is_dark in ((None, False), (NARROW, True)):
+            name = "narrow-dark" if is_dark else "wide"
+            page = open_page(browser, f"{server.address}/#/audit/one", viewport, is_dark)
+            page.get_by_text("the server: reads most of a user's items").wait_for()
+            page.get_by_role("heading", name="The ledger of epsilon").wait_for()
+            page.get_by_text("Leakage to curious parties").first.wait_for()
+            check_looks(page)
+            screenshot(page, f"audit-{name}", tmp_path)
+
+            page.goto(f"{server.address}/#/model/one")
+            page.locator("figure svg .marker").first.wait_for()
+            page.get_by_label("Titles", exact=True).fill("title 12")
+            page.get_by_role("button", name="Title 12", exact=True).click()
+            page.get_by_role("heading", name="For this person").wait_for()
+            page.get_by_role("button", name="2 of 5").press("Enter")
+            assert page.get_by_role("button", name="2 of 5").get_attribute("aria-pressed") == "true"
+            page.get_by_role("button", name="Items like").first.click()
+            page.get_by_role("heading", name="Like ").wait_for()
+            check_looks(page)
+            screenshot(page, f"model-{name}", tmp_path)
+            page.context.close()
