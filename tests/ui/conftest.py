@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,7 +52,8 @@ def asking(app: Any) -> Ask:
         async def send(message: Any) -> None:
             messages.append(message)
 
-        asyncio.run(app(scope, receive, send))
+        with ThreadPoolExecutor(1) as thread:  # a browser that is open has a loop in this one
+            thread.submit(asyncio.run, app(scope, receive, send)).result()
         told = {name.decode(): value.decode() for name, value in messages[0]["headers"]}
         return Answer(messages[0]["status"], told, b"".join(one.get("body", b"") for one in messages[1:]))
 
@@ -71,9 +73,12 @@ def ask(runs_folder: Path) -> Ask:
     return asking(Door(create_app(runs_folder, commands=RunCommands()), names_of("127.0.0.1", True)))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium; without one tests are skipped, and fail where CI=true."""
+    """Debian's Chromium; without one tests are skipped, and fail where CI=true.
+
+    It is closed with its module: while it is open there is a loop in this thread, in which others start theirs.
+    """
     if reason := missing_browser():
         skip_or_fail(reason)
     from playwright.sync_api import sync_playwright

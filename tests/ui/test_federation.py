@@ -62,22 +62,14 @@ def make_federation(folder: Path) -> Path:
         Opened("a" * 32, "2026-11-18T10:00:00", "fedrec++", {"rho": 3}, f"accepted: {WORDS}", Cost(30)),
         settings.budget,
     )
-    log = b'{"time": "2026-11-18T10:00:01.000", "event": "refused", "reason": "this node takes part only with rho 3"}\nhalf a li'
+    entry = {
+        "time": "2026-11-18T10:00:01.000",
+        "event": "refused",
+        "reason": "this node takes part only with rho 3",
+    }
+    log = msgspec.json.encode(entry) + b"\nhalf a li"
     write_private_file(kit / "private" / "node.log", log)
     return folder
-
-
-class _Engine:
-    """An engine whose server answers, or does not."""
-
-    connected: set[str] | None = None
-
-    def session(self, _folder: Path, _seconds: float) -> Any:
-        if self.connected is None:
-            raise HushrecError("the server does not answer")
-        return self
-
-    def close(self) -> None: ...
 
 
 @pytest.fixture
@@ -86,7 +78,7 @@ def asked(tmp_path: Path, runs_folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     folder = make_federation(tmp_path / "fed")
 
     def ask_with(connected: set[str] | None) -> Any:
-        class Engine(_Engine):
+        class Engine:
             def session(self, _folder: Path, _seconds: float) -> Any:
                 if connected is None:
                     raise HushrecError("the server does not answer")
