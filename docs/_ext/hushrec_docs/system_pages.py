@@ -107,7 +107,10 @@ def _declared(system: AnySystem) -> list[str]:
     lines: list[str] = []
     for paragraph in paragraphs[2:]:  # title and citation stand above
         lines += [*_paragraph(paragraph), ""]
-    return lines
+    behind = escaped(" ".join(re.split(r"\([^()]*\d{4}\)\.", paragraphs[1], maxsplit=1)[1:]).strip())
+    if behind and "## The round" not in lines:
+        return ["## The round", "", behind, "", *lines]
+    return [behind, "", *lines] if behind else lines
 
 
 def _paragraph(text: str) -> list[str]:
@@ -116,9 +119,11 @@ def _paragraph(text: str) -> list[str]:
         return ["## Threat model", "", escaped(" ".join(rest.split()))]
     if head == "Symbols":
         return ["## Symbols", "", escaped(" ".join(rest.split()))]
-    if text.startswith("The round"):
-        first, _, steps = text.partition("\n")
-        return ["## The round", "", escaped(first), "", *map(_step, steps.splitlines())]
+    before, found, after = text.partition("The round")
+    if found and (not before or before.endswith("\n")):
+        first, _, steps = (found + after).partition("\n")
+        told = [*map(_step, before.splitlines()), ""] if before else []
+        return [*told, "## The round", "", escaped(first), "", *map(_step, steps.splitlines())]
     return [_step(line) for line in text.splitlines()]
 
 
