@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
+import hushrec
+from hushrec.registry import SYSTEMS
+from hushrec.report.declared import reveals
+
 BASE = Path(__file__).parents[1]
 DOCS = BASE / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 
-import hushrec_docs
-from hushrec_docs import api, command_pages, llms, rounds, sequence, system_pages, texts
-
-import hushrec
-from hushrec.registry import SYSTEMS
-from hushrec.report.declared import reveals
+import hushrec_docs  # noqa: E402  # which is beside the pages that it makes
+from hushrec_docs import api, command_pages, llms, rounds, sequence, system_pages, texts  # noqa: E402
 
 API_PAGES = sorted((DOCS / "api").glob("*.md"))
 OWN = [name for name in SYSTEMS if SYSTEMS.is_built_in(name)]
@@ -132,7 +132,9 @@ def test_a_systems_page_has_its_messages_settings_and_numbers(name: str) -> None
 
 def test_numbers_of_papers_stand_beside_ours() -> None:
     """Table 2 of FedRec++ on ML-100K: RMSE of FedRec with rho 0 is published and measured as 0.94."""
-    rows = re.findall(r"^\| FedRec\+\+, Table 2 \| ml-100k \|.*\| RMSE \|(.*)$", SYSTEM_PAGES["fedrec"], re.MULTILINE)
+    rows = re.findall(
+        r"^\| FedRec\+\+, Table 2 \| ml-100k \|.*\| RMSE \|(.*)$", SYSTEM_PAGES["fedrec"], re.MULTILINE
+    )
     assert len(rows) >= 3
     for row in rows:
         published, ours, verdict = (cell.strip() for cell in row.strip(" |").split("|"))
@@ -182,7 +184,9 @@ def test_a_picture_is_svg_with_names_words_and_mail() -> None:
 
 def written_pages() -> list[Path]:
     """Pages that people write."""
-    found = [path for path in DOCS.rglob("*.md") if not {"_build", "reference"} & set(path.relative_to(DOCS).parts)]
+    found = [
+        path for path in DOCS.rglob("*.md") if not {"_build", "reference"} & set(path.relative_to(DOCS).parts)
+    ]
     return sorted([BASE / "README.md", *found])
 
 
@@ -250,7 +254,9 @@ def test_every_page_is_in_the_list_once() -> None:
     assert {path.stem for path in DOCS.glob("*.md")} - {"index"} == {name for name in names if "/" not in name}
     for folder in ("api", "tutorials"):
         own = hushrec_docs.listed((DOCS / folder / "index.md").read_text(encoding="utf-8"))
-        assert {path.stem for path in (DOCS / folder).glob("*.md")} - {"index"} == {one for one in own if "/" not in one}
+        assert {path.stem for path in (DOCS / folder).glob("*.md")} - {"index"} == {
+            one for one in own if "/" not in one
+        }
 
 
 def test_a_page_that_turns_up_is_listed(tmp_path: Path) -> None:
@@ -304,7 +310,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` does; what was built before is taken for notebooks that did not change."""
     pytest.importorskip("sphinx", reason="the site is not built: pip install '.[docs]'")
     out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-b", "html", "-d", str(out / "trees")]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-n",
+        "-q",
+        "-b",
+        "html",
+        "-d",
+        str(out / "trees"),
+    ]
     done = subprocess.run([*command, str(DOCS), str(out / "html")], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return out / "html"

@@ -17,7 +17,7 @@ def script_of(path: Path) -> str:
     return shown + "\n".join(f"_run({cell!r})" for cell in cells_of(path)).join([_RUN, "\n"])
 
 
-_RUN = '''
+_RUN = """
 def _run(text, names=globals()):
     tree = _ast.parse(text)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
@@ -26,4 +26,4 @@ def _run(text, names=globals()):
         value = eval(compile(_ast.Expression(last.value), "<cell>", "eval"), names)
         if value is not None:
             print(value)
-'''
+"""

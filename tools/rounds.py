@@ -1,8 +1,8 @@
 """Write down what is sent in a round of every system, for the pictures of the documentation.
 
-    python tools/rounds.py            writes docs/_ext/hushrec_docs/rounds.json
-    python tools/rounds.py --check    says whether it is as it should be
-    python tools/rounds.py drift      writes the entry of one system anew
+python tools/rounds.py            writes docs/_ext/hushrec_docs/rounds.json
+python tools/rounds.py --check    says whether it is as it should be
+python tools/rounds.py drift      writes the entry of one system anew
 """
 
 import sys

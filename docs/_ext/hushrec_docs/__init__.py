@@ -1,7 +1,7 @@
 """What makes hushrec's documentation site out of its pages, its code and its records.
 
-Before the build: pages of systems and of commands are written to `docs/reference/`. While pages are read: names of the
-reference are filled in, and pages that no list has are put at the end of the how-to guides. After it: `llms.txt`.
+Before the build: pages of systems and of commands are written to `docs/reference/`. While pages are read: names of
+the reference are filled in, and pages that no list has are put at the end of the how-to guides. After it: `llms.txt`.
 """
 
 import re
@@ -38,7 +38,6 @@ def write_pages(docs: Path) -> None:
             path = folder / f"{name}.md"
             if not path.exists() or path.read_text(encoding="utf-8") != text:
                 path.write_text(text, encoding="utf-8")
-
 
     notebook = docs.parent / "examples" / "frames.ipynb"
     (docs / "reference" / notebook.name).write_text(notebook.read_text(encoding="utf-8"), encoding="utf-8")
@@ -82,11 +81,16 @@ def _write_llms(app: Any, failure: Exception | None) -> None:
 
     def page_of(name: str) -> Page:
         path = Path(app.env.doc2path(name))
-        return Page(f"_sources/{path.relative_to(docs)}", app.env.titles[name].astext(), path.read_text(encoding="utf-8"))
+        return Page(
+            f"_sources/{path.relative_to(docs)}", app.env.titles[name].astext(), path.read_text(encoding="utf-8")
+        )
 
     (Path(app.outdir) / "llms.txt").write_text(llms_txt(sections, page_of), encoding="utf-8")
 
 
 def _with_children(app: Any, name: str) -> list[str]:
     """A page, and those that it lists."""
-    return [name, *(below for child in app.env.toctree_includes.get(name, []) for below in _with_children(app, child))]
+    return [
+        name,
+        *(below for child in app.env.toctree_includes.get(name, []) for below in _with_children(app, child)),
+    ]

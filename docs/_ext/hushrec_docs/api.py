@@ -1,7 +1,7 @@
 """The reference of public names: what each is, as its source says it.
 
-A page asks for a name with a block `{public} hushrec.load`; classes of systems come with `{estimators}`. Signatures are
-those of the source, so that a type reads as its author wrote it.
+A page asks for a name with a block `{public} hushrec.load`; classes of systems come with `{estimators}`. Signatures
+are those of the source, so that a type reads as its author wrote it.
 """
 
 import ast
@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import hushrec
 from hushrec.protocol import AnySystem
 from hushrec.registry import SYSTEMS
-
 from hushrec_docs.command_pages import page_name
 from hushrec_docs.texts import block, docstring_as_markdown, escaped
 
@@ -71,7 +70,8 @@ def expanded(text: str) -> str:
             return "\n".join(line for name in class_names().values() for line in _estimator(SYSTEMS[name]))
         return "\n".join(described(found[2].strip()))
 
-    return _BLOCK.sub(filled, text)
+    without_last = re.sub(r"\n\n```$", "\n```", text, flags=re.MULTILINE)  # doctest wants an empty line there
+    return _BLOCK.sub(filled, without_last)
 
 
 def resolve(path: str) -> Any:
@@ -87,7 +87,9 @@ def described(path: str) -> list[str]:
     """The entry of one name."""
     thing = resolve(path)
     if inspect.ismodule(thing):  # `hushrec.audit` is a part of the library that can be called
-        thing = next(value for name, value in vars(import_module("hushrec.workbench")).items() if f"hushrec.{name}" == path)
+        thing = next(
+            value for name, value in vars(import_module("hushrec.workbench")).items() if f"hushrec.{name}" == path
+        )
     if inspect.isclass(thing) and not _is_alias(path, thing):
         return _class(path, thing)
     if inspect.isfunction(thing):
@@ -248,7 +250,11 @@ def _defined_in(module: str, name: str) -> Any:
     if re.search(rf"^{name}\b.*=", inspect.getsource(place), re.MULTILINE):
         return place
     for node in ast.walk(ast.parse(inspect.getsource(place))):
-        if isinstance(node, ast.ImportFrom) and node.module and any((one.asname or one.name) == name for one in node.names):
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and any((one.asname or one.name) == name for one in node.names)
+        ):
             return _defined_in(node.module, name)
     return place
 
@@ -269,7 +275,12 @@ def _estimator(system: AnySystem) -> list[str]:
     more = f"The system, its round and its numbers: [{escaped(system.name)}](../reference/systems/{page}.md)."
     arguments = ", ".join(_argument(entry) for entry in inspect.signature(kind).parameters.values())
     body = [*doc, "", more, "", "Example:", "", *block("python", example_of(system))]
-    return [f"## {system.about.class_name}", "", *_fence("class", f"hushrec.{kind.__name__}(*, {arguments})", body), ""]
+    return [
+        f"## {system.about.class_name}",
+        "",
+        *_fence("class", f"hushrec.{kind.__name__}(*, {arguments})", body),
+        "",
+    ]
 
 
 def _argument(entry: inspect.Parameter) -> str:

@@ -9,7 +9,6 @@ import typer.main
 
 from hushrec.cli.verbs import VERBS, app
 from hushrec.registry import SYSTEMS
-
 from hushrec_docs.texts import block, escaped, table
 
 _KINDS = {int: "whole number", float: "number", str: "text", Path: "file or folder"}
@@ -223,4 +222,3 @@ def _first_line(text: str | None) -> str:
 
 def _text(*lines: str) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
-

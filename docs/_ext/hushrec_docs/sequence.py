@@ -1,4 +1,4 @@
-"""Rounds as pictures: roles side by side, messages from top to bottom, and what each of them reveals. Plain SVG."""
+"""Rounds as pictures: roles side by side, messages from top to bottom, and what each reveals. Plain SVG."""
 
 import textwrap
 from collections.abc import Sequence
@@ -35,7 +35,9 @@ def drawing(steps: Sequence[Step], title: str) -> str:
         drawn, height = _arrow(step, number, places, height, width)
         body += drawn
     height += 12
-    told = ". ".join(f"{number}: {step.sender} to {step.receiver}, {step.message}" for number, step in enumerate(steps, 1))
+    told = ". ".join(
+        f"{number}: {step.sender} to {step.receiver}, {step.message}" for number, step in enumerate(steps, 1)
+    )
     return "\n".join(
         [
             f'<svg class="round" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '

@@ -18,7 +18,6 @@ from hushrec.report.deviations import deviations
 from hushrec.report.survey_table import HEADINGS, cells_of
 from hushrec.settings import switches_of
 from hushrec.survey.record import measured_surveys
-
 from hushrec_docs.command_pages import page_name
 from hushrec_docs.rounds import read_rounds
 from hushrec_docs.sequence import Step, drawing
@@ -62,8 +61,8 @@ def _index(own: Mapping[str, AnySystem]) -> str:
     lines = [
         "# Systems",
         "",
-        "A page for each, made of what the system's code declares: the round as a picture, what each message reveals, "
-        "settings, numbers of its paper beside ours, and what the audit found.",
+        "A page for each, made of what the system's code declares: the round as a picture, what each message "
+        "reveals, settings, numbers of its paper beside ours, and what the audit found.",
         "",
         *table(["system", "what it is", "feedback", "published", "in Python"], rows),
         "",
@@ -85,9 +84,12 @@ def _page(system: AnySystem) -> str:
         "",
         escaped(f"{paper.authors}: {paper.title} ({paper.venue} {paper.year})."),
         "",
-        f"Feedback: {system.feedback.name}. In Python: {{py:class}}`hushrec.{about.class_name}`. On the command line:",
+        f"Feedback: {system.feedback.name}. In Python: {{py:class}}`hushrec.{about.class_name}`. "
+        "On the command line:",
         "",
-        *block("text", f"hushrec run {system.name} --data ratings.csv\nhushrec audit {system.name} --data ratings.csv"),
+        *block(
+            "text", f"hushrec run {system.name} --data ratings.csv\nhushrec audit {system.name} --data ratings.csv"
+        ),
         "",
     ]
     if guide:
@@ -116,7 +118,8 @@ def _declared(system: AnySystem) -> list[str]:
 def _paragraph(text: str) -> list[str]:
     head, _, rest = text.partition(":")
     if head == "Threat model":
-        return ["## Threat model", "", escaped(" ".join(rest.split()))]
+        told = " ".join(rest.split())
+        return ["## Threat model", "", escaped(told[:1].upper() + told[1:])]
     if head == "Symbols":
         return ["## Symbols", "", escaped(" ".join(rest.split()))]
     before, found, after = text.partition("The round")
@@ -190,14 +193,17 @@ def _settings(system: AnySystem) -> list[str]:
          _values(hints[entry.name], entry.metadata.get("within", "")), escaped(entry.metadata["help"])]
         for entry in fields(system.config)
     ]  # fmt: skip
-    lines = ["## Settings", "", "The defaults are the paper's. In Python and in files of options, a setting has its "
-             "name; on the command line it is an option.", ""]  # fmt: skip
+    told = (
+        "The defaults are the paper's. In Python and in files of options, a setting has its name; on the command "
+        "line it is an option."
+    )
+    lines = ["## Settings", "", told, ""]
     lines += [*table(["setting", "option", "default", "values", "meaning"], rows), ""]
     for name, values in system.about.presets.items():
         told = ", ".join(f"`{setting}` {_shown(value)}" for setting, value in values.items())
         lines += [f"- Preset `{name}`: {told or 'the defaults'}."]
     if system.about.presets:
-        lines += ["", "A preset is chosen with `--preset NAME` or `preset=\"NAME\"`.", ""]
+        lines += ["", 'A preset is chosen with `--preset NAME` or `preset="NAME"`.', ""]
     return lines
 
 
@@ -241,15 +247,23 @@ def _published(system: AnySystem) -> list[str]:
                     continue
                 cells = [cell for cell in row.cells if cell.published is not None]
                 for cell in cells:
-                    rows.append([_short(kept.title), escaped(row.where), escaped(row.name), escaped(cell.metric), *_numbers(cell)])
+                    rows.append(
+                        [
+                            _short(kept.title),
+                            escaped(row.where),
+                            escaped(row.name),
+                            escaped(cell.metric),
+                            *_numbers(cell),
+                        ]
+                    )
                     where[data] = summary.date
     lines = ["## Published and ours", ""]
     if not rows:
         return [*lines, "No number that a paper gives for it was measured here.", ""]
     told = ", ".join(f"[{data}](../../reproduced/{data}.md) ({date})" for data, date in where.items())
     lines += [
-        f"Every number that a paper gives and we measured; all tables, figures and claims: {told}. \"Within\" is within "
-        "the published spread, or a unit of a count; \"near\" is within a tenth, where no spread is given.",
+        f"Every number that a paper gives and we measured; all tables, figures and claims: {told}. "
+        '"Within" is within the published spread, or a unit of a count; "near" is within a tenth, where no spread is given.',
         "",
     ]
     return [*lines, *table(["table", "data", "row", "measure", "published", "ours", ""], rows), ""]
@@ -273,14 +287,17 @@ def _audit(system: AnySystem) -> list[str]:
         rows = [[escaped(text) for text in cells_of(row)[1:]] for row in survey.of_system(system.name)]
         if rows:
             lines += [
-                f"{survey.data}, {survey.date}. Server, others, active server: how far the strongest attack of each is "
-                "from a blind guess (0) towards knowing all (1). [What is compared](../../compare.md), "
+                f"{survey.data}, {survey.date}. Server, others, active server: how far the strongest attack of each "
+                "is from a blind guess (0) towards knowing all (1). [What is compared](../../compare.md), "
                 "[what each attack reads](../../attacks.md).",
                 "",
                 *table(HEADINGS[1:], rows),
                 "",
             ]
-    for title, exposures in (("Protected settings", system.about.protected), ("What others expose", system.about.exposes)):
+    for title, exposures in (
+        ("Protected settings", system.about.protected),
+        ("What others expose", system.about.exposes),
+    ):
         if exposures:
             lines += [f"{title}, in the words that [owners of nodes](../../consent.md) agree to:", ""]
             lines += [f"- {_when(one.when)}{escaped(one.words)}" for one in exposures] + [""]
@@ -288,7 +305,10 @@ def _audit(system: AnySystem) -> list[str]:
 
 
 def _when(when: Mapping[str, Any]) -> str:
-    told = ", ".join(f"`{name}` {'in ' if isinstance(value, str) and value[:1] in '[(' else ''}`{value}`" for name, value in when.items())
+    told = ", ".join(
+        f"`{name}` {'in ' if isinstance(value, str) and value[:1] in '[(' else ''}`{value}`"
+        for name, value in when.items()
+    )
     return f"{told}: " if told else ""
 
 
