@@ -1,7 +1,7 @@
 """What makes hushrec's documentation site out of its pages, its code and its records.
 
 Before the build: pages of systems and of commands are written to `docs/reference/`. While pages are read: names of
-the reference are filled in, and pages that no list has are put at the end of the how-to guides. After it: `llms.txt`.
+the reference are filled in, and pages that no list has come at the end of the how-to guides. After it: `llms.txt`.
 """
 
 import re

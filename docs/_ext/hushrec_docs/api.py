@@ -1,7 +1,7 @@
 """The reference of public names: what each is, as its source says it.
 
-A page asks for a name with a block `{public} hushrec.load`; classes of systems come with `{estimators}`. Signatures
-are those of the source, so that a type reads as its author wrote it.
+A page asks for a name with a block `{public} hushrec.load`; classes of systems come with `{estimators}`.
+Signatures are those of the source, so that a type reads as its author wrote it.
 """
 
 import ast

@@ -263,7 +263,8 @@ def _published(system: AnySystem) -> list[str]:
     told = ", ".join(f"[{data}](../../reproduced/{data}.md) ({date})" for data, date in where.items())
     lines += [
         f"Every number that a paper gives and we measured; all tables, figures and claims: {told}. "
-        '"Within" is within the published spread, or a unit of a count; "near" is within a tenth, where no spread is given.',
+        '"Within" is within the published spread, or a unit of a count; "near" is within a tenth, where no spread '
+        "is given.",
         "",
     ]
     return [*lines, *table(["table", "data", "row", "measure", "published", "ours", ""], rows), ""]
@@ -287,8 +288,8 @@ def _audit(system: AnySystem) -> list[str]:
         rows = [[escaped(text) for text in cells_of(row)[1:]] for row in survey.of_system(system.name)]
         if rows:
             lines += [
-                f"{survey.data}, {survey.date}. Server, others, active server: how far the strongest attack of each "
-                "is from a blind guess (0) towards knowing all (1). [What is compared](../../compare.md), "
+                f"{survey.data}, {survey.date}. Server, others, active server: how far the strongest attack of "
+                "each is from a blind guess (0) towards knowing all (1). [What is compared](../../compare.md), "
                 "[what each attack reads](../../attacks.md).",
                 "",
                 *table(HEADINGS[1:], rows),
