@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo browser test test-slow test-flower lint types bench clean
+.PHONY: help install dev demo browser docs test test-slow test-flower lint types bench clean
 
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -33,6 +33,14 @@ dev: install $(VENV)/.dev  ## the same with all extras but Flower, and what test
 
 demo: install  ## the main job on ML-100K: accuracy, bytes, recommendations, a report
 	$(BIN)/python -m hushrec.cli.demo demo
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP_INSTALL) -e '.[docs]'
+	@touch $@
+
+docs: install $(VENV)/.docs  ## the documentation site, notebooks executed, without network: docs/_build/html/index.html
+	$(BIN)/python -m sphinx -W --keep-going -n -q -b html -d docs/_build/doctrees docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
 
 lint: dev
 	$(BIN)/ruff format --check .
@@ -64,4 +72,4 @@ bench: dev  ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove the virtual environment and the demo's output
-	rm -rf $(VENV) .venv-flower demo
+	rm -rf $(VENV) .venv-flower demo docs/_build docs/reference

@@ -13,7 +13,10 @@ from hushrec.cli.verbs import app
 from hushrec.registry import SYSTEMS
 
 BASE = Path(__file__).parents[1]
-PAGES = [path for path in (BASE / "README.md", *sorted((BASE / "docs").rglob("*.md"))) if path.exists()]
+DOCS = BASE / "docs"
+MADE = {"_build", "reference"}  # by `make docs`
+WRITTEN = sorted(path for path in DOCS.rglob("*.md") if not MADE & set(path.relative_to(DOCS).parts))
+PAGES = [path for path in (BASE / "README.md", *WRITTEN) if path.exists()]
 ROOT: Any = typer.main.get_command(app)
 SHELLS = {"", "sh", "bash", "shell", "console", "text"}
 

@@ -1,4 +1,4 @@
-"""Notebooks of examples/ run from top to bottom, and are kept without what they print."""
+"""Notebooks of examples/ and docs/tutorials/ run from top to bottom, and are kept without what they print."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hushrec.data.catalogue import find_entry, locate
+from text_notebooks import cells_of, script_of
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -73,3 +74,58 @@ def test_the_notebook_runs_on_ml_100k(tmp_path: Path) -> None:
     if locate(entry).kind not in ("folder", "cache"):
         pytest.skip("ML-100K is not here")
     assert "RMSE" in shown(executed(ROOT / "examples" / "frames.ipynb", "ml-100k", tmp_path))
+
+
+# --- Tutorials: notebooks in Markdown ----------------------------------------------------------------------
+
+TUTORIALS = {
+    path.stem: path for path in sorted((ROOT / "docs" / "tutorials").glob("*.md")) if path.stem != "index"
+}
+QUICK = ("transcript", "write-a-system", "write-an-attack")  # the others have their words checked by slow tests
+# What each prints when what it says is true.
+SAYS = {
+    "audit-repair": ["gives an F1 of 1.000", "['published']", "nobody sent anything that it could tell apart"],
+    "deploy": ["model digest", "in one process: the same"],
+    "drift": ["theta 60: What the threshold leaves open"],
+    "drift-live": ["model digest", "'items': ["],
+    "fedcore": ["shops: a, b", "'a cold': 0.", "gradient inversion"],
+    "fedrec": ["lists 44 in the first round", "are read exactly", "[secure sums]"],
+    "own-data": ["duplicates='last'", "all in one place", "True"],
+    "ptf-fedrec": ["Predictions, client to server", "shadow membership"],
+    "transcript": ["of which it rated 5", "DenoisingSums", "True"],
+    "tuning": ["complete", "tuned", "'bytes'"],
+    "write-a-system": ["item means", "gives an F1 of 1.00"],
+    "write-an-attack": ["in 100% of cases", "fcf: nothing to look at"],
+}
+
+
+def printed_by(path: Path, folder: Path) -> str:
+    """What the cells of a notebook print, as one script."""
+    (folder / "cells.py").write_text(script_of(path), encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "MPLBACKEND": "Agg"}
+    command = [sys.executable, "cells.py"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_tutorials_are_at_least_ten_and_each_is_known_by_its_words() -> None:
+    assert len(TUTORIALS) >= 10
+    assert set(SAYS) == set(TUTORIALS)
+    for path in TUTORIALS.values():
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith("---\nfile_format: mystnb\n")
+        assert len(cells_of(path)) == text.count("```{code-cell}") >= 2
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_quick_tutorial_runs_and_says_what_it_should(name: str, tmp_path: Path) -> None:
+    told = printed_by(TUTORIALS[name], tmp_path)
+    assert [words for words in SAYS[name] if words not in told] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in TUTORIALS if name not in QUICK])
+def test_a_tutorial_runs_and_says_what_it_should(name: str, tmp_path: Path) -> None:
+    told = printed_by(TUTORIALS[name], tmp_path)
+    assert [words for words in SAYS[name] if words not in told] == []
