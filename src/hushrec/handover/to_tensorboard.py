@@ -1,0 +1,62 @@
+"""Runs for TensorBoard: a folder of event files for each."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.plugins.hparams import api_pb2
+from tensorboard.plugins.hparams.summary import session_end_pb
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+from tensorboard.plugins.text.summary_v2 import text_pb
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+from hushrec.handover.public import Told
+from hushrec.handover.tracking import Ending
+
+_USUAL = "tensorboard"
+
+
+class TensorBoard:
+    """The run of one tracker: settings as hyperparameters, rounds as scalars, digests as texts."""
+
+    def __init__(self, place: str | None) -> None:
+        """`place`: the folder that `tensorboard --logdir` is given."""
+        self.place = str(Path(place or _USUAL).absolute())
+        self._writer: Any = None
+        self._is_again = False
+
+    def begin(self, known: str | None, name: str, settings: Mapping[str, Told]) -> str:
+        """A folder of its own; one that goes on gets one more file in the same."""
+        self._is_again = known is not None
+        folder = known or f"{name.replace(' ', '-')}-{uuid4().hex[:8]}"
+        self._writer = EventFileWriter(str(Path(self.place) / folder))
+        if known is None:
+            self._add(hparams_pb(dict(settings), trial_id=folder))
+        return folder
+
+    def tell(self, step: int, values: Mapping[str, float]) -> None:
+        """Scalars of a round, on the disk at once; what was told of it before a run was killed is withdrawn."""
+        if self._is_again:
+            begun = SessionLog(status=SessionLog.START)
+            self._writer.add_event(Event(wall_time=time.time(), step=step, session_log=begun))
+            self._is_again = False
+        for tag, value in values.items():
+            self._add(scalar_pb(tag, value), step)
+        self._writer.flush()
+
+    def end(self, values: Mapping[str, float], digests: Mapping[str, str], ending: Ending) -> None:
+        """Results as scalars without a course, digests as texts."""
+        for tag, value in values.items():
+            self._add(scalar_pb(tag, value))
+        for tag, text in digests.items():
+            self._add(text_pb(tag, text))
+        status = api_pb2.STATUS_SUCCESS if ending == "done" else api_pb2.STATUS_FAILURE
+        self._add(session_end_pb(status))
+        self._writer.close()
+
+    def _add(self, summary: Any, step: int = 0) -> None:
+        self._writer.add_event(Event(wall_time=time.time(), step=step, summary=summary))
