@@ -36,7 +36,7 @@ def cases() -> list[tuple[str, int]]:
 
 @cache
 def fitted(name: str, number: int = 0) -> hushrec.Recommender:
-    settings = short(name, num_rounds=3, num_factors=4)
+    settings = short(name, num_rounds=3)
     if number:
         known = estimator_named(name)().get_params()
         settings |= {key: value for key, value in OTHERS[name][number - 1].items() if key in known}

@@ -24,6 +24,7 @@ from hushrec.runs.record import Run, read_run
 SECRET = "her-clinic"  # in the name of a file, in ids of users and items
 ROWS = [(user, item, 1 + (user * item) % 5) for user in range(20) for item in range(15) if (user + item) % 3]
 pytestmark = pytest.mark.slow
+_BLOCK, _WHOLE, _LAST = 1 << 15, 1, 4  # of W&B's files
 
 
 def needs(package: str) -> None:
@@ -281,10 +282,30 @@ def test_wandb_is_offline_and_one_run(proxy: Proxy, data: Path) -> None:
 
 
 def wandb_rows(file: Path) -> list[dict[str, Any]]:
-    """The rows of a file that W&B keeps offline, by its own format."""
-    from hushrec_wandb import rows  # type: ignore[import-not-found]
+    """The rows that W&B keeps offline, by its own messages; their records are framed as in LevelDB's logs."""
+    from wandb.proto.wandb_internal_pb2 import Record
 
-    return rows(file)
+    data, place, parts, rows = file.read_bytes(), 7, b"", []
+    assert data.startswith(b":W&B")
+    while place + 7 <= len(data):
+        left = _BLOCK - place % _BLOCK
+        if left < 7:
+            place += left
+            continue
+        length, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
+        if kind == 0:  # room that was not used when the process was killed
+            break
+        parts += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (_WHOLE, _LAST):
+            record = Record.FromString(parts)
+            parts = b""
+            if record.HasField("history"):
+                found = {
+                    "".join(one.nested_key) or one.key: json.loads(one.value_json) for one in record.history.item
+                }
+                rows.append(found)
+    return rows
 
 
 # --- Trackio -----------------------------------------------------------------------------------------------------
