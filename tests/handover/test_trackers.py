@@ -118,8 +118,8 @@ def run(proxy: Proxy, data: Path, track: str, *words: str, rounds: int = 4) -> R
     return read_run(out)
 
 
-def interrupted(proxy: Proxy, data: Path, track: str) -> None:
-    """A run that is killed in its third round, after trackers were told of it and before it was kept."""
+def interrupted(proxy: Proxy, data: Path, track: str, is_killed: bool = True) -> None:
+    """A run that is killed (or else: Ctrl-C) in its third round, which trackers were told of and no file has."""
     code = (
         "import os, sys\n"
         "from hushrec.runtime import training\n"
@@ -127,7 +127,7 @@ def interrupted(proxy: Proxy, data: Path, track: str) -> None:
         "def save(path, system, progress):\n"
         "    if progress.round_number == 3:\n"
         "        import time; time.sleep(1.5)\n"
-        "        os._exit(9)\n"
+        f"        {'os._exit(9)' if is_killed else 'raise KeyboardInterrupt'}\n"
         "    kept(path, system, progress)\n"
         "training.save_progress = save\n"
         "from hushrec.cli.app import main\n"
@@ -140,7 +140,7 @@ def interrupted(proxy: Proxy, data: Path, track: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code, *words], cwd=data.parent, env=variables, capture_output=True
     )
-    assert done.returncode == 9, done.stderr
+    assert done.returncode == (9 if is_killed else 130), done.stderr
 
 
 def curve(done: Run, metric: str) -> list[float]:
@@ -269,7 +269,7 @@ def test_tensorboard_goes_on(proxy: Proxy, data: Path) -> None:
 def test_wandb_is_offline_and_one_run(proxy: Proxy, data: Path) -> None:
     needs("wandb")
     place = data.parent / "board"
-    interrupted(proxy, data, f"wandb={place}")
+    interrupted(proxy, data, f"wandb={place}", is_killed=False)
     done = run(proxy, data, f"wandb={place}", "--resume")
     known = json.loads((data.parent / "one" / FILE).read_text())["wandb"]["id"]
     files = sorted((place / "wandb").glob(f"offline-run-*-{known}/run-{known}.wandb"))

@@ -80,7 +80,7 @@ def public_results(run: Run, audit: KeptAudit | None = None) -> tuple[dict[str, 
 
 
 def _costs(fold: FoldResult) -> dict[str, float]:
-    sent = {f"bytes {way}": float(number) for way, number in fold.sent_bytes.items()}
+    sent = {public_name(f"bytes {way}"): float(number) for way, number in fold.sent_bytes.items()}
     return sent | {"rounds": float(fold.num_rounds), "CPU seconds": fold.cpu_seconds}
 
 
@@ -96,11 +96,11 @@ def public_leakage(audit: KeptAudit | None) -> dict[str, float]:
 def public_name(name: str) -> str:
     """A metric as every tracker takes it: letters, digits, blanks and few signs.
 
-    >>> public_name("NDCG@10"), public_name("RMSE, cold")
-    ('NDCG at 10', 'RMSE cold')
+    >>> public_name("NDCG@10"), public_name("RMSE, cold"), public_name("bytes server->client")
+    ('NDCG at 10', 'RMSE cold', 'bytes server to client')
     """
-    kept = "".join(sign if sign.isascii() and (sign.isalnum() or sign in " ._-/") else " " for sign in
-                   name.replace("@", " at "))  # fmt: skip
+    spoken = name.replace("@", " at ").replace("->", " to ")
+    kept = "".join(sign if sign.isascii() and (sign.isalnum() or sign in " ._-/") else " " for sign in spoken)
     return " ".join(kept.split())
 
 

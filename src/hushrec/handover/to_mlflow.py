@@ -16,12 +16,9 @@ _STATUS: dict[Ending, str] = {"done": "FINISHED", "failed": "FAILED", "interrupt
 Entry = TypeVar("Entry")
 
 
-def _quiet() -> None:
-    """MLflow sends word of its own use to its makers unless it is told not to: before it is loaded."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-
-
-_quiet()
+# Before it is loaded: no word of its use to its makers, and none on its tables to people.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 
 
 class MLflow:

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import uuid4
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.plugins.hparams import api_pb2
-from tensorboard.plugins.hparams.summary import session_end_pb
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
@@ -54,9 +54,16 @@ class TensorBoard:
             self._add(scalar_pb(tag, value))
         for tag, text in digests.items():
             self._add(text_pb(tag, text))
-        status = api_pb2.STATUS_SUCCESS if ending == "done" else api_pb2.STATUS_FAILURE
-        self._add(session_end_pb(status))
+        self._add(_ended(api_pb2.STATUS_SUCCESS if ending == "done" else api_pb2.STATUS_FAILURE))
         self._writer.close()
 
     def _add(self, summary: Any, step: int = 0) -> None:
         self._writer.add_event(Event(wall_time=time.time(), step=step, summary=summary))
+
+
+def _ended(status: Any) -> Any:
+    """That a run ended, for the page of hyperparameters; what the package has for it needs TensorFlow."""
+    told = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=time.time())
+    kept = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(session_end_info=told))
+    value = Summary.Value(tag=metadata.SESSION_END_INFO_TAG, metadata=kept, tensor=metadata.NULL_TENSOR)
+    return Summary(value=[value])
