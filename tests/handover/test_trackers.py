@@ -23,7 +23,7 @@ from hushrec.runs.record import Run, read_run
 
 SECRET = "her-clinic"  # in the name of a file, in ids of users and items
 ROWS = [(user, item, 1 + (user * item) % 5) for user in range(20) for item in range(15) if (user + item) % 3]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of what their packages load
 _BLOCK, _WHOLE, _LAST = 1 << 15, 1, 4  # of W&B's files
 
 
