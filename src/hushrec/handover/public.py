@@ -14,6 +14,7 @@ from hushrec.runs.folds import FoldProgress
 from hushrec.runs.record import FoldResult, Run
 
 OWN_DATA = "data of its owner"
+BYTES_SENT = "bytes sent"
 _FILES = {
     "--data": "RATINGS",
     "--items": "ITEMS",
@@ -58,9 +59,7 @@ def _plain(value: Any) -> Told:
 
 def public_round(now: FoldProgress) -> dict[str, float]:
     """What is known after a round: metrics so far, and bytes."""
-    found = {public_name(name): value for name, value in now.metrics.items()} | {
-        "bytes sent": float(now.sent_bytes)
-    }
+    found = {public_name(name): value for name, value in now.metrics.items()} | {BYTES_SENT: float(now.sent_bytes)}
     before = f"fold {now.fold}/" if now.num_folds > 1 else ""
     return {f"{before}{name}": value for name, value in found.items() if math.isfinite(value)}
 

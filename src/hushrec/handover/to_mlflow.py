@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hushrec.handover.public import Told
-from hushrec.handover.tracking import PROJECT, Ending
+from hushrec.handover.tracking import LAST, PROJECT, Ending
 
 _USUAL = "mlflow.db"
 _MOST_AT_ONCE = 100  # parameters of one call
@@ -51,7 +51,7 @@ class MLflow:
         return str(self._id)
 
     def _history(self) -> Sequence[Any]:
-        found: Sequence[Any] = self._client.get_metric_history(self._id, "bytes sent")
+        found: Sequence[Any] = self._client.get_metric_history(self._id, LAST)
         return found
 
     def tell(self, step: int, values: Mapping[str, float]) -> None:

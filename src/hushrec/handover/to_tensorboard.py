@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
@@ -15,7 +16,7 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from hushrec.handover.public import Told
-from hushrec.handover.tracking import Ending
+from hushrec.handover.tracking import LAST, Ending
 
 _USUAL = "tensorboard"
 
@@ -27,23 +28,21 @@ class TensorBoard:
         """`place`: the folder that `tensorboard --logdir` is given."""
         self.place = str(Path(place or _USUAL).absolute())
         self._writer: Any = None
-        self._is_again = False
+        self._last: int | None = None
 
     def begin(self, known: str | None, name: str, settings: Mapping[str, Told]) -> str:
         """A folder of its own; one that goes on gets one more file in the same."""
-        self._is_again = known is not None
         folder = known or f"{name.replace(' ', '-')}-{uuid4().hex[:8]}"
+        self._last = None if known is None else _last_step(Path(self.place) / known)
         self._writer = EventFileWriter(str(Path(self.place) / folder))
         if known is None:
             self._add(hparams_pb(dict(settings), trial_id=folder))
         return folder
 
     def tell(self, step: int, values: Mapping[str, float]) -> None:
-        """Scalars of a round, on the disk at once; what was told of it before a run was killed is withdrawn."""
-        if self._is_again:
-            begun = SessionLog(status=SessionLog.START)
-            self._writer.add_event(Event(wall_time=time.time(), step=step, session_log=begun))
-            self._is_again = False
+        """Scalars of a round, on the disk at once; one that was told before a run was killed is not told again."""
+        if self._last is not None and step <= self._last:
+            return
         for tag, value in values.items():
             self._add(scalar_pb(tag, value), step)
         self._writer.flush()
@@ -59,6 +58,15 @@ class TensorBoard:
 
     def _add(self, summary: Any, step: int = 0) -> None:
         self._writer.add_event(Event(wall_time=time.time(), step=step, summary=summary))
+
+
+def _last_step(folder: Path) -> int | None:
+    """The last round that the files of a run tell of."""
+    kept = EventAccumulator(str(folder), size_guidance={"tensors": 0})
+    kept.Reload()
+    if LAST not in kept.Tags()["tensors"]:
+        return None
+    return max(one.step for one in kept.Tensors(LAST))
 
 
 def _ended(status: Any) -> Any:

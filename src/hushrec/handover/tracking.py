@@ -18,6 +18,7 @@ from hushrec.choices import TrackerName
 from hushrec.errors import HushrecError, MissingExtraError, how_to_install, option
 from hushrec.files import write_private_file
 from hushrec.handover.public import (
+    BYTES_SENT,
     Told,
     public_data,
     public_leakage,
@@ -30,6 +31,7 @@ from hushrec.runs.record import Run
 
 FILE = "tracked.json"  # in a run's folder: which run it is at each tracker
 PROJECT = "hushrec"
+LAST = BYTES_SENT  # is told of every round, so that the last one can be looked up
 Ending = Literal["done", "failed", "interrupted"]
 Asked = str | Sequence[str] | Mapping[str, str | Path]
 
