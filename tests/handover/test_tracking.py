@@ -11,7 +11,7 @@ import hushrec
 from hushrec.audit.kept import KeptAudit, KeptFinding, write_audit
 from hushrec.errors import HushrecError, MissingExtraError
 from hushrec.handover import tracking
-from hushrec.handover.tracking import FILE, Following, Wanted, parse_trackers, tell_leakage
+from hushrec.handover.tracking import FILE, Following, KnownRounds, Wanted, parse_trackers, tell_leakage
 from hushrec.registry import SYSTEMS
 from hushrec.runs.folds import run
 from hushrec.runs.record import Run
@@ -36,8 +36,8 @@ class Listener:
         self.heard.append(("begin", known, name, dict(settings)))
         return known or f"id-{len(self.heard)}"
 
-    def tell(self, step: int, values: Mapping[str, float]) -> None:
-        self.heard.append(("tell", step, dict(values)))
+    def tell(self, step: int, values: Mapping[str, float], order: int) -> None:
+        self.heard.append(("tell", step, dict(values), order))
 
     def end(self, values: Mapping[str, float], digests: Mapping[str, str], ending: str) -> None:
         self.heard.append(("end", dict(values), dict(digests), ending))
@@ -191,6 +191,34 @@ def test_a_tracker_that_breaks_is_one_line(
         HushrecError, match=r"mlflow refused to keep the run in here \(.*No space left.*choose another"
     ):
         followed_run(data, Following("mlflow"))
+
+
+def test_rounds_that_were_told_are_not_told_again() -> None:
+    """Each fold by itself; of a new run nothing was told."""
+    asked: list[str] = []
+
+    def last_of(metric: str) -> int | None:
+        asked.append(metric)
+        return {"fold 1/bytes sent": 3}.get(metric)
+
+    known = KnownRounds(last_of)
+    assert [known.has(step, {"fold 1/RMSE": 1.0, "fold 1/bytes sent": 1.0}) for step in (2, 3, 4)] == [
+        True,
+        True,
+        False,
+    ]
+    assert not known.has(1, {"fold 2/bytes sent": 1.0})
+    assert asked == ["fold 1/bytes sent", "fold 2/bytes sent"]
+    assert not KnownRounds().has(1, {})
+
+
+def test_folds_are_told_apart(heard: list[tuple[Any, ...]], data: hushrec.Interactions) -> None:
+    config = SYSTEMS["fedrec"].configure(QUICK)
+    settings = RunSettings(num_folds=2)
+    run(SYSTEMS["fedrec"], config, data, settings, ONE_THREAD, follower=Following("mlflow"))
+    told = [(entry[1], next(iter(entry[2])).partition("/")[0], entry[3]) for entry in heard if entry[0] == "tell"]
+    assert told == [(1, "fold 1", 1), (2, "fold 1", 2), (3, "fold 1", 3), (1, "fold 2", 4), (2, "fold 2", 5),
+                    (3, "fold 2", 6)]  # fmt: skip
 
 
 # --- What is asked for --------------------------------------------------------------------------------------

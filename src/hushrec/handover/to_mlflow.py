@@ -2,12 +2,12 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hushrec.handover.public import Told
-from hushrec.handover.tracking import LAST, PROJECT, Ending
+from hushrec.handover.tracking import PROJECT, Ending, KnownRounds
 
 _USUAL = "mlflow.db"
 _MOST_AT_ONCE = 100  # parameters of one call
@@ -32,7 +32,7 @@ class MLflow:
         self.place = told if "://" in told or told.startswith("file:") else f"sqlite:///{Path(told).absolute()}"
         self._client = MlflowClient(tracking_uri=self.place)
         self._id = ""
-        self._last: int | None = None
+        self._known = KnownRounds()
 
     def begin(self, known: str | None, name: str, settings: Mapping[str, Told]) -> str:
         """Open a run, or the known one again, whose last step is looked up."""
@@ -41,24 +41,22 @@ class MLflow:
         if known is not None:
             self._id = known
             self._client.update_run(known, status="RUNNING")
-            self._last = max((one.step for one in self._history()), default=None)
+            self._known = KnownRounds(self._last_of)
             return known
         experiment = self._client.get_experiment_by_name(PROJECT)
         number = experiment.experiment_id if experiment else self._client.create_experiment(PROJECT)
-        self._id, self._last = self._client.create_run(number, run_name=name).info.run_id, None
+        self._id, self._known = self._client.create_run(number, run_name=name).info.run_id, KnownRounds()
         for some in _parts([Param(key, str(value)) for key, value in settings.items()]):
             self._client.log_batch(self._id, params=some)
         return str(self._id)
 
-    def _history(self) -> Sequence[Any]:
-        found: Sequence[Any] = self._client.get_metric_history(self._id, LAST)
-        return found
+    def _last_of(self, metric: str) -> int | None:
+        return max((one.step for one in self._client.get_metric_history(self._id, metric)), default=None)
 
-    def tell(self, step: int, values: Mapping[str, float]) -> None:
-        """One call; a round that was told before a run was killed is not told again."""
-        if self._last is not None and step <= self._last:
-            return
-        self._log(values, step)
+    def tell(self, step: int, values: Mapping[str, float], order: int) -> None:
+        """One call."""
+        if not self._known.has(step, values):
+            self._log(values, step)
 
     def _log(self, values: Mapping[str, float], step: int) -> None:
         from mlflow.entities import Metric

@@ -1,7 +1,7 @@
 """Runs for TensorBoard: a folder of event files for each."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,7 +16,7 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from hushrec.handover.public import Told
-from hushrec.handover.tracking import LAST, Ending
+from hushrec.handover.tracking import Ending, KnownRounds
 
 _USUAL = "tensorboard"
 
@@ -28,20 +28,20 @@ class TensorBoard:
         """`place`: the folder that `tensorboard --logdir` is given."""
         self.place = str(Path(place or _USUAL).absolute())
         self._writer: Any = None
-        self._last: int | None = None
+        self._known = KnownRounds()
 
     def begin(self, known: str | None, name: str, settings: Mapping[str, Told]) -> str:
         """A folder of its own; one that goes on gets one more file in the same."""
         folder = known or f"{name.replace(' ', '-')}-{uuid4().hex[:8]}"
-        self._last = None if known is None else _last_step(Path(self.place) / known)
+        self._known = KnownRounds(None if known is None else _last_step_in(Path(self.place) / known))
         self._writer = EventFileWriter(str(Path(self.place) / folder))
         if known is None:
             self._add(hparams_pb(dict(settings), trial_id=folder))
         return folder
 
-    def tell(self, step: int, values: Mapping[str, float]) -> None:
-        """Scalars of a round, on the disk at once; one that was told before a run was killed is not told again."""
-        if self._last is not None and step <= self._last:
+    def tell(self, step: int, values: Mapping[str, float], order: int) -> None:
+        """Scalars of a round, on the disk at once."""
+        if self._known.has(step, values):
             return
         for tag, value in values.items():
             self._add(scalar_pb(tag, value), step)
@@ -60,13 +60,12 @@ class TensorBoard:
         self._writer.add_event(Event(wall_time=time.time(), step=step, summary=summary))
 
 
-def _last_step(folder: Path) -> int | None:
-    """The last round that the files of a run tell of."""
+def _last_step_in(folder: Path) -> Callable[[str], int | None]:
+    """Looks up the last round that the files of a run tell of."""
     kept = EventAccumulator(str(folder), size_guidance={"tensors": 0})
     kept.Reload()
-    if LAST not in kept.Tags()["tensors"]:
-        return None
-    return max(one.step for one in kept.Tensors(LAST))
+    tags = kept.Tags()["tensors"]
+    return lambda tag: max(one.step for one in kept.Tensors(tag)) if tag in tags else None
 
 
 def _ended(status: Any) -> Any:

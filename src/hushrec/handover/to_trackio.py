@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from hushrec.errors import HushrecError, option
 from hushrec.handover.public import Told
-from hushrec.handover.tracking import PROJECT, Ending
+from hushrec.handover.tracking import PROJECT, Ending, KnownRounds
 
 _PLACE = "TRACKIO_DIR"
 
@@ -34,7 +34,7 @@ class Trackio:
         self._trackio = trackio
         self.place = str(TRACKIO_DIR)
         self._run: Any = None
-        self._last: int | None = None
+        self._known = KnownRounds()
 
     def begin(self, known: str | None, name: str, settings: Mapping[str, Told]) -> str:
         """Open a run under a name of its own, or the known one again."""
@@ -44,14 +44,12 @@ class Trackio:
                 project=PROJECT, name=number, config=dict(settings), resume="allow", embed=False,
                 auto_log_cpu=False, auto_log_gpu=False,
             )  # fmt: skip
-        from trackio.sqlite_storage import SQLiteStorage
-
-        self._last = SQLiteStorage.get_max_step_for_run(PROJECT, number) if known else None
+        self._known = KnownRounds(None if known is None else _last_step_of(number))
         return number
 
-    def tell(self, step: int, values: Mapping[str, float]) -> None:
-        """One row; a round that was told before a run was killed is not told again."""
-        if self._last is None or step > self._last:
+    def tell(self, step: int, values: Mapping[str, float], order: int) -> None:
+        """One row."""
+        if not self._known.has(step, values):
             self._run.log(dict(values), step=step)
 
     def end(self, values: Mapping[str, float], digests: Mapping[str, str], ending: Ending) -> None:
@@ -59,3 +57,11 @@ class Trackio:
         self._run.log({**values, **digests, "ending": ending})
         with redirect_stdout(sys.stderr):
             self._run.finish()
+
+
+def _last_step_of(name: str) -> Callable[[str], int | None]:
+    """Looks up the last round that the database has of a run."""
+    from trackio.sqlite_storage import SQLiteStorage
+
+    rows = SQLiteStorage.get_logs(PROJECT, name)
+    return lambda metric: max((row["step"] for row in rows if metric in row), default=None)

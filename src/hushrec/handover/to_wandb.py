@@ -49,9 +49,9 @@ class WeightsAndBiases:
         self._run.define_metric("*", step_metric="round")
         return number
 
-    def tell(self, step: int, values: Mapping[str, float]) -> None:
-        """One row; W&B keeps rows in the order of their steps."""
-        self._run.log({**values, "round": step}, step=step)
+    def tell(self, step: int, values: Mapping[str, float], order: int) -> None:
+        """One row. W&B keeps rows whose steps rise, and its server drops those that it has."""
+        self._run.log({**values, "round": step}, step=order)
 
     def end(self, values: Mapping[str, float], digests: Mapping[str, str], ending: Ending) -> None:
         """Results and digests as the summary of the run."""

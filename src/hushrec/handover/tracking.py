@@ -31,7 +31,6 @@ from hushrec.runs.record import Run
 
 FILE = "tracked.json"  # in a run's folder: which run it is at each tracker
 PROJECT = "hushrec"
-LAST = BYTES_SENT  # is told of every round, so that the last one can be looked up
 Ending = Literal["done", "failed", "interrupted"]
 Asked = str | Sequence[str] | Mapping[str, str | Path]
 
@@ -45,13 +44,32 @@ class Tracker(Protocol):
         """Open a run, or go on with a known one; its id comes back."""
         ...
 
-    def tell(self, step: int, values: Mapping[str, float]) -> None:
-        """What is known after a round."""
+    def tell(self, step: int, values: Mapping[str, float], order: int) -> None:
+        """What is known after a round of a fold; `order` counts the rounds of all folds."""
         ...
 
     def end(self, values: Mapping[str, float], digests: Mapping[str, str], ending: Ending) -> None:
         """What came out; the store is as it should be when this returns."""
         ...
+
+
+class KnownRounds:
+    """Which rounds a store has of a run that goes on: what was told before a kill is not told again."""
+
+    def __init__(self, last_of: Callable[[str], int | None] | None = None) -> None:
+        """`last_of` looks up the last step of a metric; None: the run is new."""
+        self._last_of = last_of
+        self._lasts: dict[str, int | None] = {}
+
+    def has(self, step: int, values: Mapping[str, float]) -> bool:
+        """Whether this was told before. Each fold has a course of its own."""
+        if self._last_of is None:
+            return False
+        course = next(name for name in values if name.endswith(BYTES_SENT))  # is told of every round
+        if course not in self._lasts:
+            self._lasts[course] = self._last_of(course)
+        last = self._lasts[course]
+        return last is not None and step <= last
 
 
 # The module of each, and the class in it that takes a place.
@@ -136,7 +154,8 @@ class Following:
         """Tell what is known after a round."""
         values = public_round(now) if self._trackers else {}
         for name, tracker in self._trackers.items():
-            self._plainly(name, tracker.tell, now.round_number, values)
+            order = (now.fold - 1) * now.num_rounds + now.round_number
+            self._plainly(name, tracker.tell, now.round_number, values, order)
 
     def end(self, done: Run | None, ending: Ending = "done") -> None:
         """Tell what came out, and close; None: nothing did."""
