@@ -1,13 +1,13 @@
 """`hushrec export RUN`: a model in files for other programs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from hushrec.choices import ExportForm
 from hushrec.cli.groups import work
-from hushrec.cli.options import AsJson, Fold, RunFolder
+from hushrec.cli.options import AsJson, Fold, RunFolder, beginning
 from hushrec.cli.recommend import WhoseModel
 
 
@@ -15,9 +15,11 @@ def export(
     run: RunFolder,
     to: Annotated[Path, typer.Option(help="The folder to write into. A file that is there already stays.")],
     form: Annotated[
-        list[ExportForm] | None,
+        list[str] | None,
         typer.Option(
             "--format",
+            metavar="arrow|parquet|onnx",
+            autocompletion=beginning(lambda: get_args(ExportForm)),
             help="arrow (default) or parquet: items' vectors. onnx: a scorer, from users' vectors to scores of "
             "all items. Can be given several times.",
         ),

@@ -37,7 +37,7 @@ def export(
     with_users: bool = False,
 ) -> list[Path]:
     """Write the files into a folder, and say which; one that is there already is refused, and nothing written."""
-    forms = _checked(form)
+    forms = checked_forms(form)
     scorer = job.scorer(progress)
     formula = formula_of(scorer)
     if formula is None and ("onnx" in forms or with_users):
@@ -59,7 +59,8 @@ def export(
     return _kept(files, to)
 
 
-def _checked(form: ExportForm | Sequence[ExportForm]) -> list[ExportForm]:
+def checked_forms(form: str | Sequence[str]) -> list[ExportForm]:
+    """Those that were asked for, if they are known."""
     forms: list[Any] = [form] if isinstance(form, str) else list(form)
     known = get_args(ExportForm)
     for one in forms:

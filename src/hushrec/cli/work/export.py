@@ -3,22 +3,24 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from hushrec.choices import ExportForm, Side
+from hushrec.choices import Side
 from hushrec.cli.console import note, print_json
 from hushrec.estimators import load_run
+from hushrec.handover.exports import checked_forms
 
 
 def export_run(
     run: Path,
     to: Path,
-    forms: Sequence[ExportForm],
+    forms: Sequence[str],
     with_users: bool,
     fold: int | None,
     side: Side | None,
     as_json: bool,
 ) -> None:
     """Write the files, and say which."""
-    files = load_run(run, fold, side).export(to, forms, with_users=with_users)
+    known = checked_forms(forms)
+    files = load_run(run, fold, side).export(to, known, with_users=with_users)
     if as_json:
         print_json({"files": [str(file) for file in files]})
     else:
