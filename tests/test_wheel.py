@@ -1,5 +1,6 @@
 """The wheel and the source archive: what is in them, and that they work in an environment of their own."""
 
+import ast
 import json
 import os
 import re
@@ -42,6 +43,27 @@ def test_supported_pythons_are_said_once() -> None:
     told = re.findall(r":: Python :: (3\.\d+)", "\n".join(project["classifiers"]))
     ((low, high),) = re.findall(r"^>=3\.(\d+),<3\.(\d+)$", project["requires-python"])
     assert told == [f"3.{minor}" for minor in range(int(low), int(high))]
+
+
+def uses_blas(kernel: ast.FunctionDef) -> bool:
+    products = [node for node in ast.walk(kernel) if isinstance(node, ast.MatMult)]
+    names = [ast.unparse(node) for node in ast.walk(kernel) if isinstance(node, ast.Attribute)]
+    return bool(products) or any(name.startswith(("np.dot", "np.vdot", "np.linalg")) for name in names)
+
+
+def test_the_core_does_without_scipy() -> None:
+    """It is in extras only. Numba takes matrix products in kernels from it, and says so only when one is run."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        kernels = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and any("njit" in ast.unparse(one) for one in node.decorator_list)
+        ]
+        assert [kernel.name for kernel in kernels if uses_blas(kernel)] == [], path
+        at_once = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        loaded = {ast.unparse(node).split()[1].partition(".")[0] for node in at_once}
+        assert "scipy" not in loaded, path
 
 
 # --- What is built -----------------------------------------------------------------------------------------------

@@ -48,7 +48,9 @@ def test_a_card_is_printed_or_written(kept: Path, tmp_path: Path, capfd: pytest.
     code, printed, _ = ends(capfd, "card", str(kept))
     assert code == 0
     assert printed.startswith("# Model card: fedrec on synthetic\n")
-    assert f"hushrec run fedrec --preset paper --num-factors 3 --rounds 2 --data {DATA} --no-baselines\n" in printed
+    assert (
+        f"hushrec run fedrec --preset paper --num-factors 3 --rounds 2 --data {DATA} --no-baselines\n" in printed
+    )
     code, out, _ = ends(capfd, "card", str(kept), "--out", str(tmp_path / "card.md"))
     assert out == f"{tmp_path / 'card.md'}\n"
     assert (tmp_path / "card.md").read_text(encoding="utf-8") == printed.removesuffix("\n")
