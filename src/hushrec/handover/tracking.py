@@ -85,7 +85,7 @@ _HOMES: dict[str, tuple[str, str]] = {
 class Wanted:
     """A tracker that was asked for, and where its store is to be; None: where it usually is."""
 
-    name: TrackerName
+    name: str  # a `TrackerName`
     place: str | None = None
 
 
@@ -199,7 +199,7 @@ def tell_leakage(folder: Path, audit: KeptAudit) -> Iterable[str]:
         if name not in _HOMES:
             continue
         try:
-            tracker = _opened(Wanted(name, found["place"]))  # type: ignore[arg-type]
+            tracker = _opened(Wanted(name, found["place"]))
         except MissingExtraError:
             yield f"{name} is not installed here, and was not told"
             continue
