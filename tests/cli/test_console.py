@@ -10,7 +10,7 @@ from rich.table import Table
 from hushrec.cli import console
 from hushrec.cli.alphabet import PLAIN
 from hushrec.cli.console import note, notes, results, watching
-from hushrec.runs.folds import FoldProgress
+from hushrec.runs.watching import FoldProgress
 
 
 @pytest.fixture(autouse=True)

@@ -22,9 +22,10 @@ from hushrec.experiments.published import Row, Table, tables
 from hushrec.experiments.reproduction import reproduce_row
 from hushrec.protocol import Answer, Ask
 from hushrec.registry import SYSTEMS
-from hushrec.runs.folds import FoldProgress, load_fold, run
+from hushrec.runs.folds import load_fold, run
 from hushrec.runs.record import Run, read_run
 from hushrec.runs.run_settings import settings_for, splits_of
+from hushrec.runs.watching import FoldProgress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
 from hushrec.systems.fedcore.messages import UserGradients

@@ -25,9 +25,10 @@ from hushrec.experiments.reproduction import (
 )
 from hushrec.protocol import Role
 from hushrec.registry import SYSTEMS
-from hushrec.runs.folds import FoldProgress, run
+from hushrec.runs.folds import run
 from hushrec.runs.record import Provenance, Run, read_run
 from hushrec.runs.run_settings import RunSettings, settings_for, splits_of
+from hushrec.runs.watching import FoldProgress
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, job_for, run_job

@@ -17,9 +17,10 @@ from hushrec.experiments.published import published_for
 from hushrec.protocol import result_arrays
 from hushrec.registry import SYSTEMS
 from hushrec.report import findings
-from hushrec.runs.folds import FoldProgress, load_fold, run
+from hushrec.runs.folds import load_fold, run
 from hushrec.runs.record import Run, SplitKind, alone_in, read_run, write_run
 from hushrec.runs.run_settings import RunSettings, splits_for, splits_of
+from hushrec.runs.watching import FoldProgress
 from hushrec.runtime.checkpoint import Progress, read_arrays, save_train, write_arrays
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, prepared

@@ -16,11 +16,12 @@ from hushrec.errors import DivergedError, HushrecError
 from hushrec.experiments.published import tables
 from hushrec.protocol import AnySystem, Transcript
 from hushrec.registry import SYSTEMS, system_named
-from hushrec.runs.folds import FoldProgress, Watch, run
+from hushrec.runs.folds import run
 from hushrec.runs.record import Choice, Run, read_run
 from hushrec.runs.run_settings import RunSettings, settings_for
 from hushrec.runs.suiting import Plan, by_data, plan_for, plan_of_run, run_suited, stopped_at_best, trained
 from hushrec.runs.trials import best_point, is_past_its_best, length_until, main_metric, trials_of_run
+from hushrec.runs.watching import FoldProgress, Watch
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import to_dict

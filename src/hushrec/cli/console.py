@@ -30,7 +30,7 @@ from hushrec.cli.alphabet import in_alphabet, is_utf, visible
 from hushrec.report.numbers import format_bytes, format_count, format_metric
 
 if TYPE_CHECKING:
-    from hushrec.runs.folds import FoldProgress, Watch
+    from hushrec.runs.watching import FoldProgress, Watch
 
 # The time left follows the pace of the last ten minutes: a round may take one of them.
 PACE_SECONDS = 600.0

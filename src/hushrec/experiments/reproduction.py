@@ -19,10 +19,11 @@ from hushrec.experiments.published import Row, Table
 from hushrec.experiments.rounding import METRIC_DECIMALS, is_met
 from hushrec.protocol import AnySystem
 from hushrec.registry import system_named
-from hushrec.runs.folds import FoldProgress, Watch, run
+from hushrec.runs.folds import run
 from hushrec.runs.record import Run, read_run, write_run
 from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, settings_for
 from hushrec.runs.suiting import stopped_at_best
+from hushrec.runs.watching import FoldProgress, Watch
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.settings import to_dict
 

@@ -6,9 +6,9 @@ A run's folder holds `run.json`, which `Run` describes, `rounds.jsonl` (see `fol
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain, islice
@@ -26,10 +26,11 @@ from hushrec.evaluation.feedback import EXPLICIT, relevance_limit
 from hushrec.protocol import AnySystem, restore, result_arrays
 from hushrec.registry import SYSTEMS, system_named
 from hushrec.runs.beside import Beside, stopwatch, with_beside
-from hushrec.runs.following import Teller, telling
+from hushrec.runs.following import Teller
 from hushrec.runs.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
 from hushrec.runs.record import Choice, FoldResult, Provenance, Run, alone_in, open_run, read_run, write_run
 from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, data_to_split, splits_for
+from hushrec.runs.watching import FoldProgress, Follower, Watch, followed, round_bytes
 from hushrec.runtime.checkpoint import (
     Progress,
     digest,
@@ -49,19 +50,6 @@ from hushrec.settings import to_dict
 Side = choices.Side
 
 
-@dataclass(frozen=True)
-class FoldProgress:
-    """What a watcher is told after every round."""
-
-    fold: int
-    num_folds: int
-    round_number: int
-    num_rounds: int
-    metrics: dict[str, float]
-    sent_bytes: int
-
-
-Watch = Callable[[FoldProgress], None]
 Probe = Callable[[Job, Progress], dict[str, float]]  # what it measures after a round, while its messages are there
 
 
@@ -80,13 +68,14 @@ def run(
     chosen: tuple[Choice, ...] = (),
     beside: Beside | None = None,
     command: str = "",
+    follower: Follower | None = None,
 ) -> Run:
     """Run the folds; with a folder, keep them there and go on where an interrupted run stopped.
 
     A fold ends with its last round, or when it is enough. The last of what a probe measures is among the metrics;
     what it measures after every round is a curve. Without `keeps_checkpoint` an interrupted fold begins again; so
     it does with a probe, whose values no checkpoint has. `chosen`: what of the config nobody named. With `beside`,
-    lists are measured, and baselines. `command`: what makes the run again.
+    lists are measured, and baselines. `command`: what makes the run again. `follower` is told of all that.
     """
     splits = splits_for(system, data, settings, config)
     first = next(splits)
@@ -102,20 +91,20 @@ def run(
     planned = replace(planned, provenance=replace(planned.provenance, relevance_limit=limit))
     candidates(first.train, planned.provenance.min_raters or 0)  # refuses to rank nothing, before the training
     current = open_run(folder, planned, resume) if folder else planned
-    with (
-        alone_in(folder) if folder else nullcontext(),
-        telling(folder, system, current.num_folds) as teller,
-    ):
+    followers = [*([follower] if follower else []), *([Teller(folder)] if folder else [])]
+    with alone_in(folder) if folder else nullcontext(), followed(followers, lambda: current) as tell_end:
+        watchers = [*([watch] if watch else []), *(one.on_round for one in followers)]
         for split in islice(chain([first], splits), len(current.folds), None):
             fold_folder = folder / f"fold-{split.fold}" if folder else None
             job = Job(system, config, settings.seed, split.train)
             system.feedback.check_measurable(split.test)
             if fold_folder:
                 _open_fold(fold_folder, job, keeps_checkpoint and probe is None)
-            result = _run_fold(job, split, current, options, fold_folder, watch, probe, is_enough, beside, teller)
+            result = _run_fold(job, split, current, options, fold_folder, watchers, probe, is_enough, beside)
             current = replace(current, folds=[*current.folds, result])
             if folder:
                 write_run(folder, current)
+        tell_end(current)
     return current
 
 
@@ -152,11 +141,10 @@ def _run_fold(
     plan: Run,
     options: RuntimeOptions,
     folder: Path | None,
-    watch: Watch | None,
+    watchers: Sequence[Watch],
     probe: Probe | None,
     is_enough: IsEnough | None,
     beside: Beside | None,
-    teller: Teller | None,
 ) -> FoldResult:
     seconds = stopwatch()
     num_rounds, measured_every = job.config.num_rounds, job.system.result.measured_every(job.config)
@@ -181,13 +169,15 @@ def _run_fold(
                     "another version began this run and measured less; run it anew, in another --out"
                 )
             progress.curve = row if progress.curve is None else np.concatenate([progress.curve, row])
-        if teller is not None:
-            is_measured = progress.round_number % measured_every == 0
-            teller.tell_round(job.system, progress, split.fold, num_rounds, metrics if is_measured else {})
-        if watch:
+        if watchers:
             sent = sum(progress.transcript.sent_bytes().values())
             told = {name: value for name, value in metrics.items() if np.isfinite(value)}
-            watch(FoldProgress(split.fold, plan.num_folds, progress.round_number, num_rounds, told, sent))
+            now = FoldProgress(
+                split.fold, plan.num_folds, progress.round_number, num_rounds, told, sent,
+                progress.round_number % measured_every == 0, round_bytes(progress), progress.wall_seconds,
+            )  # fmt: skip
+            for watch in watchers:
+                watch(now)
 
     options = replace(options, keep_payloads=options.keep_payloads or probe is not None)
     progress = run_job(job, options, folder / "state.npz" if folder else None, on_round, is_enough)

@@ -7,15 +7,13 @@ that was told of its fold from its round on, and all later folds. A line without
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from hushrec.protocol import AnySystem
-from hushrec.runs.record import ROUNDS
-from hushrec.runtime.checkpoint import Progress
+from hushrec.runs.record import ROUNDS, Run
+from hushrec.runs.watching import Ending, FoldProgress
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
@@ -69,34 +67,29 @@ class Teller:
                 os.close(opened)
             self._is_whole = True
 
-    def tell_round(
-        self, system: AnySystem, progress: Progress, fold: int, num_rounds: int, metrics: dict[str, float]
-    ) -> None:
+    def begin(self, planned: Run) -> None:
+        """Add that this process works on the run."""
+        process = os.getpid()
+        self.tell(Begun(time.time(), process, process_mark(process), planned.system, planned.num_folds))
+
+    def on_round(self, now: FoldProgress) -> None:
         """Add what a round came to."""
-        tallies, number = progress.transcript.tallies, progress.round_number
-        sent = {
-            kind.__name__: tallies[number, kind].payload_bytes
-            for kind in system.messages
-            if (number, kind) in tallies
-        }
-        measured: dict[str, float | None] = dict(metrics)
-        self.tell(RoundTold(time.time(), fold, number, num_rounds, progress.wall_seconds, measured, sent))
+        metrics: dict[str, float | None] = dict(now.metrics) if now.is_measured else {}
+        self.tell(
+            RoundTold(
+                time.time(),
+                now.fold,
+                now.round_number,
+                now.num_rounds,
+                now.seconds,
+                metrics,
+                dict(now.round_bytes),
+            )
+        )
 
-
-@contextmanager
-def telling(folder: Path | None, system: AnySystem, num_folds: int) -> Iterator[Teller | None]:
-    """Tell of a run in its folder from now on, and at the end that it has ended, whichever way."""
-    if folder is None:
-        yield None
-        return
-    teller, process = Teller(folder), os.getpid()
-    teller.tell(Begun(time.time(), process, process_mark(process), system.name, num_folds))
-    is_done = False
-    try:
-        yield teller
-        is_done = True
-    finally:
-        teller.tell(Ended(time.time(), is_done))
+    def end(self, done: Run | None, _ending: Ending = "done") -> None:
+        """Add that it no longer does."""
+        self.tell(Ended(time.time(), done is not None))
 
 
 def process_mark(process: int) -> str:

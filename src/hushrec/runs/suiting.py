@@ -33,6 +33,7 @@ from hushrec.runs.trials import (
     length_until,
     trials_of_run,
 )
+from hushrec.runs.watching import Follower
 from hushrec.runtime.in_process import RuntimeOptions
 
 GENERAL = "general"  # the preset for data of no paper
@@ -260,6 +261,7 @@ def run_suited(
     tell: Tell,
     beside: Beside | None = None,
     command: str = "",
+    follower: Follower | None = None,
 ) -> Run:
     """A run as planned, with what is still to be chosen; it can be gone on with, wherever it was interrupted."""
     system = plan.system
@@ -269,7 +271,7 @@ def run_suited(
             return run(
                 system, ready.config, data, settings, options, folder, resume, watch,
                 chosen=ready.chosen, beside=beside,
-                command=_with_chosen(command, ready),
+                command=_with_chosen(command, ready), follower=follower,
             )  # fmt: skip
 
     return trained(

@@ -12,10 +12,11 @@ import numpy as np
 from hushrec.data import Interactions, Split
 from hushrec.errors import DivergedError, HushrecError
 from hushrec.protocol import AnySystem
-from hushrec.runs.folds import Watch, run
+from hushrec.runs.folds import run
 from hushrec.runs.quality import curve_names
 from hushrec.runs.record import VALIDATION
 from hushrec.runs.run_settings import RunSettings, settings_for, splits_for
+from hushrec.runs.watching import Watch
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.rounds import IsEnough

@@ -32,13 +32,15 @@ from hushrec.experiments.drift_thresholds import (
     audit_threshold,
     conclusion,
 )
+from hushrec.handover.tracking import tell_leakage
 from hushrec.protocol import AnySystem, Role
 from hushrec.registry import SYSTEMS
 from hushrec.report.audit_figure import audit_figure
 from hushrec.report.canvas import check_picture, write_picture
 from hushrec.report.numbers import format_metric, format_number, format_share
 from hushrec.report.tables import name_of_data
-from hushrec.runs.folds import FoldProgress, Watch, load_fold
+from hushrec.runs.folds import load_fold
+from hushrec.runs.watching import FoldProgress, Watch
 from hushrec.runtime.checkpoint import Progress, model_digest
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job
@@ -115,6 +117,8 @@ def audit_folder(run: Path, options: FolderOptions) -> None:
     if options.attacks is None and options.colluders is None:
         write_audit(run, found)
         note(f"kept for hushrec report in {run / KEPT}")
+        for line in tell_leakage(run, found):
+            note(line)
 
 
 def _audit(

@@ -27,7 +27,7 @@ from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem, Role
 from hushrec.report.numbers import format_metric, format_share
 from hushrec.report.tables import name_of_data
-from hushrec.runs.folds import FoldProgress
+from hushrec.runs.watching import FoldProgress
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job

@@ -27,9 +27,9 @@ from hushrec.errors import HushrecError
 from hushrec.protocol import AnySystem
 from hushrec.registry import system_named
 from hushrec.report.numbers import format_number
-from hushrec.runs.folds import FoldProgress
 from hushrec.runs.record import keep_command, read_run
 from hushrec.runs.run_settings import settings_for, splits_for
+from hushrec.runs.watching import FoldProgress
 from hushrec.settings import to_dict
 
 _CONNECT_SECONDS = 20.0
