@@ -93,7 +93,7 @@ def run(
     current = open_run(folder, planned, resume) if folder else planned
     followers = [*([follower] if follower else []), *([Teller(folder)] if folder else [])]
     with alone_in(folder) if folder else nullcontext(), followed(followers, lambda: current) as tell_end:
-        watchers = [*([watch] if watch else []), *(one.on_round for one in followers)]
+        watchers = [*(one.on_round for one in followers), *([watch] if watch else [])]
         for split in islice(chain([first], splits), len(current.folds), None):
             fold_folder = folder / f"fold-{split.fold}" if folder else None
             job = Job(system, config, settings.seed, split.train)
