@@ -26,20 +26,16 @@ def scales(num_items: int) -> NDArray[np.float64]:
     return 1 + np.arange(num_items) / num_items
 
 
-def tell_lengths(stage: Stage, size: float) -> Round[None]:
-    """A round with vectors of this size times s_i."""
-
-    def long_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        made = np.zeros_like(vectors)
-        made[:, 0] = size * scales(len(vectors))
-        return made
-
-    yield from changed(stage.honest, with_vectors(long_vectors))
+def long_vectors(vectors: NDArray[np.float32], size: float = _SIZE) -> NDArray[np.float32]:
+    """The V that is sent: of this size times s_i."""
+    made = np.zeros_like(vectors)
+    made[:, 0] = size * scales(len(vectors))
+    return made
 
 
 def tell(stage: Stage, _own: Own) -> Round[None]:
     """The round again, with long vectors."""
-    yield from tell_lengths(stage, _SIZE)
+    yield from changed(stage.honest, with_vectors(long_vectors))
 
 
 def look(_before: Told | None, view: View, _own: Own) -> Told:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from hushrec.audit.active import large_v
+from hushrec.audit.asking import changed, with_vectors
 from hushrec.audit.scoreboard import Lie, Own, Stage
 from hushrec.protocol import Round
 from hushrec.runtime.guard import longest_vector
@@ -10,7 +11,8 @@ from hushrec.runtime.guard import longest_vector
 
 def tell(stage: Stage, own: Own) -> Round[None]:
     """The next round, with vectors that are not longer than any node takes: the longest s_i is below 2."""
-    yield from large_v.tell_lengths(stage, longest_vector(own.rating_range) / 2)
+    size = longest_vector(own.rating_range) / 2
+    yield from changed(stage.honest, with_vectors(lambda vectors: large_v.long_vectors(vectors, size)))
 
 
 ATTACK = replace(
