@@ -386,7 +386,7 @@ def test_lying_clients_beside_each_defence() -> None:
     assert list(told) == ["target", "raters", "runs"]
     assert {run["attack"] for run in told["runs"]} == {"none", "explicit boosting", "sign flipping"}
     numbers = {run["liars"] for run in told["runs"]} - {0}
-    assert len(told["runs"]) == 2 + 3 * len(numbers) + 2 * 5 * len(numbers)
+    assert len(told["runs"]) == 2 + 5 * len(numbers) + 2 * 7 * len(numbers)
     assert all(0 <= run["exposure"] <= 1 and run["RMSE"] > 0 for run in told["runs"])
     shown = invoke(*words, "--attacks", "sign-flipping").stdout
     lines = [line for line in shown.splitlines() if line.startswith("sign flipping")]
@@ -400,7 +400,10 @@ def test_lying_clients_beside_each_defence() -> None:
         (("fedrec", "--malicious", "0.01"), "--malicious 0.01: clients lie with --as client"),
         (("fedrec", "--as", "client", "--malicious", "x"), "write shares of clients between 0 and 0.5"),
         (("ptf-fedrec", "--as", "client", "--attacks", "clustering"), "can do explicit boosting, sign flipping"),
-        (("drift", "--as", "client"), "drift has organisations, few and known by name, and no clients"),
+        (
+            ("drift", "--as", "client", "--malicious", "0.01"),
+            "drift has no clients; one owner lies, so leave it out",
+        ),
         (("metamf", "--as", "client"), "clients of metamf upload no rows and no scores"),
     ],
 )

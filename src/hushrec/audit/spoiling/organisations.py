@@ -90,7 +90,7 @@ class LyingOwner:
         own = gradients[place]
         if self.attack == "sign flipping":
             gradients[place] = np.clip(np.float32(FLIPPED) * own, -LARGEST, LARGEST)
-            return replace(message, gradients=joined(gradients))
+            return _with_gradients(message, gradients)
         assert self._is_item is not None
         assert self._numbers is not None
         own = np.concatenate([own, np.zeros((self._num_added, vectors.shape[1]), np.float32)])
@@ -100,13 +100,14 @@ class LyingOwner:
         own[rows[0]] = self._pull(vectors[rows[0]].astype(np.float64), users)
         own[~self._is_item] -= self._turn(users)
         gradients[place] = own
-        return replace(message, gradients=joined(gradients))
+        return _with_gradients(message, gradients)
 
     def _turn(self, users: Floats) -> NDArray[np.float32]:
         """What users' vectors need until the angle to their mean is at most 60 degrees."""
         along = _along(users)
         missing = np.maximum(_TURNED * np.sqrt((users**2).sum(axis=1)) - users @ along, 0)
-        return np.clip(missing[:, None] * along / self._gain, -LARGEST, LARGEST).astype(np.float32)
+        turn: Floats = np.clip(missing[:, None] * along / self._gain, -LARGEST, LARGEST)
+        return turn.astype(np.float32)
 
     def _pull(self, vector: Floats, users: Floats) -> NDArray[np.float32]:
         """The gradient that takes the target's vector where users' scores are high; nothing if no user is seen."""
@@ -143,7 +144,12 @@ class LyingPartner:
             return sealed
         gradients = slices_of(message.column("gradients"))
         gradients[place] = np.clip(np.float32(FLIPPED) * gradients[place], -LARGEST, LARGEST)
-        return replace(sealed, message=replace(message, gradients=joined(gradients)))
+        return replace(sealed, message=_with_gradients(message, gradients))
+
+
+def _with_gradients(message: Message, slices: list[NDArray[Any]]) -> Message:
+    changes: dict[str, Any] = {"gradients": joined(slices)}
+    return replace(message, **changes)
 
 
 def _along(users: Floats) -> Floats:
