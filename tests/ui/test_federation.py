@@ -14,7 +14,7 @@ from hushrec.deploy.enrolment import NodeSettings, write_settings
 from hushrec.deploy.kits import Federation, KitCard, write_federation, write_kit_card
 from hushrec.deploy.node_ledger import Cost, Opened
 from hushrec.deploy.orders import Order
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, MissingExtraError
 from hushrec.files import write_private_file
 from hushrec.ui import federation
 from hushrec.ui.app import create_app
@@ -113,6 +113,19 @@ def test_a_server_that_does_not_answer_leaves_open_who_is_there(asked: Any) -> N
     assert told["server"]["is_up"] is False
     assert [one["is_connected"] for one in told["nodes"]] == [None, None]
     assert told["server"]["fault"] == "the server does not answer"
+
+
+def test_without_the_engine_nobody_knows_whether_the_server_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_name: str) -> Any:
+        raise MissingExtraError("the engine nvflare is not installed")
+
+    monkeypatch.setattr(federation, "engine_named", missing)
+    presence = federation.Presence(make_federation(tmp_path / "fed"))
+    presence._ask()
+    assert (presence.is_up, presence.connected) == (None, None)
+    assert presence.fault == "the engine nvflare is not installed"
 
 
 def test_consents_budgets_and_errors_are_told(asked: Any) -> None:

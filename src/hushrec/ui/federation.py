@@ -24,7 +24,7 @@ from hushrec.deploy.kits import Federation, read_federation, read_kit
 from hushrec.deploy.membership import refusal_file
 from hushrec.deploy.node_told import told_of_node
 from hushrec.deploy.orders import Order, nodes_of
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, MissingExtraError
 from hushrec.serving.gate import Problem
 from hushrec.ui.site import Site
 
@@ -118,6 +118,8 @@ class Presence:
             session = Apart(lambda: engine.session(self._folder, _ASK_SECONDS))
             self.connected, self.is_up, self.fault = session.connected(), True, ""
             session.close()
+        except MissingExtraError as error:
+            self.connected, self.is_up, self.fault = None, None, str(error)
         except HushrecError as error:
             self.connected, self.is_up, self.fault = None, False, str(error)
         except Exception as error:  # an engine's own

@@ -41,7 +41,7 @@ export async function render(main, { query }) {
     empty(place);
     add(place,
       make("div", { class: "columns" },
-        card("The server", make("dl", { class: "facts" }, [["address", `${server.host}:${server.port}`], ["engine", server.engine], ["answers", yes(server.is_up, "is up", "does not answer", "asking")], ["nodes", server.is_up ? `${here} of ${nodes.length} connected` : String(nodes.length)]]
+        card("The server", make("dl", { class: "facts" }, [["address", `${server.host}:${server.port}`], ["engine", server.engine], ["answers", yes(server.is_up, "is up", "does not answer", server.fault ? "not known" : "asking")], ["nodes", server.is_up ? `${here} of ${nodes.length} connected` : String(nodes.length)]]
           .map(([name, value]) => make("div", null, make("dt", null, name), make("dd", null, value)))), server.fault && make("p", { class: "quiet" }, server.fault)),
         card("What waits", told.waiting.length ? make("ul", null, told.waiting.map((text) => make("li", null, text))) : make("p", null, "Nothing."))),
       card("Nodes", table({

@@ -37,7 +37,7 @@ export async function render(main, { id }) {
     make("div", { class: "columns" },
       card("Learning curve", make("div", { class: "fields" }, labelled("Metric", metricChoice), labelled("Fold", foldChoice)), curvePlace),
       card("Bytes by message", bytesPlace)),
-    rest, logCard);
+    logCard, rest);
 
   // --- Telling ---
   const foldShown = () => fold ?? (rounds.length ? rounds[rounds.length - 1].fold : known.run?.folds.at(-1)?.fold ?? 1);
