@@ -30,7 +30,6 @@ export async function render(main, { query }) {
   };
 
   const show = () => {
-    const began = performance.now();
     const { rows, curves } = found;
     status.textContent = `${number(rows.length)} runs, ${found.metric || "no metric"}`;
     const byGroup = (row) => `${group.value} ${valueOf(row, group.value)}`;
@@ -53,8 +52,9 @@ export async function render(main, { query }) {
           saveable(scatter({ title: `${found.metric} against bytes sent`, xLabel: "bytes sent in a fold", yLabel: found.metric || "metric", points, sizeLabel: hasLeakage ? "leakage" : null, logX: spread(points) > 20, xFormat: bytes, onPick: open }), "accuracy-bytes-leakage"))),
       card("Settings and what came of them", saveable(parallel({ title: "One line per run", axes, rows: lines, onPick: open }), "parallel-coordinates")),
       card("The runs", tableOf(rows, settings, found.metric)));
-    place.dataset.milliseconds = String(Math.round(performance.now() - began));
     place.dataset.shown = String(rows.length);
+    // For whoever measures it: when all of it has been painted.
+    requestAnimationFrame(() => requestAnimationFrame(() => { place.dataset.shownAt = String(performance.now()); }));
   };
 
   metric.addEventListener("change", load);

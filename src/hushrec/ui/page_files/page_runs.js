@@ -209,6 +209,7 @@ export async function render(main, { query }) {
       add(list, make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" },
         make("table", { class: "runs" }, make("thead", null, head), make("tbody", null, body))));
     }
+    list.dataset.shownAt ??= String(performance.now()); // for whoever measures it
     const last = Math.min(view.offset + PAGE, told.total);
     empty(pager);
     if (told.total > PAGE) {
