@@ -14,7 +14,7 @@ from serving.asking import Answer, ask
 
 WANTED = {
     "data": SMALL,
-    "user": "9",
+    "user": "60",
     "system": "fedrec++",
     "settings": {"rho": 3},
     "num_rounds": 2,

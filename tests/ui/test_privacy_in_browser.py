@@ -14,7 +14,7 @@ from hushrec.audit.kept import KeptAudit, KeptFinding, write_audit
 
 from .browsing import NARROW, check_looks, open_page, screenshot, served, wait_for
 
-STAGE = ".stage[data-done] figure.seen svg"
+STAGE = ".stage[data-done] figure.seen .drawing svg"
 
 
 def downloaded(page: Any, kind: str) -> bytes:
@@ -25,7 +25,7 @@ def downloaded(page: Any, kind: str) -> bytes:
 
 def test_one_persons_privacy(browser: Any, runs_folder: Path, tmp_path: Path) -> None:
     with served(runs_folder) as server:
-        page = open_page(browser, f"{server.address}/#/privacy?rounds=3&people=40")
+        page = open_page(browser, f"{server.address}/#/privacy?rounds=3&people=60")
         page.locator(STAGE).wait_for()
         read = page.locator(".sentence").inner_text()
         num_own = page.locator(".triptych section").first.locator("li").count()
@@ -54,7 +54,7 @@ def test_one_persons_privacy(browser: Any, runs_folder: Path, tmp_path: Path) ->
         page.get_by_label("Secure sums, in fedrec").check()
         wait_for(lambda: page.locator(".stage").get_attribute("data-tone") == "nothing")
         hidden = page.locator(".sentence").inner_text()
-        assert hidden.startswith("The server saw only sums over 40 people: nothing ")
+        assert hidden.startswith("The server saw only sums over 60 people: nothing ")
         wait_for(lambda: not page.locator(".stage[aria-busy]").count())
         check_looks(page)
 
@@ -64,7 +64,7 @@ def test_one_persons_privacy(browser: Any, runs_folder: Path, tmp_path: Path) ->
         page.get_by_role("alert").filter(has_text="nobody in this data has that id").wait_for()
         page.context.close()
 
-        narrow = open_page(browser, f"{server.address}/#/privacy?rounds=3&people=40&beside=yes", NARROW, dark=True)
+        narrow = open_page(browser, f"{server.address}/#/privacy?rounds=3&people=60&beside=yes", NARROW, dark=True)
         narrow.locator(f".stage:nth-child(2){STAGE.removeprefix('.stage')}").wait_for()
         assert narrow.locator(".sentence").all_inner_texts() == [read, hidden]
         check_looks(narrow)
@@ -96,7 +96,7 @@ def test_audit_and_model(browser: Any, runs_folder: Path, tmp_path: Path) -> Non
             page.get_by_role("button", name="2 of 5").press("Enter")
             assert page.get_by_role("button", name="2 of 5").get_attribute("aria-pressed") == "true"
             page.get_by_role("button", name="Items like").first.click()
-            page.get_by_role("heading", name="Like ").wait_for()
+            page.get_by_role("heading", name="Like Title").wait_for()
             check_looks(page)
             screenshot(page, f"model-{name}", tmp_path)
             page.context.close()

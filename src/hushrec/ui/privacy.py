@@ -39,7 +39,7 @@ _log = logging.getLogger("hushrec")
 MOST_ROUNDS, MOST_PEOPLE, LEAST_PEOPLE = 30, 1000, 4
 SMALL = f"{SYNTHETIC}:users=120,items=240,ratings=4800"
 _KEPT_WATCHES, _KEPT_DATA = 24, 3
-_FIRST_ANSWER_SECONDS = 1.5  # how long the first answer waits, so that small runs come at once
+_WAITS_SECONDS = 1.5  # how long an answer waits for a round, so that it need not be asked again
 _FORGOTTEN_SECONDS = 20.0  # after which a run that nobody asks for is ended
 _MOST_USERS = 60
 
@@ -428,7 +428,7 @@ def routes(site: Site) -> list[Route]:
 
     def start(wanted: Wanted) -> Response:
         found = watches.start(wanted)
-        found.wait(_FIRST_ANSWER_SECONDS, wanted.num_rounds - 1)
+        found.wait(_WAITS_SECONDS, 0)
         assert found.scene is not None
         return site.answer({**_status(found), "person": _person(found.scene)})
 
@@ -436,7 +436,7 @@ def routes(site: Site) -> list[Route]:
         """Rounds beyond those that are known, as soon as there is one."""
         found = watches.named(request.path_params["name"])
         known = query_number(request, "known", 0, 0, MOST_ROUNDS)
-        found.wait(_FIRST_ANSWER_SECONDS, known)
+        found.wait(_WAITS_SECONDS, known)
         return site.answer(_status(found, known))
 
     def one_round(request: Request) -> Response:

@@ -263,6 +263,7 @@ export async function render(main, { query }) {
   const choices = await get("/api/privacy/choices");
   const wish = read(query, choices);
   const systemOf = (name) => choices.systems.find((one) => one.name === name);
+  let base = wish.system; // whose ways of protection are offered
   let round = Number.parseInt(query.get("round") ?? "", 10) || 0; // 0: the newest
 
   // Who and where.
@@ -301,7 +302,7 @@ export async function render(main, { query }) {
   };
 
   const repaired = () => {
-    const found = systemOf(wish.system).ways.filter((way) => way.name !== "As published" && way.name !== "Lists drawn once");
+    const found = systemOf(base).ways.filter((way) => way.name !== "As published" && way.name !== "Lists drawn once");
     return found[found.length - 1] ?? null;
   };
 
@@ -327,20 +328,27 @@ export async function render(main, { query }) {
     soon();
   };
 
+  // The ways of the system that was chosen stay, also while one of them is shown that is in another system.
   function fillWays() {
-    empty(ways).append(make("legend", null, "Protection"));
-    for (const way of systemOf(wish.system).ways) {
-      const isChosen = way.system === wish.system && isSame(way.settings, wish.settings);
-      const radio = make("input", { type: "radio", name: "way", checked: isChosen });
-      radio.addEventListener("change", () => {
-        wish.system = way.system;
-        wish.settings = { ...way.settings };
-        system.value = way.system;
-        fillSystem();
-        soon();
-      });
-      add(ways, make("label", null, radio, way.name));
+    if (ways.dataset.system !== base) {
+      ways.dataset.system = base;
+      empty(ways).append(make("legend", null, "Protection"), ...systemOf(base).ways.map(wayOf));
     }
+    systemOf(base).ways.forEach((way, place) => {
+      ways.querySelectorAll("input")[place].checked = way.system === wish.system && isSame(way.settings, wish.settings);
+    });
+  }
+
+  function wayOf(way) {
+    const radio = make("input", { type: "radio", name: "way" });
+    radio.addEventListener("change", () => {
+      wish.system = way.system;
+      wish.settings = { ...way.settings };
+      system.value = way.system;
+      fillSystem();
+      soon();
+    });
+    return make("label", null, radio, way.name);
   }
 
   function fillSwitches() {
@@ -405,7 +413,8 @@ export async function render(main, { query }) {
   counted(numPeople, "num_people");
   counted(numRounds, "num_rounds");
   system.addEventListener("change", () => {
-    Object.assign(wish, { system: system.value, settings: {} });
+    base = system.value;
+    Object.assign(wish, { system: base, settings: {} });
     fillSystem();
     soon();
   });

@@ -224,7 +224,7 @@ function readSquares(svg, spots, readout) {
 function legend(attack, isMasked) {
   const sample = (...parts) => draw("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, parts);
   const box = { x: 1, y: 1, width: 14, height: 14, rx: 2 };
-  const entries = [[sample(draw("rect", { class: "own", opacity: 0.36, ...box })), "private"], [sample(draw("rect", { class: isMasked ? "masked" : "sent", opacity: 0.36, ...box })), isMasked ? "sent, masked or encrypted: it looks random" : "sent, darker is larger"]];
+  const entries = [[sample(draw("rect", { class: "own", opacity: 0.36, ...box })), "private"], [sample(draw("rect", { class: isMasked ? "masked" : "sent", opacity: 0.36, ...box })), isMasked ? "sent, masked or encrypted: it looks random" : "sent; fuller colour is a larger row"]];
   if (attack) {
     entries.push([sample(draw("rect", { class: "hit", opacity: 0.36, ...box }), draw("rect", { class: "hit-edge", ...box })), attack.exact === null ? "found, and right" : "read, and right"]);
     if (attack.exact !== null && attack.exact < attack.right) entries.push([sample(draw("rect", { class: "near-edge", ...box })), "found, with a wrong rating"]);
