@@ -52,7 +52,7 @@ types: dev
 test: lint types  ## lint, types, tests
 	$(BIN)/pytest -n 2
 
-test-slow: dev  ## all tests, the slow ones too
+test-slow: dev $(VENV)/.docs  ## all tests, the slow ones too
 	$(BIN)/pytest -n 2 -m ''
 
 .venv-flower/.installed: pyproject.toml constraints-flower.txt
