@@ -57,7 +57,7 @@ browser:  ## find Chromium for the tests of the page, or install Debian's where 
 test: lint types browser  ## lint, types, tests; those of the page in Chromium
 	$(BIN)/pytest -n 2
 
-test-slow: dev  ## all tests, the slow ones too
+test-slow: dev $(VENV)/.docs  ## all tests, the slow ones too
 	$(BIN)/pytest -n 2 -m ''
 
 .venv-flower/.installed: pyproject.toml constraints-flower.txt

@@ -13,7 +13,7 @@ from hushrec import __version__
 
 project = "hushrec"
 author = "the authors of hushrec"
-copyright = "Apache-2.0"
+html_show_copyright = False
 version = release = __version__
 
 extensions = ["myst_nb", "hushrec_docs"]

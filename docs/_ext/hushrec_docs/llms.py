@@ -1,5 +1,6 @@
 """`llms.txt`: what the site has, page by page, as text for programs that read it."""
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -28,13 +29,15 @@ def first_sentence(text: str) -> str:
     >>> first_sentence("# Start\\n\\nTwo [commands](x.md) do it. More follows.\\n")
     'Two commands do it.'
     """
+    if text.lstrip().startswith("{"):  # a notebook
+        text = "".join(json.loads(text)["cells"][0]["source"])
     without_front = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
     for paragraph in re.split(r"\n[ \t]*\n", without_front):
         line = " ".join(paragraph.split())
         if line and not re.match(r"#|```|\||!\[|<|:::|\(", line):
             plain = re.sub(r"\{[\w:]+\}`([^`]+)`", r"\1", re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", line))
             plain = re.sub(r"\\([*_<>|\[\]#~\\])", r"\1", plain)
-            return re.split(r"(?<=[.:?!])\s", plain)[0]
+            return re.split(r"(?<=[.?!])\s", plain)[0]
     return ""
 
 
