@@ -27,9 +27,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
-
 from hushrec.errors import HushrecError, MissingExtraError, how_to_install
 
 Mechanism = Literal["laplace", "gaussian"]
@@ -145,14 +142,16 @@ def _shown(number: float) -> str:
 
 def epsilon_of_gaussian(multiplier: float, delta: float) -> float:
     """The epsilon of one release with Gaussian noise, in closed form (Balle and Wang 2018, Theorem 8)."""
-    shift = 1 / multiplier
+    shift, log_ndtr = 1 / multiplier, _needed("scipy.special").log_ndtr
 
     def log_delta_above(epsilon: float) -> float:
         tail, other = log_ndtr(shift / 2 - epsilon / shift), epsilon + log_ndtr(-shift / 2 - epsilon / shift)
         return float(tail + math.log(-math.expm1(min(other - tail, -1e-300))) - math.log(delta))
 
     most = shift * shift / 2 + shift * math.sqrt(2 * math.log(1 / delta))
-    return 0.0 if log_delta_above(0.0) <= 0 else float(brentq(log_delta_above, 0.0, most, xtol=1e-12 * most))
+    if log_delta_above(0.0) <= 0:
+        return 0.0
+    return float(_needed("scipy.optimize").brentq(log_delta_above, 0.0, most, xtol=1e-12 * most))
 
 
 def told_of(ledgers: Sequence[Ledger], unit: str, delta: float = DELTA) -> dict[str, float]:
@@ -206,7 +205,7 @@ def _accounted(counts: Counter[float], gaussian: float, delta: float, beyond: fl
     most = sum((epsilon * count for epsilon, count in counts.items()), 0.0) + of_gaussian
     if not most:
         return _Account(lambda _epsilon: 0.0, 0.0, beyond)
-    accounting = _dp_accounting()
+    accounting = _needed("dp_accounting")
     finest = min([*counts, *([of_gaussian / _GAUSSIAN_PARTS] if gaussian else [])])
     interval = max(finest / _STEPS_PER_EPSILON, most / _MOST_STEPS)
     accountant = accounting.pld.PLDAccountant(value_discretization_interval=interval)
@@ -217,10 +216,11 @@ def _accounted(counts: Counter[float], gaussian: float, delta: float, beyond: fl
     return _Account(accountant.get_delta, most, beyond)
 
 
-def _dp_accounting() -> Any:
+def _needed(module: str) -> Any:
+    """What is loaded for epsilon alone: a run without noise needs neither."""
     try:
-        return import_module("dp_accounting")
+        return import_module(module)
     except ImportError:
         raise MissingExtraError(
-            f"the privacy ledger needs dp-accounting; install it with: {how_to_install('dp')}"
+            f"the privacy ledger needs dp-accounting, and SciPy with it; install them with: {how_to_install('dp')}"
         ) from None
