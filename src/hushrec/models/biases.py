@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hushrec.data.interactions import RatingRange
 from hushrec.draws import Draws, uniform_rows
+from hushrec.evaluation.formula import Eased, Scaled, Step
 from hushrec.privacy.exact_sum import ExactSum
 
 Factors = NDArray[np.float32]
@@ -137,13 +138,25 @@ def as_ratings(
     return _onto_scale(scores, own, scale_of(rating_range), rating_range)
 
 
+def steps_to_ratings(rating_range: RatingRange) -> tuple[Step, ...]:
+    """The steps that `as_ratings` takes."""
+    low, high, margin = _eased_ends(rating_range)
+    scaled = Scaled(scale_of(rating_range).unit, scale_of(rating_range).centre)
+    return (scaled, Eased(low, high, margin)) if margin else (scaled,)
+
+
+def _eased_ends(rating_range: RatingRange) -> tuple[float, float, float]:
+    """Beyond which scores are eased, and how far they may still go."""
+    if rating_range is None or not rating_range[0] < rating_range[1]:
+        return -np.inf, np.inf, 0.0
+    margin = (rating_range[1] - rating_range[0]) * _MARGIN
+    return rating_range[0] + margin, rating_range[1] - margin, margin
+
+
 def _onto_scale(
     scores: NDArray[np.float32], own: NDArray[np.float32], scale: Scale, rating_range: RatingRange
 ) -> NDArray[np.float32]:
-    scores, (low, high, margin) = np.ascontiguousarray(scores), (-np.inf, np.inf, 0.0)
-    if rating_range is not None and rating_range[0] < rating_range[1]:
-        margin = (rating_range[1] - rating_range[0]) * _MARGIN
-        low, high = rating_range[0] + margin, rating_range[1] - margin
+    scores, (low, high, margin) = np.ascontiguousarray(scores), _eased_ends(rating_range)
     unit, centre, least, most = (np.float32(number) for number in (scale.unit, scale.centre, low, high))
     places, far = _clipped(scores, own, unit, centre, least, most)  # few are beyond an end, as a rule
     if len(far) and margin:

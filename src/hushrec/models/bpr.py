@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws, Key, uniform_rows
 from hushrec.errors import HushrecError
+from hushrec.evaluation.formula import Formula
 from hushrec.kernels.adam import adam
 from hushrec.kernels.rows import dot, load, multiply, store, width_of, zeros
 from hushrec.models.bpr_virtual import REAL, VIRTUAL, draw_negatives, draw_virtual, step_weights
@@ -357,6 +358,10 @@ class RankingModel:
     def vectors_of_items(self) -> Factors:
         """Without the biases, which say how popular an item is and not what it is like."""
         return self.item_factors[:, :-1]
+
+    def formula(self) -> Formula:
+        """U_u V_i; users' vectors end with a 1 where those of items have the bias."""
+        return Formula(self.user_factors, self.item_factors, self.item_factors.shape[1])
 
     def fold_in(self, items: NDArray[np.int32], _ratings: object) -> Factors:
         """Scores of all items for a newcomer with these, who solves for its vector as clients do."""

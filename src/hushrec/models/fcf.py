@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import HushrecError
+from hushrec.evaluation.formula import Formula
 from hushrec.kernels.rows import dot, load, store, width_of
 from hushrec.protocol import kept
 
@@ -220,6 +221,10 @@ class PositiveModel:
     def vectors_of_items(self) -> Factors:
         """A vector per item."""
         return self.item_factors
+
+    def formula(self) -> Formula:
+        """x_u v_i, with the offset of i."""
+        return Formula(self.user_factors, self.item_factors, self.item_factors.shape[1], item_offsets=self.offsets)
 
     def fold_in(self, items: NDArray[np.int32], _ratings: object) -> Factors:
         """Scores of all items for a newcomer with these positives."""

@@ -213,6 +213,10 @@ class Head(Protocol):
         """Logits of pairs, from the outputs of user and item, row by row."""
         ...
 
+    def layers(self) -> tuple[tuple[Vectors, Vectors], ...]:
+        """Matrix and biases of each dense layer; none: inner products are the logits."""
+        ...
+
 
 class ProductHead:
     """The inner product of outputs, summed over layers."""
@@ -229,6 +233,10 @@ class ProductHead:
         """Inner products of pairs."""
         logits: Vectors = np.einsum("pf,pf->p", users, items)
         return logits
+
+    def layers(self) -> tuple[tuple[Vectors, Vectors], ...]:
+        """None."""
+        return ()
 
 
 class DenseHead:
@@ -268,6 +276,10 @@ class DenseHead:
             hidden = affine(inputs[-1], weight, bias)
             inputs.append(np.maximum(hidden, 0, out=hidden))
         return inputs
+
+    def layers(self) -> tuple[tuple[Vectors, Vectors], ...]:
+        """All of them, the first one over both outputs."""
+        return tuple((weight, bias[0]) for weight, bias in self._layers)
 
     def pair_logits(self, users: Vectors, items: Vectors) -> Vectors:
         """The last layer's output for pairs."""

@@ -13,6 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.evaluation.formula import Clipped, Formula
 from hushrec.kernels.rows import dot, load, multiply, store, width_of
 from hushrec.models.neucf import (
     OFFSET,
@@ -173,6 +174,19 @@ class NeuCFModel:
     def vectors_of_items(self) -> NDArray[np.float32]:
         """Both parts of each item's vector, of products and of dense layers."""
         return self.item_vectors
+
+    def formula(self) -> Formula:
+        """Weighed products, and a dense layer."""
+        num_factors = self.item_vectors.shape[1] // 2
+        parts = views(self.layers, num_factors)
+        first = np.concatenate([parts.user_weight.T, parts.item_weight.T]), parts.bias
+        last = parts.hidden_output[:, None], np.zeros(1, np.float32)
+        bend = (float(SQUARE), float(SLOPE), float(OFFSET)) if self.activation == "quadratic" else None
+        clipped = () if self.rating_range is None else (Clipped(*self.rating_range),)
+        return Formula(
+            self.user_vectors, self.item_vectors, num_factors, product_weights=parts.product_output,
+            layers=(first, last), bend=bend, predicted=clipped,
+        )  # fmt: skip
 
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores of all items for a newcomer: the vector of least loss, with all else as it is."""

@@ -14,8 +14,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.evaluation.formula import Clipped, Formula, Scaled
 from hushrec.kernels.rows import dot, load, store, width_of, zeros
-from hushrec.models.biases import as_ratings, eased, newcomer, scale_of
+from hushrec.models.biases import as_ratings, eased, newcomer, scale_of, steps_to_ratings
 from hushrec.models.rating_clients import Factors, RatingClients
 from hushrec.privacy.filling import Listing
 
@@ -311,6 +312,18 @@ class FactorModel:
     def vectors_of_items(self) -> NDArray[np.float32]:
         """V, without b_i."""
         return self.item_factors[:, :-1] if self.has_biases else self.item_factors
+
+    def formula(self) -> Formula:
+        """U_u V_i; with biases, on the ratings' scale."""
+        limits, num_factors = self.rating_range, self.item_factors.shape[1]
+        clipped = () if limits is None else (Clipped(*limits),)
+        if not self.has_biases:
+            return Formula(self.user_factors, self.item_factors, num_factors, predicted=clipped)
+        own, scale = (self.user_factors, self.item_factors), scale_of(limits)
+        return Formula(
+            own[0][:, :-1], own[1][:, :-1], num_factors - 1, own[0][:, -1], own[1][:, -1],
+            ranked=steps_to_ratings(limits), predicted=(Scaled(scale.unit, scale.centre), *clipped),
+        )  # fmt: skip
 
     def fold_in(self, items: NDArray[np.int32], ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores of all items for a newcomer, on the scale of ratings; its vector fits its ratings by Eq. 7.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
+from hushrec.evaluation.formula import Formula, Sigmoid
 from hushrec.kernels.adam import adam
 from hushrec.kernels.sigmoids import sigmoids
 from hushrec.models.network_newcomers import NetworkNewcomers
@@ -192,6 +193,14 @@ class NetworkScorer:
     def vectors_of_items(self) -> NDArray[np.float32]:
         """What the network makes of each item."""
         return self.item_outputs
+
+    def formula(self) -> Formula:
+        """What the graph makes of each node is in the vectors already; the head scores them."""
+        layers, num_columns = self.head.layers(), self.item_outputs.shape[1]
+        return Formula(
+            self.user_outputs, self.item_outputs, 0 if layers else num_columns, item_offsets=self.offsets,
+            layers=layers, ranked=(Sigmoid(),), predicted=(Sigmoid(),),
+        )  # fmt: skip
 
     def fold_in(self, items: Numbers, _ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores of all items for a newcomer with these items, whose vector has the least loss."""

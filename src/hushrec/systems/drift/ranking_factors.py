@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError
+from hushrec.evaluation.formula import Formula
 from hushrec.kernels.sigmoids import sigmoids
 from hushrec.models.newcomers import Bends, Reals, least
 from hushrec.protocol import Numbers
@@ -39,6 +40,10 @@ class RankingFactors:
     def vectors_of_items(self) -> NDArray[np.float32]:
         """A vector per item, without its bias, which says how popular it is and not what it is like."""
         return self.item_factors[:, :-1] if self.has_biases else self.item_factors
+
+    def formula(self) -> Formula:
+        """Inner products of whole vectors, biases among them."""
+        return Formula(self.user_factors, self.item_factors, self.item_factors.shape[1])
 
     def fold_in(self, items: Numbers, ratings: NDArray[np.float32]) -> NDArray[np.float32]:
         """A newcomer's vector minimises the pairwise loss of one block: all it likes (1) over all it does not (0).

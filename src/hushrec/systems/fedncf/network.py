@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from hushrec.draws import BLOCK_WORDS, Draws, Key, shuffle, uniform_rows
 from hushrec.errors import HushrecError
+from hushrec.evaluation.formula import Formula, Sigmoid
 from hushrec.kernels.adam import adam
 from hushrec.kernels.sigmoids import sigmoids
 from hushrec.models.client_mlp import (
@@ -410,6 +411,20 @@ class NcfModel:
     def vectors_of_items(self) -> Floats:
         """Both parts of each item's vector, of products and of dense layers."""
         return self.item_factors
+
+    def formula(self) -> Formula:
+        """Weighed products, and dense layers, whichever branches there are."""
+        sizes = [size for size, _ in self.shape.parts()]
+        weights, *blocks, level = np.split(self.layers, np.cumsum(sizes)[:-1])
+        dense: list[tuple[Floats, Floats]] = []
+        for place, (inputs, outputs) in enumerate(pairwise(self.shape.dense) if self.shape.has_dense else ()):
+            dense.append((blocks[2 * place].reshape(inputs, outputs), blocks[2 * place + 1]))
+        layers = (*dense, (blocks[-1][:, None], level)) if dense else ()
+        return Formula(
+            self.user_factors, self.item_factors, self.shape.num_products,
+            item_offsets=None if layers else np.full(len(self.item_factors), level[0], np.float32),
+            product_weights=weights, layers=layers, predicted=(Sigmoid(),),
+        )  # fmt: skip
 
     def fold_in(self, items: Numbers, _ratings: Floats) -> Floats:
         """Logits of all items for a newcomer, whose vector has the least loss with all else as it is."""
