@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test test-slow test-flower lint types bench clean
+.PHONY: help install dev demo test test-slow test-all test-flower test-trackers lint types wheel bench clean
 
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -32,7 +32,7 @@ install: $(VENV)/.installed $(VENV)/.kernels  ## make the virtual environment an
 dev: install $(VENV)/.dev  ## the same with all extras but Flower, and what tests need (PyTorch: some check gradients with it)
 
 demo: install  ## the main job on ML-100K: accuracy, bytes, recommendations, a report
-	$(BIN)/python -m hushrec.cli.demo demo
+	$(BIN)/hushrec demo --out demo
 
 lint: dev
 	$(BIN)/ruff format --check .
@@ -55,8 +55,23 @@ test-slow: dev  ## all tests, the slow ones too
 test-flower: .venv-flower/.installed  ## the Flower engine, in an environment of its own
 	.venv-flower/bin/pytest -m '' tests/deploy/test_flower_engine.py tests/deploy/test_certificates.py
 
+test-all: install  ## the tests with every Python that is supported and here; says which it could not have
+	$(BIN)/python tools/test_all.py $(TESTS)
+
+.venv-trackers/.installed: pyproject.toml constraints-trackers.txt
+	$(PYTHON) -m venv .venv-trackers
+	.venv-trackers/bin/pip install --quiet --disable-pip-version-check -c constraints-trackers.txt -e '.[mlflow,tensorboard,wandb,trackio,onnx]' pytest hypothesis
+	@touch $@
+
+test-trackers: .venv-trackers/.installed  ## MLflow, TensorBoard, W&B and Trackio, in an environment of their own
+	HUSHREC_TRACKERS=all .venv-trackers/bin/pytest -m '' tests/handover/test_trackers.py
+
+wheel: dev  ## the wheel and the source archive, in dist/, tried in an environment of their own
+	$(BIN)/python -m build
+	$(BIN)/pytest -m '' tests/test_wheel.py
+
 bench: dev  ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove the virtual environment and the demo's output
-	rm -rf $(VENV) .venv-flower demo
+	rm -rf $(VENV) .venv-3.* .venv-flower .venv-trackers build dist demo

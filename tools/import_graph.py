@@ -28,6 +28,7 @@ LAYERS = (
     ("runs",),
     ("audit", "deploy"),
     ("systems",),
+    ("handover",),
     ("experiments", "recommender"),
     ("estimators",),
     ("tuning",),

@@ -9,3 +9,5 @@ Duplicates = Literal["error", "last", "mean"]
 Side = Literal["server", "client"]  # whose model
 Relay = Literal["direct", "onion"]  # how sealed mail travels
 EngineName = Literal["nvflare", "flower"]  # what carries packets
+ExportForm = Literal["arrow", "parquet", "onnx"]  # what a model is handed over as
+TrackerName = Literal["mlflow", "tensorboard", "wandb", "trackio"]  # who is told of every round

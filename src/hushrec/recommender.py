@@ -11,21 +11,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
+from hushrec.choices import ExportForm
 from hushrec.data import load
 from hushrec.data.checking import Duplicates
 from hushrec.data.item_choice import Mask, may_be_listed
 from hushrec.data.reading import ColumnNames, Missing
 from hushrec.data.splits import check_seed
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, option
 from hushrec.evaluation.feedback import warm_and_cold
+from hushrec.files import write_file
+from hushrec.handover.card import card_of
+from hushrec.handover.exports import export
+from hushrec.handover.tracking import Asked as Tracked
+from hushrec.handover.tracking import Following
 from hushrec.progress import counting
 from hushrec.protocol import AnySystem, Numbers
 from hushrec.runs.arguments import Asked, asked_ids, lengths_of, pairs_of, rated_by_newcomer, rows_to_measure
-from hushrec.runs.folds import Watch, save_fitted
+from hushrec.runs.folds import FoldProgress, Watch, fitted_run, followed, planned_run, save_fitted
 from hushrec.runs.lists import Recommendation, table_of_lists
 from hushrec.runs.newcomers import check_items, checked_ratings
 from hushrec.runs.ranker import Ranker, check_length
 from hushrec.runs.record import Choice
+from hushrec.runs.run_settings import RunSettings
 from hushrec.runs.suiting import Plan, plan_for, trained
 from hushrec.runs.trials import trials_of_fit
 from hushrec.runtime.checkpoint import Progress, progress_arrays, progress_of
@@ -118,6 +125,7 @@ class Recommender:
         duplicates: Duplicates = "error",
         missing: Missing = "refuse",
         progress: bool | None = None,
+        track: Tracked | None = None,
     ) -> Self:
         """Train all rounds, or as many as are best on a part of the data if it is to stop early.
 
@@ -128,8 +136,10 @@ class Recommender:
         What the constructor was not told is chosen by the data: `config` is then as it was used, and `chosen` says
         what of it was chosen and why. By default the preset for data of no paper stops early. `on_round` is told
         the progress after each round of the training on all of the data. `progress` shows a bar; unless told, it
-        does so in terminals and notebooks.
+        does so in terminals and notebooks. `track` names trackers that are told of it, too: "mlflow",
+        "tensorboard", "wandb", "trackio", several of them, or a dict with the place of each one's store.
         """
+        follower = None if track is None else Following(track)
         data = load(train, columns=columns, duplicates=duplicates, missing=missing)
         plan = plan_for(self.system, self.settings, data.name, stop_early)
 
@@ -139,15 +149,27 @@ class Recommender:
                 yield lambda now: tell(now.round_number)
 
         def fitted(ready: Plan) -> tuple[Plan, Job, Progress]:
-            job = job_for(self.system, ready.config, self.seed, data)
-            with counting(self.system.name, ready.config.num_rounds, progress) as tell:
+            job, num_rounds = job_for(self.system, ready.config, self.seed, data), ready.config.num_rounds
+            settings = RunSettings(seed=self.seed)
+            with (
+                counting(self.system.name, num_rounds, progress) as tell,
+                followed(
+                    follower, lambda: planned_run(self.system, ready.config, job.train, settings)
+                ) as tell_end,
+            ):
 
                 def after_round(done: Progress) -> None:
                     tell(done.round_number)
                     if on_round is not None:
                         on_round(done)
+                    if follower is not None:
+                        sent = sum(done.transcript.sent_bytes().values())
+                        follower.on_round(FoldProgress(1, 1, done.round_number, num_rounds, {}, sent))
 
-                return ready, job, run_job(job, self.options, on_round=after_round)
+                done = run_job(job, self.options, on_round=after_round)
+                if follower is not None:
+                    tell_end(fitted_run(job, done))
+                return ready, job, done
 
         for choice in plan.chosen:
             _log.warning(choice.why)
@@ -343,6 +365,30 @@ class Recommender:
         A folder that is there already is refused; `overwrite` replaces a model that was saved there before.
         """
         save_fitted(Path(path), *self._require_fitted(), self._min_raters, self.chosen, overwrite)
+
+    def export(
+        self, to: str | Path, form: ExportForm | Sequence[ExportForm] = "arrow", *, with_users: bool = False
+    ) -> list[Path]:
+        """Write the model for other programs into a folder: "arrow", "parquet", "onnx", or several; see the paths.
+
+        Items' vectors come as Arrow or Parquet; the scorer as ONNX, which takes users' vectors and gives scores of
+        all items. Users' vectors are private: they are written `with_users` only.
+        """
+        return export(*self._require_fitted(), Path(to), form, with_users)
+
+    def card(self, test: Any = None, out: str | Path | None = None) -> str:
+        """A model card in Markdown: what was trained, on how many people, what it reveals; written to `out`, too.
+
+        With rows that were not trained on, whatever `fit` takes, also how good it is. Nothing is of one person.
+        """
+        job, progress = self._require_fitted()
+        rows = None
+        if test is not None:
+            rows = prepared(self.system, rows_to_measure(load(test), self.ranker().train, False), job.config)
+        text = card_of(fitted_run(job, progress, rows, self._min_raters, self.chosen))
+        if out is not None:
+            write_file(Path(out), text.encode(), option("out"))
+        return text
 
     @property
     def source(self) -> str:

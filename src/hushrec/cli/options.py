@@ -6,11 +6,11 @@ What they mean is loaded when it is asked for: `--help` needs only what can be t
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from hushrec.choices import Deals, Duplicates, Measure, SplitKind
+from hushrec.choices import Deals, Duplicates, Measure, SplitKind, TrackerName
 from hushrec.cli.said import Said
 from hushrec.errors import HushrecError
 from hushrec.files import check_folder_to_write
@@ -272,6 +272,15 @@ class RunOptions:
     ] = None
     out: Annotated[Path | None, typer.Option(help="Folder to keep the run in.")] = None
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=PLACE]",
+            help="Tell a tracker of every round: mlflow, tensorboard, wandb (offline) or trackio, and where its "
+            "store is, as in mlflow=runs.db. Can be given several times.",
+            autocompletion=beginning(lambda: get_args(TrackerName)),
+        ),
+    ] = None
     threads: Threads = None
     cohort_size: Annotated[int | None, typer.Option(help="Clients served at once. Changes no number.")] = None
     as_json: AsJson = False

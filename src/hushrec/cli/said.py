@@ -26,6 +26,7 @@ _WITHOUT_EFFECT = (
     "page",
     "keep",
     "strict",
+    "track",
 )
 
 

@@ -12,6 +12,7 @@ from hushrec.errors import naming_options
 
 # A line on each verb, so that they can be listed without being loaded.
 VERBS = {
+    "demo": "Show the main job in a minute: three runs on ML-100K, their bytes, recommendations, a report.",
     "data": "Data sets: list the known ones, fetch one, describe one or a file.",
     "systems": "List the systems, or show one: paper, roles, messages and what each reveals, settings.",
     "run": "Run a system in this process and measure it.",
@@ -23,10 +24,15 @@ VERBS = {
     "similar": "List the items that a run's model finds most like one of them.",
     "deploy": "Run systems over a real network: a server, nodes that keep their ratings, mutual TLS.",
     "serve": "Serve recommendations over HTTP: lists for users and newcomers, behind a token and limits.",
+    "export": "Write a run's model for other programs: items' vectors as Arrow or Parquet, its scorer as ONNX.",
+    "card": "Write a model card: what was trained, on how many people, how good it is, what it reveals to whom.",
     "report": "Write one HTML page about runs: a verdict, accuracy, learning curves, bytes, what is revealed, "
     "provenance.",
 }
 _EXAMPLES = {
+    "demo": "demo --out demo",
+    "export": "export runs/one --to exported --format arrow",
+    "card": "card runs/one --out card.md",
     "systems": "systems fedrec++",
     "reproduce": "reproduce fedrec++ table2 --data ml-100k",
     "compare": "compare runs/one runs/two",

@@ -1,20 +1,4 @@
-"""What systems declare in their docstrings: what a message reveals, and whom a system protects against."""
+"""What systems declare, as reports take it from `hushrec.protocol.declared`."""
 
-import inspect
-
-from hushrec.protocol import AnySystem, Message
-
-
-def reveals(message: type[Message]) -> str:
-    """What a message tells its receiver, in the words of its docstring."""
-    return _paragraph(inspect.getdoc(message) or "", "Reveals:")
-
-
-def threat_model(system: AnySystem) -> str:
-    """The paragraph about it in the docstring of the system's module."""
-    module = inspect.getmodule(system.config)
-    return _paragraph((module and inspect.getdoc(module)) or "", "Threat model:")
-
-
-def _paragraph(text: str, start: str) -> str:
-    return " ".join(text.partition(start)[2].partition("\n\n")[0].split())
+from hushrec.protocol.declared import reveals as reveals
+from hushrec.protocol.declared import threat_model as threat_model

@@ -5,14 +5,14 @@ A run's folder holds `run.json`, which `Run` describes, and per fold `fold-N/sta
 
 import os
 import platform
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,24 @@ class FoldProgress:
 
 
 Watch = Callable[[FoldProgress], None]
+
+
+class Follower(Protocol):
+    """Who is told of a whole run: what is planned, every round, and what came out; as trackers are."""
+
+    def begin(self, planned: Run) -> None:
+        """Before the first round, or the next one of a run that goes on."""
+        ...
+
+    def on_round(self, now: FoldProgress) -> None:
+        """After every round."""
+        ...
+
+    def end(self, done: Run | None, ending: Literal["done", "failed", "interrupted"] = "done") -> None:
+        """After the last round, or where it ended before; None: nothing came out."""
+        ...
+
+
 Probe = Callable[[Job, Progress], dict[str, float]]  # what it measures after a round, while its messages are there
 
 
@@ -78,13 +96,14 @@ def run(
     chosen: tuple[Choice, ...] = (),
     beside: Beside | None = None,
     command: str = "",
+    follower: Follower | None = None,
 ) -> Run:
     """Run the folds; with a folder, keep them there and go on where an interrupted run stopped.
 
     A fold ends with its last round, or when it is enough. The last of what a probe measures is among the metrics;
     what it measures after every round is a curve. Without `keeps_checkpoint` an interrupted fold begins again; so
     it does with a probe, whose values no checkpoint has. `chosen`: what of the config nobody named. With `beside`,
-    lists are measured, and baselines. `command`: what makes the run again.
+    lists are measured, and baselines. `command`: what makes the run again. `follower` is told of all that.
     """
     splits = splits_for(system, data, settings, config)
     first = next(splits)
@@ -100,7 +119,8 @@ def run(
     planned = replace(planned, provenance=replace(planned.provenance, relevance_limit=limit))
     candidates(first.train, planned.provenance.min_raters or 0)  # refuses to rank nothing, before the training
     current = open_run(folder, planned, resume) if folder else planned
-    with alone_in(folder) if folder else nullcontext():
+    with alone_in(folder) if folder else nullcontext(), followed(follower, lambda: current) as tell_end:
+        watch = _both(watch, follower)
         for split in islice(chain([first], splits), len(current.folds), None):
             fold_folder = folder / f"fold-{split.fold}" if folder else None
             job = Job(system, config, settings.seed, split.train)
@@ -111,7 +131,35 @@ def run(
             current = replace(current, folds=[*current.folds, result])
             if folder:
                 write_run(folder, current)
+        tell_end(current)
     return current
+
+
+@contextmanager
+def followed(follower: Follower | None, plan: Callable[[], Run]) -> Iterator[Callable[[Run], None]]:
+    """Tell a follower that a run begins and, whatever becomes of it, that it ended."""
+    if follower is None:
+        yield lambda _done: None
+        return
+    follower.begin(plan())
+    try:
+        yield follower.end
+    except BaseException as error:  # what diverges begins anew, if at all; all else can be gone on with
+        follower.end(None, "failed" if isinstance(error, DivergedError) else "interrupted")
+        raise
+
+
+def _both(watch: Watch | None, follower: Follower | None) -> Watch | None:
+    """Whoever watches, and whoever follows."""
+    if follower is None:
+        return watch
+
+    def told(now: FoldProgress) -> None:
+        if watch is not None:
+            watch(now)
+        follower.on_round(now)
+
+    return told
 
 
 def planned_run(

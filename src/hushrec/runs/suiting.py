@@ -21,7 +21,7 @@ from hushrec.errors import DivergedError, HushrecError, option
 from hushrec.privacy.user_privacy import is_private
 from hushrec.protocol import AnySystem
 from hushrec.runs.beside import Beside
-from hushrec.runs.folds import run
+from hushrec.runs.folds import Follower, run
 from hushrec.runs.record import Choice, Run, kept_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runs.trials import (
@@ -260,6 +260,7 @@ def run_suited(
     tell: Tell,
     beside: Beside | None = None,
     command: str = "",
+    follower: Follower | None = None,
 ) -> Run:
     """A run as planned, with what is still to be chosen; it can be gone on with, wherever it was interrupted."""
     system = plan.system
@@ -269,7 +270,7 @@ def run_suited(
             return run(
                 system, ready.config, data, settings, options, folder, resume, watch,
                 chosen=ready.chosen, beside=beside,
-                command=_with_chosen(command, ready),
+                command=_with_chosen(command, ready), follower=follower,
             )  # fmt: skip
 
     return trained(

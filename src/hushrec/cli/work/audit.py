@@ -32,6 +32,7 @@ from hushrec.experiments.drift_thresholds import (
     audit_threshold,
     conclusion,
 )
+from hushrec.handover.tracking import tell_leakage
 from hushrec.protocol import AnySystem, Role
 from hushrec.registry import SYSTEMS
 from hushrec.report.audit_figure import audit_figure
@@ -122,6 +123,8 @@ def audit_folder(run: Path, options: FolderOptions) -> None:
     if options.attacks is None and options.colluders is None:
         write_audit(run, found)
         note(f"kept for hushrec report in {run / KEPT}")
+        for line in tell_leakage(run, found):
+            note(line)
 
 
 def _audit(

@@ -9,6 +9,7 @@ from hushrec.cli.console import note, print_json, results, show, warn, watching
 from hushrec.cli.endings import if_interrupted
 from hushrec.cli.options import RunOptions, runtime_options
 from hushrec.experiments.published import published_for
+from hushrec.handover.tracking import Following
 from hushrec.protocol import AnySystem
 from hushrec.registry import system_named
 from hushrec.report.numbers import format_bytes, format_given, format_metric, format_seconds
@@ -23,6 +24,9 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
     """Run a system in this process, measure it, and print what came out."""
     runtime = runtime_options(options.threads, options.cohort_size)
     system.configure(values)  # for what it refuses, before data is read
+    following = Following(options.track, options.out)
+    for name, place in following.places().items():
+        note(f"tracked by {name} in {place}")
     data = options.source.load()
     settings = options.settings(system, data)
     plan = plan_of_run(system, values, data, settings, options.stop_early, options.out, options.resume)
@@ -43,6 +47,7 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
             note,
             beside,
             options.said.command,
+            following if options.track else None,
         )
     for line in _cautions(done, options):
         warn(line)
