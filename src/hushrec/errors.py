@@ -86,6 +86,10 @@ _SIZES = {
     "dp": "152 MB",
     "deploy": "107 MB",
     "flower": "165 MB",
+    "mlflow": "108 MB",
+    "tensorboard": "87 MB",
+    "wandb": "83 MB",
+    "trackio": "91 MB",
 }
 
 
