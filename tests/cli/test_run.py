@@ -188,7 +188,7 @@ def test_options_are_the_settings_of_the_config() -> None:
         "data", "folds", "seed", "split", "test_share", "at", "relevant_from", "columns", "duplicates",
         "rating_range", "out", "resume", "threads", "cohort_size", "as_json", "partners", "common_users",
         "common_items", "deals", "measure", "owners", "passed_over", "sampled", "min_raters", "baselines",
-        "stop_early", "config", "save_config", "encoding", "decimal", "missing", "items", "split_at",
+        "stop_early", "config", "save_config", "encoding", "decimal", "missing", "items", "split_at", "track",
     }  # fmt: skip
     for name in group.list_commands(None):
         command = group.get_command(None, name)

@@ -409,9 +409,9 @@ def test_a_node_takes_long_packets_and_gives_long_replies_in_parts(
     node._held.close()
 
 
-def test_a_node_without_a_site_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_a_site_says_where_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvflare_job, "open_site", raising(HushrecError("/home/someone/ratings.csv is missing")))
-    monkeypatch.setenv("HUSHREC_KIT", "somewhere")
+    monkeypatch.setenv("HUSHREC_KIT", str(tmp_path))
     with pytest.raises(NodeFailure, match="see the node's log") as failure:
         Node().handle(b"one")
     assert "ratings.csv" not in str(failure.value)

@@ -305,13 +305,13 @@ def test_other_training_rows_of_the_same_data_are_refused(data: Interactions, tm
     other = next(k_folds(data, 5, 1)).train
     save_train(tmp_path / "run" / "fold-1" / "train.npz", other, SYSTEMS["fedrec"])
     write_run(tmp_path / "run", replace(read_run(tmp_path / "run"), folds=[]))
-    before = snapshot(tmp_path)
+    before = snapshot(tmp_path / "run" / "fold-1")
     for options in ({}, {"keeps_checkpoint": False}):
         with pytest.raises(
             HushrecError, match="was trained on other rows or owners of synthetic; choose another --out"
         ):
             looked_at(data, tmp_path / "run", **options)
-    assert snapshot(tmp_path) == before
+    assert snapshot(tmp_path / "run" / "fold-1") == before
 
 
 # --- Folders -----------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def test_a_run_is_kept_as_it_came_out(data: Interactions, tmp_path: Path) -> Non
     assert done.is_done
     files = sorted(str(path.relative_to(tmp_path / "new")) for path in tmp_path.rglob("*.*"))
     kept = [f"run/fold-{fold}/{part}.npz" for fold in (1, 2) for part in ("state", "train")]
-    assert files == ["run/.lock", *kept, "run/run.json"]
+    assert files == ["run/.lock", *kept, "run/rounds.jsonl", "run/run.json"]
 
 
 def test_more_folds_are_added_to_a_kept_run(data: Interactions, tmp_path: Path) -> None:

@@ -369,7 +369,12 @@ def test_a_rate_that_diverges_is_halved_until_it_learns(
     flags = {choice.setting: choice.value for choice in done.chosen}
     plain = suited(system, data, SMALL | flags, stop_early=False)
     assert timeless(plain) == timeless(done) | {"chosen": ()}
-    assert {path.name for path in tmp_path.iterdir()} - {"validation"} == {".lock", "fold-1", "run.json"}
+    assert {path.name for path in tmp_path.iterdir()} - {"validation"} == {
+        ".lock",
+        "fold-1",
+        "rounds.jsonl",
+        "run.json",
+    }
 
 
 @pytest.mark.parametrize("stop_at", [3, 15, 30, 50, 55])

@@ -108,33 +108,6 @@ def run(
     return current
 
 
-@contextmanager
-def followed(follower: Follower | None, plan: Callable[[], Run]) -> Iterator[Callable[[Run], None]]:
-    """Tell a follower that a run begins and, whatever becomes of it, that it ended."""
-    if follower is None:
-        yield lambda _done: None
-        return
-    follower.begin(plan())
-    try:
-        yield follower.end
-    except BaseException as error:  # what diverges begins anew, if at all; all else can be gone on with
-        follower.end(None, "failed" if isinstance(error, DivergedError) else "interrupted")
-        raise
-
-
-def _both(watch: Watch | None, follower: Follower | None) -> Watch | None:
-    """Whoever watches, and whoever follows."""
-    if follower is None:
-        return watch
-
-    def told(now: FoldProgress) -> None:
-        if watch is not None:
-            watch(now)
-        follower.on_round(now)
-
-    return told
-
-
 def planned_run(
     system: AnySystem,
     config: Any,

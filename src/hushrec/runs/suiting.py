@@ -21,7 +21,7 @@ from hushrec.errors import DivergedError, HushrecError, option
 from hushrec.privacy.user_privacy import is_private
 from hushrec.protocol import AnySystem
 from hushrec.runs.beside import Beside
-from hushrec.runs.folds import Follower, run
+from hushrec.runs.folds import run
 from hushrec.runs.record import Choice, Run, kept_run
 from hushrec.runs.run_settings import RunSettings
 from hushrec.runs.trials import (
