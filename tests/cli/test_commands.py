@@ -52,3 +52,11 @@ def test_help_shows_the_default_as_it_is_typed() -> None:
 
     app: typer.Typer = alone(joined(verb, values=settings_of(TOY)), "toy", "toy")
     assert "8,4" in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_numbers_that_no_counter_holds_are_refused() -> None:
+    def verb(trials: int = 3) -> None:
+        raise AssertionError(f"began {trials}")
+
+    with pytest.raises(HushrecError, match=r"^--trials 99999999999999999999 is too large; use at most \d+$"):
+        joined(verb)(trials=99999999999999999999)

@@ -15,8 +15,10 @@ import typer
 from hushrec.cli.declared import NUMBERS, Declared
 from hushrec.cli.options import beginning, parse_numbers
 from hushrec.cli.said import is_given
+from hushrec.errors import HushrecError
 
 Verb = Callable[..., Any]
+_LARGEST = 2**63 - 1
 
 
 def joined(verb: Verb, **groups: Verb) -> Verb:
@@ -31,6 +33,7 @@ def joined(verb: Verb, **groups: Verb) -> Verb:
     options = {name: inspect.signature(maker).parameters for name, maker in makers.items()}
 
     def command(**values: Any) -> Any:
+        _check_sizes(values)
         made = {name: maker(**{one: values[one] for one in options[name]}) for name, maker in makers.items()}
         return verb(**{name: values[name] for name in own if name not in made}, **made)
 
@@ -38,6 +41,13 @@ def joined(verb: Verb, **groups: Verb) -> Verb:
     _set_parameters(command, {one.name: one for one in parameters}.values())  # two groups may ask for the context
     command.__doc__ = verb.__doc__
     return command
+
+
+def _check_sizes(values: Mapping[str, Any]) -> None:
+    """Refuse numbers that no counter holds, before something loops or overflows by them."""
+    for name, value in values.items():
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            raise HushrecError(f"{_flags(name)[-1]} {value} is too large; use at most {_LARGEST}")
 
 
 def _set_parameters(function: Verb, parameters: Iterable[inspect.Parameter]) -> None:
