@@ -140,7 +140,7 @@ ATTACK = Attack(
     measure="right",
     sentence="Aligned with a partner that the server made up, partners tell of {score:.1%} of guessed ids whether "
     "they have the user; always the same answer is right for {chance:.1%}.",
-    reads=lists_ids,
+    reads=counts_common,
     look=look,
     judge=judge,
     only_last=True,
