@@ -49,9 +49,11 @@ lint: dev
 types: dev
 	$(BIN)/mypy
 
+APT_CHROMIUM := apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1
+
 browser:  ## find Chromium for the tests of the page, or install Debian's where that may be done
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
-	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get install -qq -y --no-install-recommends chromium >/dev/null; } || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { $(APT_CHROMIUM) || { apt-get update -qq && $(APT_CHROMIUM); }; }; } || \
 	  echo "NO BROWSER: tests of the page in Chromium will be skipped; install it: apt-get install chromium"
 
 test: lint types browser  ## lint, types, tests; those of the page in Chromium
