@@ -199,7 +199,7 @@ def hierarchy(costs: Costs) -> Iterator[str]:
 
 
 def organisations(costs: Costs) -> Iterator[str]:
-    """What exists today: nodes that host many clients each, and one server, as it was when it held all replies of a phase."""
+    """Nodes that host many clients each, and one server, as it was when it held all replies of a phase."""
     rows = []
     for participation in PARTICIPATION:
         load = Load(participation, is_denoised=True)

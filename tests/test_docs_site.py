@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import hushrec
+from hushrec.protocol.declared import reveals
 from hushrec.registry import SYSTEMS
-from hushrec.report.declared import reveals
 
 BASE = Path(__file__).parents[1]
 DOCS = BASE / "docs"

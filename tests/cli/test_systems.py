@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
+from hushrec.protocol.declared import reveals
 from hushrec.registry import SYSTEMS
-from hushrec.report.declared import reveals
 
 NAMES = list(SYSTEMS)
 

@@ -8,8 +8,8 @@ import pytest
 from hushrec.errors import HushrecError
 from hushrec.experiments import published
 from hushrec.protocol import Role
+from hushrec.protocol.declared import reveals, threat_model
 from hushrec.registry import SYSTEMS
-from hushrec.report.declared import reveals, threat_model
 from hushrec.report.page import SECTIONS, page, write_report
 from hushrec.runs.record import Run
 

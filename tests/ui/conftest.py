@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -14,19 +14,9 @@ pytest.importorskip("starlette")
 from hushrec.cli.work.ui_commands import RunCommands
 from hushrec.ui.app import create_app
 from hushrec.ui.door import HEADER, Door, names_of
+from serving.asking import Answer
 
 from .browsing import FLAGS, chromium, missing_browser, skip_or_fail
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
 
 Ask = Callable[..., Answer]
 

@@ -12,8 +12,8 @@ from hushrec.experiments.published import tables
 from hushrec.experiments.reproduction import Cell
 from hushrec.experiments.summary import measured_summaries
 from hushrec.protocol import AnySystem, Message
+from hushrec.protocol.declared import reveals
 from hushrec.registry import SYSTEMS
-from hushrec.report.declared import reveals
 from hushrec.report.deviations import deviations
 from hushrec.report.survey_table import HEADINGS, cells_of
 from hushrec.settings import switches_of

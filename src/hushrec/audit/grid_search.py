@@ -16,6 +16,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from hushrec.kernels.products import dot
+
 Floats = NDArray[np.float64]
 Starts = NDArray[np.int64]
 
@@ -46,38 +48,29 @@ class Fits(NamedTuple):
 
 
 @numba.njit(nogil=True, cache=True)
-def _dot(one, other):
-    """As `np.dot`, which Numba takes from SciPy: the core goes without it."""
-    total = 0.0
-    for place in range(len(one)):
-        total += one[place] * other[place]
-    return total
-
-
-@numba.njit(nogil=True, cache=True)
 def _direction(rows, direction, along):
     """The first principal direction of rows that are nearly multiples of one, and their lengths along it."""
     num_rows, num_factors = rows.shape
     best, most = 0, -1.0
     for row in range(num_rows):
-        square = _dot(rows[row], rows[row])
+        square = dot(rows[row], rows[row])
         if square > most:
             best, most = row, square
     direction[:] = rows[best]
     for _ in range(6):
-        size = np.sqrt(_dot(direction, direction))
+        size = np.sqrt(dot(direction, direction))
         if size == 0:
             return
         direction /= size
         for row in range(num_rows):
-            along[row] = _dot(rows[row], direction)
+            along[row] = dot(rows[row], direction)
         direction[:] = 0
         for row in range(num_rows):
             for factor in range(num_factors):
                 direction[factor] += along[row] * rows[row, factor]
-    direction /= np.sqrt(_dot(direction, direction))
+    direction /= np.sqrt(dot(direction, direction))
     for row in range(num_rows):
-        along[row] = _dot(rows[row], direction)
+        along[row] = dot(rows[row], direction)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -90,8 +83,8 @@ def _projected(starts, rows, vectors, along, products, unexplained):
         _direction(rows[own], direction, along[own])
         total, told = 0.0, 0.0
         for place in range(own.start, own.stop):
-            products[place] = _dot(vectors[place], direction)
-            total += _dot(rows[place], rows[place])
+            products[place] = dot(vectors[place], direction)
+            total += dot(rows[place], rows[place])
             told += along[place] ** 2
         unexplained[client] = 1 - told / total if total > 0 else 1.0
 

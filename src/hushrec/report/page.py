@@ -8,9 +8,9 @@ from pathlib import Path
 from hushrec.errors import HushrecError, option
 from hushrec.files import write_file
 from hushrec.protocol import AnySystem
+from hushrec.protocol.declared import reveals, threat_model
 from hushrec.registry import system_named
 from hushrec.report.canvas import to_inline_svg
-from hushrec.report.declared import reveals, threat_model
 from hushrec.report.deviations import Deviation, deviations
 from hushrec.report.figures import bytes_by_message, curves_of, learning_curves
 from hushrec.report.findings import caveats, summary, test_set

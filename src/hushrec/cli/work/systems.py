@@ -7,8 +7,8 @@ from rich.table import Table
 
 from hushrec.cli.console import print_json, results, show
 from hushrec.protocol import AnySystem
+from hushrec.protocol.declared import reveals, threat_model
 from hushrec.registry import SYSTEMS, system_named
-from hushrec.report.declared import reveals, threat_model
 
 
 def show_systems(name: str | None, as_json: bool) -> None:
