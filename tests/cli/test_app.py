@@ -181,7 +181,7 @@ def small(text: str) -> list[str]:
 
 
 # The paper's data; networks; an end. They are only parsed here.
-NEED_MORE = ("reproduce", "fetch", "serve", "deploy", "demo")
+NEED_MORE = ("reproduce", "fetch", "serve", "ui", "deploy", "demo")
 EXAMPLES = {text: None for command in ALL.values() for text in examples(command)}
 
 
