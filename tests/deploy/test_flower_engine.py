@@ -363,7 +363,7 @@ def drive(transport, nodes, folder, job):
         packet = os.urandom(packet) if isinstance(packet, int) else packet.encode()
         start = time.time()
         delivery = transport.call("echo", dict.fromkeys(nodes, packet), number, timeout_seconds)
-        right = sorted(node for node, reply in delivery.replies.items() if reply == packet[::-1])
+        right = sorted(node for node, reply in delivery.arriving() if reply == packet[::-1])
         with (folder / "calls.jsonl").open("a") as log:
             line = {"right": right, "lost": delivery.lost, "seconds": time.time() - start, "process": os.getpid()}
             log.write(json.dumps(line) + chr(10))
