@@ -152,7 +152,7 @@ def test_every_page_can_be_read(
         page.get_by_text("13 of 13 runs").wait_for()
         pages = {
             "runs": "table.runs tbody tr",
-            "run/batch-000%2Frun-00003": "figure svg",
+            "run/batch-000%2Frun-00003": "figure .drawing svg",
             "start": "form fieldset, form .fields",
             "compare?filter=run-": "[data-shown='12'] svg path.series",
             "runs?group=rho": "caption",
@@ -197,11 +197,19 @@ def test_pictures_and_lists_work_by_keys(browser: Any, runs_folder: Path) -> Non
         first.press("Space")
         second.press("Space")
         page.get_by_role("link", name="Compare 2 chosen").press("Enter")
-        picture = page.locator("figure svg").first
+        picture = page.locator("figure .drawing svg").first
         picture.press("ArrowRight")
         picture.press("ArrowRight")
         told = page.locator("figure output").first.text_content()
         assert told.startswith("round 2: batch-000/run-")
+        # A picture that is drawn anew in another width keeps its reader's place.
+        drawn = picture.get_attribute("viewBox")
+        page.set_viewport_size({"width": 700, "height": 800})
+        page.wait_for_function(
+            "drawn => document.querySelector('figure .drawing svg').getAttribute('viewBox') !== drawn", arg=drawn
+        )
+        page.keyboard.press("ArrowRight")
+        assert page.locator("figure output").first.text_content().startswith("round 3: batch-000/run-")
         page.context.close()
 
 
@@ -257,7 +265,7 @@ def test_ten_thousand_runs_are_listed_in_a_second_and_500_compared_in_two(
             page.get_by_role("link", name="Compare 500 chosen").wait_for()
             click = "document.querySelector('a.button[href=\"#/compare\"]').click()"
             began = page.evaluate(f"() => {{ const now = performance.now(); {click}; return now; }}")
-            page.locator("[data-shown='500'] figure svg path.series").nth(999).wait_for(state="attached")
+            page.locator("[data-shown='500'] figure .drawing svg path.series").nth(999).wait_for(state="attached")
             page.locator("[data-shown='500'][data-shown-at]").wait_for()
             comparisons.append((page.evaluate(shown) - began) / 1000)
             screenshot(page, "compare-500", tmp_path)

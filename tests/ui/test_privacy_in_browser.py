@@ -89,7 +89,7 @@ def test_audit_and_model(browser: Any, runs_folder: Path, tmp_path: Path) -> Non
             screenshot(page, f"audit-{name}", tmp_path)
 
             page.goto(f"{server.address}/#/model/one")
-            page.locator("figure svg .marker").first.wait_for()
+            page.locator("figure .drawing svg .marker").first.wait_for()
             page.get_by_label("Titles", exact=True).fill("title 12")
             page.get_by_role("button", name="Title 12", exact=True).click()
             page.get_by_role("heading", name="For this person").wait_for()

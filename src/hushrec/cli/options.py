@@ -288,6 +288,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.resume and self.out is None:
             raise HushrecError("--resume needs --out, the folder of the run to go on with")
+        parse_lengths(self.at)  # for what it refuses, before data is read
         if self.out is not None:
             check_folder_to_write(self.out, "--out")
 

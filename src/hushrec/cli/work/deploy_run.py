@@ -152,10 +152,11 @@ def _print(folder: Path, num_nodes: int, as_json: bool) -> None:
 def deploy_here(system: AnySystem, values: dict[str, Any], options: LocalOptions) -> None:
     """Deal a dataset to nodes on this machine, and run a system over loopback with all that belongs to it."""
     system.configure(values)  # for what it refuses, before data is read
+    at = parse_lengths(options.at)
     deal = system.holders.deal_for(options.nodes)
     data = options.source.load()
     settings = settings_for(
-        system, options.seed, at=parse_lengths(options.at), relevant_from=options.relevant_from, deal=deal,
+        system, options.seed, at=at, relevant_from=options.relevant_from, deal=deal,
         owners=options.owners, data=data,
     )  # fmt: skip
     config = system.in_full(configured(system, values, data.name))

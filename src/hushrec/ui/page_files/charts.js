@@ -16,6 +16,7 @@ import { add, draw, empty, make, number } from "./dom.js";
 const DASHES = [null, "7 4", "2 3", "10 3 2 3", "14 5", "5 2 1 2 1 2", "1 4", "12 3 4 3"];
 const MARGIN = { top: 12, right: 16, bottom: 44, left: 62 };
 const MOST_STYLES = 8;
+const LEAST_WIDTH = 60;
 const style = (place) => `s${(place % MOST_STYLES) + 1}`;
 
 // --- Markers ------------------------------------------------------------------------------------------------------
@@ -110,18 +111,23 @@ function axes(svg, x, y, box, xLabel, yLabel, { xFormat = short } = {}) {
 
 // --- Frames -------------------------------------------------------------------------------------------------------
 
-// A figure whose drawing is made anew whenever its width changes. paint(width) gives an <svg>.
-function framed(title, paint, data, { legend = null, hasReadout = true } = {}) {
+// A figure whose drawing is made anew whenever its width changes. paint(width, readout, read) gives an <svg>; `read`
+// is where its reader is, which a new drawing takes over, as it does the focus.
+export function framed(title, paint, data, { legend = null, hasReadout = true } = {}) {
   const drawing = make("div", { class: "drawing" });
   const readout = make("output", { class: "readout", "aria-live": "polite" });
   const figure = make("figure", null, make("figcaption", null, title), drawing, hasReadout && readout, legend);
   figure.data = data;
+  const read = { at: -1, line: -1 };
   let width = 0;
   const repaint = () => {
     const now = Math.round(drawing.clientWidth);
-    if (!now || now === width) return;
+    if (now < LEAST_WIDTH || now === width) return;
     width = now;
-    empty(drawing).append(paint(width, readout));
+    const hasFocus = drawing.contains(document.activeElement);
+    const svg = paint(width, readout, read);
+    empty(drawing).append(svg);
+    if (hasFocus) svg.focus({ preventScroll: true });
   };
   new ResizeObserver(repaint).observe(drawing);
   figure.redraw = () => {
@@ -188,7 +194,7 @@ export function lineChart({ title, xLabel = "round", yLabel, series, logY = fals
     rows: series.flatMap((one, place) => one.y.map((value, at) => [one.name, xs[place][at], value])),
   };
 
-  const paint = (width, readout) => {
+  const paint = (width, readout, read) => {
     const height = heightFor(width);
     const { svg, box } = frame(width, height, `${title}: ${series.length} lines of ${yLabel} by ${xLabel}; arrow keys read the values`);
     const x = scale(xs.flat(), box.left + 4, box.right - 4, { count: width / 90, whole: true });
@@ -215,27 +221,27 @@ export function lineChart({ title, xLabel = "round", yLabel, series, logY = fals
       }
       return { path, points, one, place };
     });
-    readValues(svg, lines, { box, isMany, readout, xLabel, xs, onPick });
+    readValues(svg, lines, { box, isMany, readout, read, xLabel, xs, onPick });
     return svg;
   };
   return framed(title, paint, data, { legend: entries.length > 1 || isMany ? legendOf(entries, true) : null });
 }
 
-function readValues(svg, lines, { box, isMany, readout, xLabel, xs, onPick }) {
+function readValues(svg, lines, { box, isMany, readout, read, xLabel, xs, onPick }) {
   const cross = draw("line", { class: "cross", y1: box.top, y2: box.bottom, visibility: "hidden" });
   add(svg, cross);
   let picked = null;
-  let at = -1;
   const longest = lines.reduce((best, line) => (line.points.length > best.points.length ? line : best), lines[0]);
   const tell = (place, line = null) => {
     if (!longest || place < 0 || place >= longest.points.length) return;
-    at = place;
+    read.at = place;
     const px = (line ?? longest).points[Math.min(place, (line ?? longest).points.length - 1)][0];
     cross.setAttribute("x1", px);
     cross.setAttribute("x2", px);
     cross.setAttribute("visibility", "visible");
     if (picked) picked.path.classList.remove("picked");
     picked = line;
+    read.line = line?.place ?? -1;
     if (line) {
       line.path.classList.add("picked");
       svg.insertBefore(line.path, cross);
@@ -267,6 +273,7 @@ function readValues(svg, lines, { box, isMany, readout, xLabel, xs, onPick }) {
     cross.setAttribute("visibility", "hidden");
     if (picked) picked.path.classList.remove("picked");
     picked = null;
+    read.at = -1;
     readout.textContent = "";
   });
   svg.addEventListener("click", () => {
@@ -277,7 +284,7 @@ function readValues(svg, lines, { box, isMany, readout, xLabel, xs, onPick }) {
     if (event.key === "Enter" && picked && onPick) onPick(picked.one);
     if (!turn || !longest) return;
     event.preventDefault();
-    const place = Math.min(Math.max(at + turn[0], 0), longest.points.length - 1);
+    const place = Math.min(Math.max(read.at + turn[0], 0), longest.points.length - 1);
     if (!isMany) {
       tell(place);
       return;
@@ -285,6 +292,7 @@ function readValues(svg, lines, { box, isMany, readout, xLabel, xs, onPick }) {
     const next = Math.min(Math.max((picked?.place ?? -1) + turn[1], 0), lines.length - 1);
     tell(Math.min(place, lines[next].points.length - 1), lines[next]);
   });
+  tell(read.at, lines[read.line] ?? null);
 }
 
 function closest(points, px) {
@@ -312,7 +320,7 @@ export function scatter({ title, xLabel, yLabel, points, sizeLabel = null, logX 
     if (!sizeLabel) return points.length > 200 ? 3 : 4.5;
     return Number.isFinite(point.size) ? 3 + 9 * Math.sqrt(Math.max(point.size, 0) / largest) : 4;
   };
-  const paint = (width, readout) => {
+  const paint = (width, readout, read) => {
     const height = heightFor(width);
     const { svg, box } = frame(width, height, `${title}: ${points.length} points, ${yLabel} by ${xLabel}; arrow keys go through them`);
     const x = scale(points.map((one) => one.x), box.left + 12, box.right - 12, { isLog: logX, count: width / 100 });
@@ -326,10 +334,9 @@ export function scatter({ title, xLabel, yLabel, points, sizeLabel = null, logX 
     }
     const ring = draw("circle", { class: "ring", r: 0, visibility: "hidden" });
     add(svg, ring);
-    let at = -1;
     const tell = (place) => {
       if (place < 0 || place >= spots.length) return;
-      at = place;
+      read.at = place;
       const [px, py, one] = spots[place];
       for (const [name, value] of [["cx", px], ["cy", py], ["r", radius(one) + 4], ["visibility", "visible"]]) ring.setAttribute(name, value);
       const size = sizeLabel ? `, ${sizeLabel} ${Number.isFinite(one.size) ? number(one.size) : "not known"}` : "";
@@ -346,14 +353,15 @@ export function scatter({ title, xLabel, yLabel, points, sizeLabel = null, logX 
       });
       tell(best);
     });
-    svg.addEventListener("click", () => at >= 0 && onPick && onPick(spots[at][2]));
+    svg.addEventListener("click", () => read.at >= 0 && onPick && onPick(spots[read.at][2]));
     svg.addEventListener("keydown", (event) => {
       const turn = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
-      if (event.key === "Enter" && at >= 0 && onPick) onPick(spots[at][2]);
+      if (event.key === "Enter" && read.at >= 0 && onPick) onPick(spots[read.at][2]);
       if (!turn || !spots.length) return;
       event.preventDefault();
-      tell(Math.min(Math.max(at + turn, 0), spots.length - 1));
+      tell(Math.min(Math.max(read.at + turn, 0), spots.length - 1));
     });
+    tell(read.at);
     return svg;
   };
   return framed(title, paint, data, { legend: styles.size > 1 ? legendOf([...styles], false) : null });
@@ -390,7 +398,7 @@ export function bars({ title, label, rows, format = number }) {
 export function parallel({ title, axes: wanted, rows, onPick = null }) {
   const styles = stylesOf(rows.map((row) => row.group));
   const data = { columns: ["name", ...(styles.size ? ["group"] : []), ...wanted.map((axis) => axis.name)], rows: rows.map((row) => [row.name, ...(styles.size ? [row.group ?? ""] : []), ...row.values]) };
-  const paint = (width, readout) => {
+  const paint = (width, readout, read) => {
     const room = Math.max(width, wanted.length * 84);
     const height = 340;
     const svg = draw("svg", { viewBox: `0 0 ${room} ${height}`, role: "img", tabindex: "0", "aria-label": `${title}: ${rows.length} lines over ${wanted.length} axes; arrow keys go through the lines` });
@@ -416,6 +424,7 @@ export function parallel({ title, axes: wanted, rows, onPick = null }) {
     const tell = (line) => {
       if (picked) picked.path.classList.remove("picked");
       picked = line;
+      read.line = line?.number ?? -1;
       if (!line) {
         readout.textContent = "";
         return;
@@ -442,6 +451,7 @@ export function parallel({ title, axes: wanted, rows, onPick = null }) {
       event.preventDefault();
       tell(lines[Math.min(Math.max((picked?.number ?? -1) + turn, 0), lines.length - 1)]);
     });
+    if (read.line >= 0) tell(lines[read.line]);
     return svg;
   };
   const figure = framed(title, paint, data, { legend: styles.size > 1 ? legendOf([...styles], true) : null });

@@ -1,7 +1,8 @@
 // The picture of three panels: what is private, what left the device, what was concluded. A square is an item, a
 // number or a conclusion; the third panel has the person's items in the same places as the first.
 
-import { add, bytes, draw, empty, make, number } from "./dom.js";
+import { framed } from "./charts.js";
+import { add, bytes, draw, make, number } from "./dom.js";
 
 const GAP = 46;
 const HEAD = 58;
@@ -141,7 +142,7 @@ function wrapped(svg, words, x, y, width, className) {
   return at + 12;
 }
 
-function paint(width, { person, detail, attack, who }, readout) {
+function paint({ person, detail, attack, who }, width, readout, read) {
   const isStacked = width < 760;
   const panelWidth = isStacked ? width - 4 : (width - 2 * GAP) / 3;
   const own = ownCells(person);
@@ -188,17 +189,16 @@ function paint(width, { person, detail, attack, who }, readout) {
   const height = Math.ceil(bottom + 6);
   svg.setAttribute("viewBox", `0 0 ${Math.round(width)} ${height}`);
   svg.setAttribute("aria-label", `Private: ${plural(own.length, what)}. Left the device: ${sentWords(message)}. ${who} concludes: ${saidWords(attack, own.length)}. Arrow keys read the squares.`);
-  readSquares(svg, spots, readout);
+  readSquares(svg, spots, readout, read);
   return svg;
 }
 
-function readSquares(svg, spots, readout) {
-  let now = -1;
+function readSquares(svg, spots, readout, read) {
   const ring = draw("rect", { class: "ring", visibility: "hidden", rx: 2 });
   add(svg, ring);
   const tell = (place) => {
     if (place < 0 || place >= spots.length) return;
-    now = place;
+    read.at = place;
     const [x, y, size, label] = spots[place];
     for (const [name, value] of [["x", x - 2], ["y", y - 2], ["width", size + 2], ["height", size + 2], ["visibility", "visible"]]) ring.setAttribute(name, value);
     readout.textContent = label;
@@ -211,14 +211,16 @@ function readSquares(svg, spots, readout) {
   });
   svg.addEventListener("pointerleave", () => {
     ring.setAttribute("visibility", "hidden");
+    read.at = -1;
     readout.textContent = "";
   });
   svg.addEventListener("keydown", (event) => {
     const turn = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
     if (!turn) return;
     event.preventDefault();
-    tell(Math.min(Math.max(now + turn, 0), spots.length - 1));
+    tell(Math.min(Math.max(read.at + turn, 0), spots.length - 1));
   });
+  tell(read.at);
 }
 
 function legend(attack, isMasked) {
@@ -246,18 +248,10 @@ function dataOf(person, detail, attack) {
   };
 }
 
-// The figure; view is {person, detail, attack, who, title}. It is painted anew when its width changes.
+// The figure; view is {person, detail, attack, who, title}.
 export function pictureOf(view) {
-  const drawing = make("div", { class: "drawing" });
-  const readout = make("output", { class: "readout", "aria-live": "polite" });
-  const figure = make("figure", { class: "seen" }, make("figcaption", null, view.title), drawing, readout, legend(view.attack, sentCells(mainMessage(view.detail.sent), view.detail.titles).some((cell) => cell.isMasked)));
-  figure.data = dataOf(view.person, view.detail, view.attack);
-  let width = 0;
-  new ResizeObserver(() => {
-    const now = Math.round(drawing.clientWidth);
-    if (now < 60 || now === width) return;
-    width = now;
-    empty(drawing).append(paint(width, view, readout));
-  }).observe(drawing);
+  const isMasked = sentCells(mainMessage(view.detail.sent), view.detail.titles).some((cell) => cell.isMasked);
+  const figure = framed(view.title, (...room) => paint(view, ...room), dataOf(view.person, view.detail, view.attack), { legend: legend(view.attack, isMasked) });
+  figure.classList.add("seen");
   return figure;
 }
