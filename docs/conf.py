@@ -30,7 +30,7 @@ nb_execution_mode = "cache"
 nb_execution_cache_path = str(Path(__file__).parent / "_build" / "notebooks")
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
-nb_execution_timeout = 180
+nb_execution_timeout = 600
 nb_merge_streams = True
 suppress_warnings = ["mystnb.unknown_mime_type"]
 

@@ -372,12 +372,12 @@ MUTANTS = (
         IDENTITY, "other users of a machine read a node's mail",
     ),
     Mutant(
-        "hosts-twice", "deploy/site.py",
+        "hosts-twice", "deploy/node_run.py",
         "if len(set(names)) < len(names):", "if False:",
         SITE, "a server lists a node twice, and mail for one goes to the other",
     ),
     Mutant(
-        "node-believes-cards", "deploy/site.py",
+        "node-believes-cards", "deploy/node_run.py",
         "check_key_card(host.card, root, run_id, numbers_digest(host.numbers))", "pass",
         SITE, "the server's own key stands for a node's",
     ),
@@ -454,7 +454,7 @@ MUTANTS = (
         SERVER_LIES, "a server tells each node of other hosts",
     ),
     Mutant(
-        "asked-before-all-signed", "deploy/site.py",
+        "asked-before-all-signed", "deploy/node_run.py",
         "if self._agreed() is None:\n            raise WireError", "if False:\n            raise WireError",
         SERVER_LIES, "a node answers before it knows that the others were told the same",
     ),

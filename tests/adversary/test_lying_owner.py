@@ -25,7 +25,8 @@ from hushrec.registry import SYSTEMS
 from hushrec.runtime.in_process import InProcess
 from hushrec.systems.drift.cipher import Form, letters_key
 from hushrec.systems.drift.deeds import Book, Deed, sign
-from hushrec.systems.drift.members import Gateway, Members
+from hushrec.systems.drift.gateway import Gateway
+from hushrec.systems.drift.members import Members
 from hushrec.systems.drift.messages import (
     Begin,
     HeldVectors,

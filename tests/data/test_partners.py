@@ -12,7 +12,7 @@ import pytest
 from hushrec.data import Deal, Holding, Interactions, Measure, Partners, Split, alone, copies, join
 from hushrec.data.checking import data_digest
 from hushrec.data.dealing import NUM_COPIES
-from hushrec.data.holdings import PARTNERS, USERS
+from hushrec.data.holdings import OWNERS, PARTNERS, USERS
 from hushrec.data.holdings.node_files import Catalogue
 from hushrec.data.holdings.partners import rows_of_partners
 from hushrec.errors import HushrecError
@@ -200,6 +200,16 @@ def test_ids_of_the_source_mean_all_partners_and_named_ones_one(grid: Interactio
     assert PARTNERS.source_id(f"a:{item}") == str(item)
     with pytest.raises(HushrecError, match="no user 'nobody' with any partner"):
         PARTNERS.accounts(train, np.array(["nobody"]))
+
+
+def test_users_of_a_party(grid: Interactions) -> None:
+    """A partner's are its accounts, a client is one itself, and an owner of items has none."""
+    train = next(copies(grid, Deal(), 0)).train
+    own = [PARTNERS.users_of(train, number) for number in range(2)]
+    assert [{one[0] for one in train.user_ids[users].tolist()} for users in own] == [{"a"}, {"b"}]
+    assert np.concatenate(own).tolist() == list(range(train.num_users))
+    assert USERS.users_of(grid, 3).tolist() == [3]
+    assert OWNERS.users_of(OWNERS.sample(grid, 0), 0).tolist() == []
 
 
 def test_ids_of_users_and_items_in_one_piece(grid: Interactions) -> None:

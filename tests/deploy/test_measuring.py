@@ -110,7 +110,7 @@ def test_facts_are_not_computed_for_nobody(tmp_path: Path, monkeypatch: pytest.M
 
     fedrec = SYSTEMS["fedrec"]
     told = replace(fedrec, result=replace(fedrec.result, facts=facts))
-    monkeypatch.setattr("hushrec.deploy.site.system_named", lambda _name: told)
+    monkeypatch.setattr("hushrec.deploy.node_run.system_named", lambda _name: told)
     said, _, _ = measured(tmp_path)
     assert all(one.metrics and not one.facts for one in said)
 

@@ -381,7 +381,7 @@ def test_why_a_system_cannot_be_loaded_stays_on_the_node(
         raise HushrecError(f"{name} cannot be loaded: no module at /home/clinic-of-dr-x")
 
     packet = enrolment(federation.order(SYSTEM))
-    monkeypatch.setattr("hushrec.deploy.site.system_named", broken)
+    monkeypatch.setattr("hushrec.deploy.node_run.system_named", broken)
     assert refused(federation, "node-2", packet) == "cannot; its own log (private/node.log) says why"
     assert "clinic-of-dr-x" in federation.log("node-2")[-1]["reason"]
 

@@ -9,6 +9,8 @@ is to find the y that agrees with itself, by Newton's method; a step is halved u
 import numba
 import numpy as np
 
+from hushrec.kernels.cholesky import solve
+
 _MOST_STEPS, _MOST_HALVINGS = 1000, 30
 _CLOSE = 1e-10  # what may be missing, as a share of the target
 _GROWTH = 1e-4  # of what a step promises, so much must come
@@ -47,26 +49,6 @@ def _curvature(rows, shares, weight, matrix):
 
 
 @numba.njit(nogil=True, cache=True)
-def _solve(matrix, vector):
-    """Solve in place by Cholesky's decomposition of a matrix that is given by its lower half."""
-    size = len(matrix)
-    for column in range(size):
-        for row in range(column, size):
-            total = matrix[row, column]
-            for before in range(column):
-                total -= matrix[row, before] * matrix[column, before]
-            matrix[row, column] = np.sqrt(total) if row == column else total / matrix[column, column]
-    for row in range(size):
-        for before in range(row):
-            vector[row] -= matrix[row, before] * vector[before]
-        vector[row] /= matrix[row, row]
-    for row in range(size - 1, -1, -1):
-        for after in range(row + 1, size):
-            vector[row] -= matrix[after, row] * vector[after]
-        vector[row] /= matrix[row, row]
-
-
-@numba.njit(nogil=True, cache=True)
 def box_fit(rows, target, expected, weight):
     """The z within 0 and 1 with the least |target - sum of z_i row_i|^2 + weight * sum of (z_i - expected)^2."""
     size = target.size
@@ -79,7 +61,7 @@ def box_fit(rows, target, expected, weight):
             break
         _curvature(rows, shares, weight, matrix)
         step = missing.copy()
-        _solve(matrix, step)
+        solve(matrix, step)
         length, promise = 1.0, np.sum(step * missing)
         for _ in range(_MOST_HALVINGS):
             tried[:] = multipliers + length * step

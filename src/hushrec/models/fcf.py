@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hushrec.draws import Draws, uniform_rows
 from hushrec.errors import HushrecError
 from hushrec.evaluation.formula import Formula
+from hushrec.kernels.cholesky import solve
 from hushrec.kernels.rows import dot, load, store, width_of
 from hushrec.protocol import kept
 
@@ -87,27 +88,6 @@ def square(item_factors: Factors) -> Squares:
     return out
 
 
-# A matrix that is singular after rounding gives numbers that are not finite, which the sum refuses.
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def _solve(matrix, vector):
-    """Solve in place by Cholesky's decomposition; `matrix` is symmetric and positive definite."""
-    size = len(vector)
-    for column in range(size):
-        for row in range(column, size):
-            total = matrix[row, column]
-            for place in range(column):
-                total -= matrix[row, place] * matrix[column, place]
-            matrix[row, column] = np.sqrt(total) if row == column else total / matrix[column, column]
-    for row in range(size):
-        for place in range(row):
-            vector[row] -= matrix[row, place] * vector[place]
-        vector[row] /= matrix[row, row]
-    for row in range(size - 1, -1, -1):
-        for place in range(row + 1, size):
-            vector[row] -= matrix[place, row] * vector[place]
-        vector[row] /= matrix[row, row]
-
-
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def _solve_users(positives, rows, item_factors, common, weights, offsets, pull, out):
     starts, items = positives
@@ -125,7 +105,7 @@ def _solve_users(positives, rows, item_factors, common, weights, offsets, pull, 
                 vector[factor] += wanted * np.float64(item_factors[items[place], factor])
         for factor in range(num_factors):
             matrix[factor, factor] += regularization
-        _solve(matrix, vector)
+        solve(matrix, vector)
         for factor in range(num_factors):
             out[client, factor] = vector[factor]
 

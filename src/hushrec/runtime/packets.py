@@ -19,7 +19,6 @@ from hushrec.runtime.wire import WireError
 VERSION = 2
 MAX_PACKET_BYTES = limits.MOST_PACKET_BYTES
 MAX_SECTIONS = limits.MOST_SECTIONS
-RUN_ID_BYTES = 16
 
 Buffer = bytes | memoryview
 

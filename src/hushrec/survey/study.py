@@ -2,9 +2,9 @@
 
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -153,8 +153,3 @@ def _usual_seconds(system: str) -> float:
     """What the rows of a system took when they were measured."""
     kept = [row for survey in measured_surveys().values() for row in survey.of_system(system)]
     return sum(row.spent_seconds for row in kept) or _USUAL_SECONDS
-
-
-def without_faults(found: Survey, systems: Sequence[str]) -> Survey:
-    """The rows of these systems that have numbers."""
-    return replace(found, rows=[row for row in found.rows if row.system in systems and not row.fault])

@@ -11,7 +11,8 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.systems.drift.blocks import Groups
 from hushrec.systems.drift.cipher import Form, Letters, seal_interactions
-from hushrec.systems.drift.members import COUNTS, Gateway, Members, Owner, owner_key, with_unseen
+from hushrec.systems.drift.gateway import Gateway
+from hushrec.systems.drift.members import COUNTS, Members, Owner, owner_key
 
 KEY = b"k" * 16
 FORM = Form()
@@ -406,21 +407,3 @@ def test_keys_depend_on_seed_and_number() -> None:
     assert len(keys) == 9
     assert {len(key) for key in keys} == {16}
     assert owner_key(Draws(1), 2) == owner_key(Draws(1), 2)
-
-
-def test_unseen_items_come_before_good_events_by_hand() -> None:
-    """Four items. User 0 meets 0, 1 and 2, so that only item 3 can be drawn; user 1 meets all, so that none can.
-
-    Before each good event (0 and 2 of user 0) comes a bad one about item 3; with two for each, two.
-    """
-    users, items = np.array([0, 1, 0, 1, 1, 0, 1], np.int32), np.array([0, 0, 1, 1, 2, 2, 3], np.int32)
-    is_positive = np.array([1, 1, 0, 1, 1, 1, 1], bool)
-    rows = OwnerRows((), np.array([0]), np.empty(0, np.int32), True, users, items, is_positive, 2)
-    found = with_unseen(rows, 1, 4, Draws(0))
-    assert found.users.tolist() == [0, 0, 1, 0, 1, 1, 0, 0, 1]
-    assert found.items.tolist() == [3, 0, 0, 1, 1, 2, 3, 2, 3]
-    assert found.is_positive.tolist() == [False, True, True, False, True, True, False, True, True]
-    assert with_unseen(rows, 2, 4, Draws(0)).items.tolist() == [3, 3, 0, 0, 1, 1, 2, 3, 3, 2, 3]
-    assert with_unseen(rows, 0, 4, Draws(0)) is rows
-    wide = [with_unseen(rows, 1, 1000, Draws(seed)).items.tolist() for seed in (0, 0, 1)]
-    assert wide[0] == wide[1] != wide[2]

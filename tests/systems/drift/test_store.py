@@ -18,7 +18,8 @@ from hushrec.errors import HushrecError, LostForGoodError
 from hushrec.protocol import NO_MARK, ReplayMark, kept_arrays
 from hushrec.systems.drift.blocks import Groups
 from hushrec.systems.drift.cipher import Form
-from hushrec.systems.drift.members import COUNTS, Gateway, Members, Owner
+from hushrec.systems.drift.gateway import Gateway
+from hushrec.systems.drift.members import COUNTS, Members, Owner
 from hushrec.systems.drift.store import OwnerStore
 
 NUM_OWNERS, NUM_ROUNDS, NUM_WINDOWS, WINDOW, THETA = 3, 4, 4, 30, 5

@@ -115,7 +115,6 @@ PLANS: dict[str, Plan] = {
     "clustering": cluster,
 }
 OF_SCORES = ("explicit boosting", "sign flipping")  # what can be done with scores instead of rows
-TARGETED = ("explicit boosting", "popular alignment", "random users")
 
 
 @dataclass

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from hushrec.audit.spoiling.liars import OF_SCORES, PLANS, Liars, Lying, spoiled
 from hushrec.audit.spoiling.organisations import LyingOwner, LyingPartner
 from hushrec.data import Interactions
-from hushrec.data.holdings.partners import Partners
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.evaluation.top_k import top_k
 from hushrec.privacy.robust_sum import lengths_of
-from hushrec.protocol import NO_ONE, AnySystem, Cohort, Handler, Numbers, Reply, Role, Scorer
+from hushrec.protocol import AnySystem, Cohort, Handler, Numbers, Reply, Role, Scorer
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import Job, run_job
@@ -27,7 +26,7 @@ LENGTH = 10  # of lists
 _FEW_RATERS = 5
 _USUAL = 0.95  # of all honest rows are no longer than the bound
 _BLOCK = 1024
-_LIAR = 0  # the number of the partner that lies
+_LIAR = 0  # the number of the organisation that lies
 
 
 class Case(NamedTuple):
@@ -168,7 +167,7 @@ def measure(
     bound = float(case.settings.get("row_norm", 0.0) or to_dict(config).get("row_norm", 0.0))
     system, role = job.system, organisations_of(job.system)
     if role is not None:
-        numbers = _users_of_liar(job.train)
+        numbers = system.holders.users_of(job.train, _LIAR)  # whose lists are its own affair
     if case.attack:
         liars: Lying = Liars(numbers, case.attack, target, bound, draws)
         if role is not None:
@@ -182,13 +181,6 @@ def measure(
     scorer, is_honest = job.scorer(progress), ~np.isin(np.arange(num_users), numbers)
     metrics = system.feedback.evaluate(scorer, job.train, test.select(is_honest[test.users]), (LENGTH,))
     return Spoilt(case, exposure(scorer, job.train, target, is_honest), metrics)
-
-
-def _users_of_liar(train: Interactions) -> Numbers:
-    """Whose lists are a lying partner's own affair; an owner has no users."""
-    if not isinstance(train.holding, Partners):
-        return NO_ONE
-    return np.arange(*train.holding.user_starts[_LIAR : _LIAR + 2], dtype=np.int32)
 
 
 def exposure(scorer: Scorer, train: Interactions, target: int, is_honest: NDArray[np.bool_]) -> float:

@@ -93,6 +93,10 @@ class Holders(ABC, Generic[Rows]):
         """Test rows that a party measures by themselves, with their names."""
         return {}
 
+    def users_of(self, data: Interactions, party: int) -> Numbers:
+        """The users who are a party's own, by their numbers; none of an owner's, whose items all users have."""
+        return np.empty(0, np.int32)
+
     # --- By the ids of the source ---
 
     def accounts(self, data: Interactions, user_ids: NDArray[Any]) -> list[Numbers]:

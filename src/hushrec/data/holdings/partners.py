@@ -227,6 +227,10 @@ class HeldByPartners(Holders[PartnerRows]):
         groups = {f"{name} own": is_own, f"{name} cold": ~is_own}
         return {group: is_in for group, is_in in groups.items() if is_in.any()}
 
+    def users_of(self, data: Interactions, party: int) -> Numbers:
+        """Accounts with this partner."""
+        return np.arange(*_partners(data).user_starts[party : party + 2], dtype=np.int32)
+
     def accounts(self, data: Interactions, user_ids: NDArray[Any]) -> list[Numbers]:
         """One user's, as in `a:196`; or those of all partners where somebody is `196`."""
         found = _with_id(data.user_ids, user_ids)

@@ -46,6 +46,10 @@ class HeldByUsers(Holders[UserRows]):
         """The items of each user."""
         return data.by_user()
 
+    def users_of(self, data: Interactions, party: int) -> Numbers:
+        """Every party is a user."""
+        return np.array([party], np.int32)
+
     def deal(self, split: Split, nodes: Sequence[str], seed: int, folder: Path) -> dict[str, NodeFiles]:
         """Users are dealt at random."""
         num_users = split.train.num_users

@@ -9,7 +9,8 @@ from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.privacy.exact_sum import ExactSum
 from hushrec.protocol import Numbers, packed
-from hushrec.systems.drift.members import Gateway, Members, Owner
+from hushrec.systems.drift.gateway import Gateway
+from hushrec.systems.drift.members import Members, Owner
 from hushrec.systems.drift.plan import Plan
 from hushrec.systems.drift.vectors import Factors, grown_users, move_users
 

@@ -35,8 +35,9 @@ from hushrec.runtime.lines import Place
 from hushrec.runtime.rounds import diverged
 from hushrec.runtime.training import prepared
 from hushrec.systems.drift.blocks import Blocks
+from hushrec.systems.drift.gateway import Gateway
 from hushrec.systems.drift.live_lines import Change, Event
-from hushrec.systems.drift.members import Gateway, Members, Owner, owner_key, owner_signing_seed
+from hushrec.systems.drift.members import Members, Owner, owner_key, owner_signing_seed
 
 EVERYTHING = "all"  # the owner of what nobody else holds, where no owner was named before the first event
 # Numbers of messages that are left out at a restart: more than were sent since the state was kept.

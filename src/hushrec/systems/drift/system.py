@@ -74,7 +74,7 @@ from hushrec.systems.drift.cipher import Form
 from hushrec.systems.drift.gradients import BlockLoss, block_loss
 from hushrec.systems.drift.keepers import Keepers, vectors_of_users
 from hushrec.systems.drift.kept_by_users import learn_without_users, open_inbox
-from hushrec.systems.drift.members import Members, with_unseen, within_limits
+from hushrec.systems.drift.members import Members
 from hushrec.systems.drift.messages import (
     Began,
     Begin,
@@ -93,6 +93,7 @@ from hushrec.systems.drift.messages import (
 )
 from hushrec.systems.drift.owners import owner_learn, owner_register, owner_take_in
 from hushrec.systems.drift.plan import Plan, Planned
+from hushrec.systems.drift.prepared_rows import with_unseen, within_limits
 from hushrec.systems.drift.ranking_factors import RankingFactors
 from hushrec.systems.drift.replies import (
     ActiveUsers,

@@ -7,8 +7,9 @@ from hushrec.errors import PublicError
 from hushrec.protocol import Cohort, Collect, Ragged, Reply, Sealed
 from hushrec.systems.drift.cipher import Form, salt_numbers
 from hushrec.systems.drift.deeds import Deed
+from hushrec.systems.drift.gateway import Gateway
 from hushrec.systems.drift.keepers import kept_vectors
-from hushrec.systems.drift.members import Gateway, Members
+from hushrec.systems.drift.members import Members
 from hushrec.systems.drift.messages import (
     Began,
     Begin,
