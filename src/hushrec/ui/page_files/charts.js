@@ -404,7 +404,7 @@ export function parallel({ title, axes: wanted, rows, onPick = null }) {
     const room = Math.max(width, wanted.length * 84);
     const height = 340;
     const svg = draw("svg", { viewBox: `0 0 ${room} ${height}`, role: "img", tabindex: "0", "aria-label": `${title}: ${rows.length} lines over ${wanted.length} axes; arrow keys go through the lines` });
-    const box = { top: 44, bottom: height - 16, left: 56, right: room - 56 };
+    const box = { top: 44, bottom: height - 16, left: 56, right: room - 64 };
     const places = wanted.map((_, place) => box.left + (wanted.length > 1 ? (place / (wanted.length - 1)) * (box.right - box.left) : 0));
     const scales = wanted.map((axis, place) => axisScale(axis, rows.map((row) => row.values[place]), box));
     svg.style.width = `${room}px`;
