@@ -64,7 +64,9 @@ def test_elsewhere_a_token_is_needed_for_all_that_is_told(runs_folder: Path) -> 
     assert ask("/api/runs/list", headers=headers | {"authorization": "Bearer wrong"}).status == 401
 
 
-@pytest.mark.parametrize("run_id", ["..", "../runs/x", "/etc", ".hushrec", "a/../../b", "x\0y", "", "nothing"])
+@pytest.mark.parametrize(
+    "run_id", ["..", "../runs/x", "/etc", ".hushrec", "a/../../b", "x\0y", "", "nothing", "x" * 5000]
+)
 def test_nothing_outside_of_the_folder_can_be_named(ask: Ask, runs_folder: Path, run_id: str) -> None:
     make_runs(runs_folder.parent / "x", 1)
     from urllib.parse import quote
@@ -186,6 +188,24 @@ def test_a_run_is_shown_whole(listed: Ask) -> None:
     assert shown["is_done"]
     assert shown["run"]["chosen"] == []  # which its file does not have, as those of older versions
     assert sorted(shown["is_low_better"]) == ["MAE", "RMSE"]
+
+
+def test_a_damaged_audit_hides_nothing_of_its_run(listed: Ask, runs_folder: Path) -> None:
+    (runs_folder / "batch-000" / "run-00005" / "audit.json").write_text('{"num')
+    shown = listed("/api/run/show?id=batch-000%2Frun-00005").json
+    assert shown["is_done"]
+    assert shown["audit"] is None
+    assert "audit.json is damaged" in shown["audit_fault"]
+
+
+def test_a_bound_is_told_whatever_the_number(listed: Ask) -> None:
+    answer = listed(f"/api/runs/list?limit={'9' * 6000}")  # more digits than Python reads
+    assert answer.status == 422
+    assert answer.json["detail"] == "limit must be a whole number from 1 to 500"
+
+
+def test_what_is_compared_first_is_what_most_have_and_is_usual(listed: Ask) -> None:
+    assert listed("/api/runs/compare", {}).json["metrics"] == ["RMSE", "MAE", "NDCG@10"]
 
 
 # --- Forms -------------------------------------------------------------------------------------------------------

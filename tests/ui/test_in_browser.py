@@ -3,17 +3,20 @@
 import csv
 import io
 import json
+import os
+import re
+import time
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from hushrec.runs.following import Followed
+from hushrec.runs.following import Begun, Followed, RoundTold, Teller, process_mark
 from hushrec.runs.record import read_run
 
 from .browsing import NARROW, WIDE, check_looks, open_page, screenshot, served, wait_for
-from .made_runs import make_runs
+from .made_runs import made_run, make_runs
 
 DATA = "synthetic:users=200,items=120,ratings=5000"
 
@@ -59,7 +62,7 @@ def test_a_run_from_the_form_to_its_end(browser: Any, runs_folder: Path, tmp_pat
 
         page.locator("[data-points]").wait_for()
         wait_for(lambda: points_of(page) >= 10)
-        assert page.get_by_text("Training: fold 1 of 1").is_visible()
+        page.get_by_text("Training: fold 1 of 1").wait_for()
         screenshot(page, "run-live", tmp_path)
         page.get_by_role("button", name="Stop").click()
         page.get_by_role("button", name="Resume").wait_for()
@@ -68,7 +71,7 @@ def test_a_run_from_the_form_to_its_end(browser: Any, runs_folder: Path, tmp_pat
         followed.look()
         stopped_at = len(followed.rounds)
         assert 10 <= stopped_at < num_rounds
-        assert page.get_by_text(f"round {stopped_at} of {num_rounds}. Resume goes on").is_visible()
+        page.get_by_text(f"round {stopped_at} of {num_rounds}. Resume goes on").wait_for()
         screenshot(page, "run-stopped", tmp_path)
         page.get_by_role("button", name="Resume").click()
         wait_for(lambda: points_of(page) > stopped_at)
@@ -185,6 +188,8 @@ def test_the_switch_of_colours_is_kept(browser: Any, runs_folder: Path) -> None:
 
 
 def test_pictures_and_lists_work_by_keys(browser: Any, runs_folder: Path) -> None:
+    from playwright.sync_api import expect
+
     make_runs(runs_folder, 12)
     with served(runs_folder) as server:
         page = open_page(browser, server.address)
@@ -200,16 +205,88 @@ def test_pictures_and_lists_work_by_keys(browser: Any, runs_folder: Path) -> Non
         picture = page.locator("figure .drawing svg").first
         picture.press("ArrowRight")
         picture.press("ArrowRight")
-        told = page.locator("figure output").first.text_content()
-        assert told.startswith("round 2: batch-000/run-")
+        told = page.locator("figure output").first
+        expect(told).to_have_text(re.compile("^round 2: batch-000/run-"))
         # A picture that is drawn anew in another width keeps its reader's place.
         drawn = picture.get_attribute("viewBox")
         page.set_viewport_size({"width": 700, "height": 800})
-        page.wait_for_function(
-            "drawn => document.querySelector('figure .drawing svg').getAttribute('viewBox') !== drawn", arg=drawn
-        )
+        expect(picture).not_to_have_attribute("viewBox", drawn)
+        expect(picture).to_be_focused()
         page.keyboard.press("ArrowRight")
-        assert page.locator("figure output").first.text_content().startswith("round 3: batch-000/run-")
+        expect(told).to_have_text(re.compile("^round 3: batch-000/run-"))
+        page.context.close()
+
+
+def test_who_reads_a_live_run_by_keys_stays_where_they_are(browser: Any, runs_folder: Path) -> None:
+    """The curve is drawn anew with each round: place, focus and what was opened outlast it."""
+    from playwright.sync_api import expect
+
+    folder = runs_folder / "live"
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps(made_run(1) | {"folds": []}))
+    teller = Teller(folder)
+    teller.tell(Begun(time.time(), os.getpid(), process_mark(os.getpid()), "fedrec++", 1))
+
+    def tell(round_number: int) -> None:
+        metrics = {"RMSE": 1.5 - round_number / 100}
+        teller.tell(RoundTold(time.time(), 1, round_number, 90, 0.5 * round_number, metrics, {"Ratings": 10}))
+
+    for round_number in range(1, 5):
+        tell(round_number)
+    with served(runs_folder) as server:
+        page = open_page(browser, f"{server.address}/#/run/live")
+        wait_for(lambda: page.locator("[data-points='4']").count())
+        picture, told = page.locator("figure .drawing svg").first, page.locator("figure output").first
+        picture.press("ArrowRight")
+        picture.press("ArrowRight")
+        expect(told).to_have_text("round 2: RMSE 1.48")
+        page.locator("figure summary").first.click()
+        picture.focus()
+        tell(5)
+        page.locator("[data-points='5']").wait_for()
+        expect(picture).to_be_focused()
+        expect(told).to_have_text("round 2: RMSE 1.48")
+        expect(page.locator("figure details").first).to_have_attribute("open", "")
+        page.keyboard.press("ArrowRight")
+        expect(told).to_have_text("round 3: RMSE 1.47")
+        save = page.get_by_label("Save live-RMSE as CSV", exact=True)
+        save.focus()
+        tell(6)
+        page.locator("[data-points='6']").wait_for()
+        expect(save).to_be_focused()
+        assert page.complaints == []
+        page.context.close()
+
+
+def test_what_cannot_be_is_told_and_the_focus_is_kept(browser: Any, runs_folder: Path) -> None:
+    """Addresses typed by hand, a filter that nothing fits, names with markup, a folder's name that is refused."""
+    from playwright.sync_api import expect
+
+    make_runs(runs_folder, 1)
+    markup = "<img src=x onerror=document.title='taken'>"
+    (runs_folder / markup).mkdir()
+    (runs_folder / markup / "run.json").write_text(
+        json.dumps(made_run(1) | {"system": "<b>x</b>", "data": markup})
+    )
+    with served(runs_folder) as server:
+        page = open_page(browser, f"{server.address}/#/run/%E0%A4%A")
+        page.get_by_role("alert").filter(has_text="there is no such run").wait_for()
+        page.complaints.clear()  # the browser tells of the 404
+        page.goto(f"{server.address}/#/runs")
+        page.get_by_role("link", name=markup, exact=True).click()
+        page.get_by_role("heading", name=markup, exact=True).wait_for()
+        assert page.locator("main img, main b").count() == 0
+        page.goto(f"{server.address}/#/runs?filter=nowhere")
+        page.get_by_text("No run fits this filter.").wait_for()
+        page.goto(f"{server.address}/#/start")
+        page.get_by_label("data", exact=True).fill(DATA)
+        name = page.get_by_label("Name of the run's folder")
+        name.fill(markup)
+        assert page.complaints == []
+        page.get_by_role("button", name="Start").press("Enter")
+        page.get_by_role("alert").filter(has_text="a name has letters").wait_for()
+        expect(name).to_be_focused()
+        expect(name).to_have_attribute("aria-invalid", "true")
         page.context.close()
 
 

@@ -229,3 +229,46 @@ def test_tags_have_bounds(index: RunIndex) -> None:
     for tags in (["x" * 41], [str(number) for number in range(21)]):
         with pytest.raises(HushrecError, match="a run may have 20 tags of 40 letters"):
             index.tag("batch-000/run-00003", tags)
+
+
+@pytest.mark.parametrize("filter", ["RMSE<0,95", "best:RMSE<low", "rounds>many"])
+def test_a_number_is_compared_with_numbers_alone(index: RunIndex, filter: str) -> None:
+    """SQLite has every text after every number, so that a slip of the keyboard would fit all runs."""
+    with pytest.raises(HushrecError, match=r"is a number, and .* is none; compare it with one, as in"):
+        ids(index, filter)
+
+
+def test_settings_are_compared_with_values_of_their_kind(index: RunIndex) -> None:
+    assert ids(index, "rho>=0") != []
+    assert ids(index, "rho<many") == ids(index, "rho>many") == []
+    assert numbers(index, "started<2026-03") == {0, 1, 12, 13}  # by the month of the year
+
+
+@pytest.mark.parametrize(
+    ("filter", "num_found"),
+    [("seed=99999999999999999999999", 0), (f"rounds<{'9' * 400}", 24), (f"rounds<-{'9' * 400}", 0), ("a\0b", 0)],
+)
+def test_numbers_may_be_of_any_size(index: RunIndex, filter: str, num_found: int) -> None:
+    assert len(ids(index, filter)) == num_found
+
+
+def test_a_folder_that_cannot_be_read_keeps_no_other_from_being_listed(runs_folder: Path) -> None:
+    """Broken, half-written, of another kind, with numbers that SQLite has not, with a name that is no text."""
+    make_runs(runs_folder, 3)
+    usual = json.dumps(made_run(1))
+    large = made_run(1)
+    large["seed"] = 2**70
+    large["folds"][0]["sent_bytes"] = {"client->server": 10**30}
+    texts = {"empty": "", "half": usual[:300], "list": "[]", "null": "null", "deep": "[" * 100_000,
+             "none": '{"system": null}'}  # fmt: skip
+    for name, text in {**texts, "large": json.dumps(large), os.fsdecode(b"bad-\xff"): usual}.items():
+        (runs_folder / name).mkdir()
+        (runs_folder / name / "run.json").write_text(text)
+    (runs_folder / "folder" / "run.json").mkdir(parents=True)
+    index = RunIndex(runs_folder, runs_folder / ".hushrec")
+    index.look()
+    rows = {row["id"]: row for row in index.page(Query())["rows"]}
+    assert {name for name, row in rows.items() if row["state"] == "unreadable"} == {*texts, "folder"}
+    assert all(rows[name]["fault"].startswith(f"{name}/run.json is damaged") for name in texts)
+    assert rows["large"]["bytes"] == pytest.approx(1e30)
+    assert len(rows) == 3 + len(texts) + 2

@@ -357,7 +357,8 @@ def read_run(folder: Path) -> Run:
                 f"folder and run again (without the line {_CHECKSUM!r} it is read as it is)"
             )
         return msgspec.convert(_with_parties(fields), Run)
-    except (msgspec.MsgspecError, UnicodeDecodeError, OSError, KeyError, TypeError, AttributeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, OSError, KeyError, TypeError, AttributeError,
+            RecursionError) as error:  # fmt: skip
         raise HushrecError(f"{path} is damaged ({error}); delete its folder and run again") from None
 
 

@@ -6,8 +6,10 @@ last value; `best:RMSE` is its best). Values always travel beside the statement,
 those that some run has.
 """
 
+import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,9 @@ COLUMNS = ("id", "name", "system", "data", "seed", "state", "started", "folds", 
 "leakage",
            "parties")  # fmt: skip
 _CONDITION = re.compile(r"([^\s<>=!]+)(<=|>=|!=|=|<|>)(.*)", re.DOTALL)
+_TEXTS = ("id", "name", "system", "data", "state", "started")
+_ORDERS = ("<", "<=", ">", ">=")
+_IN_SETTINGS = "json_extract(config,"
 _SIGNS = {"=": "is", "!=": "is not", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _MOST_LETTERS = 500
 _BEST = "best:"
@@ -77,7 +82,14 @@ def _condition(word: str, known: Mapping[str, list[str]], tags: Mapping[str, lis
         pattern = "%" + re.sub(r"([%_\\])", r"\\\1", text) + "%"
         return f"(id || ' ' || system || ' ' || data like ? escape '\\' or {tagged})", [pattern, *ids]
     name, sign, text = found.groups()
-    return f"{_expression(name, known)} {_SIGNS[sign]} ?", [_value(text)]
+    expression, value = _expression(name, known), _value(text)
+    if sign not in _ORDERS or expression in _TEXTS:
+        return f"{expression} {_SIGNS[sign]} ?", [value]
+    # SQLite has every text after every number: RMSE<0,95 would fit all runs.
+    is_text = isinstance(value, str)
+    if is_text and not expression.startswith(_IN_SETTINGS):
+        raise HushrecError(f"{name} is a number, and {text!r} is none; compare it with one, as in {name}{sign}0.5")
+    return f"(typeof({expression}) {'=' if is_text else '!='} 'text' and {expression} {sign} ?)", [value]
 
 
 def _among(ids: list[str]) -> tuple[str, list[Any]]:
@@ -91,14 +103,24 @@ def _value(text: str) -> Any:
     words = {"true": 1, "false": 0, "yes": 1, "no": 0, "": None, "none": None}
     if text.lower() in words:
         return words[text.lower()]
+    for kind in (int, float):
+        with suppress(ValueError):
+            return storable(kind(text))
+    return text
+
+
+def storable(value: Any) -> Any:
+    """A number as SQLite can have it: a whole one that is too large for it is a real one.
+
+    >>> storable(7), storable(None), storable(2**63), storable(-(10**400))
+    (7, None, 9.223372036854776e+18, -inf)
+    """
+    if not isinstance(value, int) or -(2**63) <= value < 2**63:
+        return value
     try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _expression(name: str, known: Mapping[str, list[str]]) -> str:

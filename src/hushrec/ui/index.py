@@ -21,7 +21,7 @@ from hushrec.errors import HushrecError
 from hushrec.files import make_private_folder, write_private_file
 from hushrec.runs.following import Followed
 from hushrec.runs.record import ROUNDS, Run, read_run
-from hushrec.ui.asking import Query, sql_of
+from hushrec.ui.asking import Query, sql_of, storable
 
 _VERSION = 2  # of the tables; another one is made anew
 _MOST_DEPTH = 8  # of folders below the one that is shown
@@ -276,7 +276,7 @@ def run_folders(folder: Path) -> Iterator[tuple[str, str]]:
                     if entry.name in _WATCHED:
                         stat = entry.stat()
                         marks[entry.name] = f"{stat.st_mtime_ns}:{stat.st_size}"
-                    elif not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                    elif _can_be_named(entry.name) and entry.is_dir(follow_symlinks=False):
                         below.append(entry.name)
         except OSError:  # gone meanwhile, or of somebody else
             continue
@@ -286,6 +286,11 @@ def run_folders(folder: Path) -> Iterator[tuple[str, str]]:
             waiting += [(f"{path}/{one}", f"{name}/{one}" if name else one, depth + 1) for one in below]
 
 
+def _can_be_named(folder: str) -> bool:
+    """Not what is hidden, nor a name that is no text: no address could hold it."""
+    return not folder.startswith(".") and not any("\ud800" <= letter <= "\udfff" for letter in folder)
+
+
 def _is_running(folder: Path) -> bool:
     followed = Followed(folder)
     followed.look()
@@ -293,20 +298,27 @@ def _is_running(folder: Path) -> bool:
 
 
 def row_of(runs_folder: Path, run_id: str, mark: str) -> tuple[Any, ...]:
-    """What the index keeps of a run; of one that cannot be read, why."""
+    """What the index keeps of a run; of one that cannot be read, why: it keeps no other from being listed."""
     folder = runs_folder / run_id
     name = run_id.rpartition("/")[2]
     try:
-        run = read_run(folder)
+        return _row_of(folder, run_id, name, mark)
     except (HushrecError, OSError) as error:
         fault = str(error).replace(str(folder), name)
-        return (run_id, mark, name, "", "", None, "unreadable", None, *[None] * 7, fault, "{}", "{}", "{}")
+    except Exception as error:
+        fault = f"{name} holds what no run has ({type(error).__name__}); delete its folder and run again"
+    return (run_id, mark, name, "", "", None, "unreadable", None, *[None] * 7, fault, "{}", "{}", "{}")
+
+
+def _row_of(folder: Path, run_id: str, name: str, mark: str) -> tuple[Any, ...]:
+    run = read_run(folder)
     followed = None if run.is_done else Followed(folder)
     if followed:
         followed.look()
     return (
-        run_id, mark, name, run.system, run.data, run.seed, _state(run, followed), run.provenance.started,
-        len(run.folds), run.num_folds, _rounds(run, followed), _bytes(run, followed), _seconds(run, followed),
+        run_id, mark, name, run.system, run.data, storable(run.seed), _state(run, followed),
+        run.provenance.started, len(run.folds), storable(run.num_folds), storable(_rounds(run, followed)),
+        storable(_bytes(run, followed)), _seconds(run, followed),
         leakage_of(folder), run.num_parties, "", _json(_plain(run.config)), _json(last_of(run, followed)),
         _json(best_of(run, followed)),
     )  # fmt: skip

@@ -104,7 +104,11 @@ def shown(site: Site, run_id: str) -> dict[str, Any]:
     if not (folder / "run.json").is_file():
         return {"id": run_id, "run": None, "started": started}
     run = read_run(folder)
-    audit = read_audit(folder)
+    audit, audit_fault = None, ""
+    try:
+        audit = read_audit(folder)
+    except HushrecError as error:  # the run itself can still be shown
+        audit_fault = str(error)
     return {
         "id": run_id,
         "run": asdict(run),  # with what an older file does not have
@@ -116,6 +120,7 @@ def shown(site: Site, run_id: str) -> dict[str, Any]:
         "started": started,
         "leakage": leakage_of(folder),
         "audit": None if audit is None else {"date": audit.date, "num_rounds": audit.num_rounds},
+        "audit_fault": audit_fault,
         "tags": next((row["tags"] for row in site.index.rows_of([run_id])), []),
     }
 

@@ -17,6 +17,7 @@ from hushrec.ui.site import Site, query_number, taking
 MOST_COMPARED = 500
 _MOST_ROWS = 500  # of a list, at once
 _MOST_POINTS = 120  # of a curve that is compared
+_USUAL = ("RMSE", "MAE", "NDCG@10", "NDCG@20", "HR@10", "Recall@20")  # as in the list of runs
 
 
 class Tagged(msgspec.Struct, frozen=True):
@@ -112,12 +113,13 @@ def comparison(site: Site, asked: Compared) -> dict[str, Any]:
 
 
 def _common_metrics(rows: list[dict[str, Any]]) -> list[str]:
-    """Metrics that any of the runs has, those first that most have."""
+    """Metrics that any of the runs has: those first that most have, and of these those that are usual."""
     counts: dict[str, int] = {}
     for row in rows:
         for name in msgspec.json.decode(row["last"]):
             counts[name] = counts.get(name, 0) + 1
-    return sorted(counts, key=lambda name: -counts[name])
+    usual = {name: place for place, name in enumerate(_USUAL)}
+    return sorted(counts, key=lambda name: (-counts[name], usual.get(name, len(usual))))
 
 
 def curve_of(folder: Path, metric: str) -> dict[str, list[float | None]]:

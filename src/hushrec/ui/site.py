@@ -41,7 +41,12 @@ class Site:
         if not parts or any(part in ("..", "/") or part.startswith(".") or "\0" in part for part in parts):
             raise Problem(404, "there is no such run; it may have been moved or deleted")
         folder = self.runs_folder.joinpath(*parts)
-        if not folder.resolve().is_relative_to(self.runs_folder.resolve()):
+        try:
+            is_below = folder.resolve().is_relative_to(self.runs_folder.resolve())
+            folder.exists()
+        except (OSError, RuntimeError):  # a name that is too long, or leads in circles
+            is_below = False
+        if not is_below:
             raise Problem(404, "there is no such run below the folder that is shown")
         return folder
 
@@ -69,6 +74,7 @@ def taking(kind: type[Asked], work: Callable[[Asked], Response]) -> Callable[[Re
 def query_number(request: Request, name: str, default: int, low: int, high: int) -> int:
     """A whole number of a query, within bounds."""
     text: Any = request.query_params.get(name, str(default))
-    if not text.isdecimal() or not low <= int(text) <= high:
+    # As long a number as the bound: Python refuses to read what has thousands of digits.
+    if not text.isdecimal() or len(text) > len(str(high)) or not low <= int(text) <= high:
         raise Problem(422, f"{name} must be a whole number from {low} to {high}")
     return int(text)

@@ -2,11 +2,11 @@
 // out (by mouse, or by arrow keys when the picture has the focus), its numbers as a table, and `figure.data`, which
 // `saveable` writes into files. Series differ by dash and marker as well as by colour.
 //
-// lineChart({title, xLabel, yLabel, series: [{name, x: [], y: [], group}], logY, yRange, onPick(name)})
+// lineChart({title, xLabel, yLabel, series: [{name, x: [], y: [], group}], logY, yRange, onPick(name), read})
 // scatter({title, xLabel, yLabel, points: [{x, y, label, group, size}], sizeLabel, logX, logY, onPick(point)})
 // bars({title, label, rows: [{name, value, group, text}], format})
 // parallel({title, axes: [{name, kind: "number" | "text"}], rows: [{name, values: [], group}], onPick(name)})
-// table({caption, columns: [{name, kind: "number" | "text" | "name", format}], rows: [[]]})
+// table({caption, columns: [{name, kind: "number" | "text" | "name" | "long", format}], rows: [[]]})
 // saveable(figure, name, data = figure.data)    data is {columns: [""], rows: [[]]}
 //
 // More than eight series are drawn thin; then `group` says which of them look alike, and the nearest one is picked out.
@@ -80,6 +80,7 @@ function scale(values, from, to, { isLog = false, count = 6, whole = false, from
 
 function short(value) {
   const size = Math.abs(value);
+  if (size >= 1e15) return value.toExponential(1);
   for (const [limit, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
     if (size >= limit) return `${Number((value / (unit === "k" ? 1e3 : limit)).toPrecision(3))}${unit}`;
   }
@@ -112,13 +113,14 @@ function axes(svg, x, y, box, xLabel, yLabel, { xFormat = short } = {}) {
 // --- Frames -------------------------------------------------------------------------------------------------------
 
 // A figure whose drawing is made anew whenever its width changes. paint(width, readout, read) gives an <svg>; `read`
-// is where its reader is, which a new drawing takes over, as it does the focus.
-export function framed(title, paint, data, { legend = null, hasReadout = true } = {}) {
+// is where its reader is, which a new drawing takes over, as it does the focus; a new figure can be given it as well.
+export function framed(title, paint, data, { legend = null, hasReadout = true, read = null } = {}) {
   const drawing = make("div", { class: "drawing" });
   const readout = make("output", { class: "readout", "aria-live": "polite" });
   const figure = make("figure", null, make("figcaption", null, title), drawing, hasReadout && readout, legend);
   figure.data = data;
-  const read = { at: -1, line: -1 };
+  read ??= { at: -1, line: -1 };
+  figure.read = read;
   let width = 0;
   const repaint = () => {
     const now = Math.round(drawing.clientWidth);
@@ -183,7 +185,7 @@ const heightFor = (width) => Math.round(Math.min(380, Math.max(230, width * 0.5)
 
 // --- Lines --------------------------------------------------------------------------------------------------------
 
-export function lineChart({ title, xLabel = "round", yLabel, series, logY = false, yRange = [], onPick = null }) {
+export function lineChart({ title, xLabel = "round", yLabel, series, logY = false, yRange = [], onPick = null, read = null }) {
   const isMany = series.length > MOST_STYLES;
   const styles = isMany ? stylesOf(series.map((one) => one.group)) : new Map();
   const places = series.map((one, place) => (isMany ? styles.get(one.group) ?? MOST_STYLES - 1 : place));
@@ -224,7 +226,7 @@ export function lineChart({ title, xLabel = "round", yLabel, series, logY = fals
     readValues(svg, lines, { box, isMany, readout, read, xLabel, xs, onPick });
     return svg;
   };
-  return framed(title, paint, data, { legend: entries.length > 1 || isMany ? legendOf(entries, true) : null });
+  return framed(title, paint, data, { legend: entries.length > 1 || isMany ? legendOf(entries, true) : null, read });
 }
 
 function readValues(svg, lines, { box, isMany, readout, read, xLabel, xs, onPick }) {
@@ -402,7 +404,7 @@ export function parallel({ title, axes: wanted, rows, onPick = null }) {
     const room = Math.max(width, wanted.length * 84);
     const height = 340;
     const svg = draw("svg", { viewBox: `0 0 ${room} ${height}`, role: "img", tabindex: "0", "aria-label": `${title}: ${rows.length} lines over ${wanted.length} axes; arrow keys go through the lines` });
-    const box = { top: 44, bottom: height - 16, left: 56, right: room - 56 };
+    const box = { top: 44, bottom: height - 16, left: 56, right: room - 64 };
     const places = wanted.map((_, place) => box.left + (wanted.length > 1 ? (place / (wanted.length - 1)) * (box.right - box.left) : 0));
     const scales = wanted.map((axis, place) => axisScale(axis, rows.map((row) => row.values[place]), box));
     svg.style.width = `${room}px`;
@@ -467,8 +469,9 @@ function axisScale(axis, values, box) {
     const ends = numbers.length && Math.min(...numbers) < Math.max(...numbers) ? [found.low, found.high] : numbers.slice(0, 1);
     return { place: (value) => (Number.isFinite(value) ? found.place(value) : null), labels: ends.map((end) => [short(end), found.place(end)]) };
   }
-  const words = [...new Set(values.map(String))].sort();
-  const place = (value) => box.bottom - 6 - ((words.indexOf(String(value)) + 0.5) / words.length) * (box.bottom - box.top - 12);
+  const wordOf = (value) => String(value ?? "none");
+  const words = [...new Set(values.map(wordOf))].sort();
+  const place = (value) => box.bottom - 6 - ((words.indexOf(wordOf(value)) + 0.5) / words.length) * (box.bottom - box.top - 12);
   const shown = words.length > 12 ? [] : words;
   return { place, labels: shown.map((word) => [word.length > 12 ? `${word.slice(0, 11)}…` : word, place(word)]) };
 }
@@ -490,7 +493,7 @@ export function table({ caption = "", columns, rows }) {
   const cell = (tag, column, value) => {
     const isNumber = column.kind === "number";
     const shown = value instanceof Node ? value : column.format ? column.format(value) : isNumber ? number(value) : value ?? "–";
-    return make(tag, { class: isNumber ? "number" : column.kind === "name" ? "name" : null, scope: tag === "th" ? "row" : null }, shown);
+    return make(tag, { class: isNumber ? "number" : ["name", "long"].includes(column.kind) ? column.kind : null, scope: tag === "th" ? "row" : null }, shown);
   };
   const head = make("tr", null, columns.map((column) => make("th", { scope: "col", class: column.kind === "number" ? "number" : null }, column.name)));
   const body = rows.map((row) => make("tr", null, row.map((value, place) => cell(place === 0 ? "th" : "td", columns[place], value))));

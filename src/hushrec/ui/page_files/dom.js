@@ -39,6 +39,32 @@ export function empty(element) {
   return element;
 }
 
+const FOCUSABLE = "a[href], button, input, select, summary, [tabindex]";
+const labelOf = (element) => element.getAttribute("aria-label") ?? element.labels?.[0]?.textContent ?? element.textContent;
+
+// Elements by what they are called; a picture by its place alone: what it tells changes.
+function byName(elements) {
+  const found = new Map();
+  for (const element of elements) {
+    const name = element instanceof SVGElement ? "picture" : `${element.localName} ${labelOf(element)}`;
+    let turn = 0;
+    while (found.has(`${name} ${turn}`)) turn += 1;
+    found.set(`${name} ${turn}`, element);
+  }
+  return found;
+}
+
+// Fill a place anew: the focus stays on what is called the same, and what was open stays open.
+export function renew(place, fill) {
+  const summaries = () => byName(place.querySelectorAll("summary"));
+  const focused = [...byName(place.querySelectorAll(FOCUSABLE))].find(([, element]) => element === document.activeElement)?.[0];
+  const open = [...summaries()].map(([name, summary]) => [name, summary.parentElement.open]);
+  fill();
+  const now = summaries();
+  for (const [name, isOpen] of open) if (now.has(name)) now.get(name).parentElement.open = isOpen;
+  if (focused) byName(place.querySelectorAll(FOCUSABLE)).get(focused)?.focus({ preventScroll: true });
+}
+
 let last = 0;
 // A new id, to tie labels to their fields.
 export function newId(word) {

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { bars, lineChart, saveable, scatter, table } from "./charts.js";
-import { add, bytes, card, empty, make, number, seconds } from "./dom.js";
+import { add, bytes, card, empty, labelled, make, number, seconds } from "./dom.js";
 import { fillSelect, useStyle } from "./people.js";
 
 const share = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
@@ -46,7 +46,7 @@ function curvesOf(audit, name) {
 function findingsOf(audit) {
   return card("Attacks", table({
     caption: "The strongest first.",
-    columns: [{ name: "attack", kind: "name" }, { name: "by", kind: "text" }, { name: "measure", kind: "text" }, { name: "score", kind: "number" }, { name: "blind", kind: "number" }, { name: "advantage", kind: "number", format: share }, { name: "in words", kind: "text" }, { name: "what it says", kind: "text" }],
+    columns: [{ name: "attack", kind: "name" }, { name: "by", kind: "text" }, { name: "measure", kind: "text" }, { name: "score", kind: "number" }, { name: "blind", kind: "number" }, { name: "advantage", kind: "number", format: share }, { name: "in words", kind: "text" }, { name: "what it says", kind: "long" }],
     rows: audit.findings.map((one) => [one.name, one.role, one.measure, one.score, one.chance, one.advantage, chipOf(one.advantage), one.sentence ?? ""]),
   }));
 }
@@ -111,7 +111,7 @@ function comparisonOf(survey, wanted) {
   }
   const lines = table({
     caption: survey.heading,
-    columns: [{ name: "system", kind: "name" }, { name: "settings", kind: "text" }, { name: "accuracy", kind: "text" }, { name: "up", kind: "number", format: bytes }, { name: "CPU", kind: "number", format: seconds }, { name: "server", kind: "text" }, { name: "others", kind: "text" }, { name: "active server", kind: "text" }, { name: "change", kind: "text" }],
+    columns: [{ name: "system", kind: "name" }, { name: "settings", kind: "text" }, { name: "accuracy", kind: "text" }, { name: "up", kind: "number", format: bytes }, { name: "CPU", kind: "number", format: seconds }, { name: "server", kind: "text" }, { name: "others", kind: "text" }, { name: "active server", kind: "text" }, { name: "change", kind: "long" }],
     rows: rows.map((row) => [row.system, row.switches || "published", row.fault ? "not measured" : `${row.metric} ${number(row.accuracy)}`, row.up_bytes, row.cpu_seconds, row.has_all_rows ? "has all rows" : leakText(row.looks.server), leakText(row.looks.others), leakText(row.looks.active), row.change]),
   });
   const notes = make("details", null, make("summary", null, "What the numbers are"), make("ul", null, survey.notes.map((line) => make("li", null, line))));
@@ -122,17 +122,17 @@ export async function render(main, { id }) {
   useStyle();
   const [{ runs }, { comparisons }] = await Promise.all([get("/api/audit/runs"), get("/api/audit/comparisons")]);
   const place = make("div", { class: "page" });
-  const known = runs.some((run) => run.id === id) || !id ? runs : [{ id, system: "", data: "not audited" }, ...runs];
-  const choice = fillSelect(make("select", { "aria-label": "Audited run" }), [["", runs.length ? "choose a run" : "no run below this folder was audited"], ...known.map((run) => [run.id, `${run.id}: ${run.system} on ${run.data}${run.strongest === undefined || run.strongest === null ? "" : `, strongest ${share(run.strongest)}`}`])], id ?? runs[0]?.id ?? "");
+  const known = runs.some((run) => run.id === id) || !id ? runs : [{ id }, ...runs];
+  const choice = fillSelect(make("select", { "aria-label": "Audited run" }), [["", runs.length ? "choose a run" : "no run below this folder was audited"], ...known.map((run) => [run.id, run.system === undefined ? `${run.id}: not audited` : `${run.id}: ${run.system} on ${run.data}${run.strongest === undefined || run.strongest === null ? "" : `, strongest ${share(run.strongest)}`}`])], id ?? runs[0]?.id ?? "");
   const tell = (error) => empty(place).append(make("p", { class: "notice bad", role: "alert" }, error.message));
   choice.addEventListener("change", () => {
     history.replaceState(null, "", choice.value ? `#/audit/${encodeURIComponent(choice.value)}` : "#/audit");
     showRun(place, choice.value).catch(tell);
   });
 
-  const survey = make("select", { "aria-label": "Comparison" });
+  const survey = make("select");
   fillSelect(survey, comparisons.map((one, at) => [String(at), `${one.data}, ${one.date}, ${one.origin}`]), "0");
-  const system = make("select", { "aria-label": "System" });
+  const system = make("select");
   const shown = make("div", { class: "page" });
   const fill = () => empty(shown).append(...comparisonOf(comparisons[Number(survey.value)], system.value));
   const fillSystems = () => {
@@ -145,7 +145,7 @@ export async function render(main, { id }) {
 
   add(main, make("div", { class: "head" }, make("div", null, make("h1", null, "The audit"), make("p", { class: "quiet" }, "What attacks learn of people, beside blind guessing. hushrec audit RUN attacks a run and keeps what it finds; it is shown here."))),
     card("An audited run", choice, !runs.length && make("p", { class: "quiet" }, "To audit one, type: ", make("code", null, "hushrec audit RUN"))),
-    place, make("h2", null, "Published beside repaired"), make("div", { class: "row" }, survey, system), shown);
+    place, make("h2", null, "Published beside repaired"), make("div", { class: "fields" }, make("div", { class: "wide-field" }, labelled("Comparison", survey)), labelled("System", system)), shown);
   fillSystems();
   await showRun(place, choice.value).catch(tell);
 }

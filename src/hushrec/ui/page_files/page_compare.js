@@ -35,7 +35,7 @@ export async function render(main, { query }) {
     const byGroup = (row) => `${group.value} ${valueOf(row, group.value)}`;
     const series = rows.map((row, at) => ({ name: row.id, group: byGroup(row), x: curves[at].x, y: curves[at].y })).filter((one) => one.y.length);
     const open = (one) => { location.hash = linkTo(one.name ?? one.label); };
-    const settings = differing(rows).slice(0, MOST_AXES - 3);
+    const settings = telling(rows).slice(0, MOST_AXES - 3);
     const columns = ["rounds", "bytes"].filter((name) => new Set(rows.map((row) => row[name])).size > 1);
     const metricOf = (row) => row.last[found.metric] ?? null;
     const axes = [...settings.map((name) => ({ name, kind: isNumeric(rows, name) ? "number" : "text" })),
@@ -67,11 +67,19 @@ function valueOf(row, name) {
   return value === undefined || value === null ? "none" : String(value);
 }
 
-// Settings that not all runs have alike, those first that tell most apart.
+// Settings that not all runs have alike, those first that make the fewest groups.
 function differing(rows) {
   const names = new Set(rows.flatMap((row) => Object.keys(row.config)));
   const counts = [...names].map((name) => [name, new Set(rows.map((row) => valueOf(row, name))).size]);
   return counts.filter(([, count]) => count > 1).sort((a, b) => a[1] - b[1]).map(([name]) => name);
+}
+
+// Settings of which runs that have them have different values, those first that most runs have, and in most ways.
+function telling(rows) {
+  const valuesOf = (name) => rows.map((row) => row.config[name]).filter((value) => value !== undefined && value !== null);
+  const found = differing(rows).map((name) => [name, valuesOf(name)]).filter(([, values]) => new Set(values).size > 1);
+  const size = ([, values]) => new Set(values).size;
+  return found.sort((a, b) => b[1].length - a[1].length || size(b) - size(a)).map(([name]) => name);
 }
 
 function isNumeric(rows, name) {

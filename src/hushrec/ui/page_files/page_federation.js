@@ -2,7 +2,7 @@
 
 import { follow, get } from "./api.js";
 import { table } from "./charts.js";
-import { add, bytes, card, empty, labelled, make, number, when } from "./dom.js";
+import { add, bytes, card, empty, labelled, make, number, renew, when } from "./dom.js";
 
 export async function render(main, { query }) {
   const { federations } = await get("/api/federation/list");
@@ -24,8 +24,7 @@ export async function render(main, { query }) {
       const now = JSON.stringify(told);
       if (now === last) return;
       last = now;
-      if (told.kind === "node") showNode(told);
-      else show(told);
+      renew(place, () => (told.kind === "node" ? showNode(told) : show(told)));
     }, (why) => { if (why) status.textContent = `Nothing new comes: ${why}`; });
   };
 

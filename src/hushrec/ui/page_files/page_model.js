@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { saveable, scatter } from "./charts.js";
-import { add, card, empty, labelled, make, newId, number } from "./dom.js";
+import { add, card, empty, labelled, make, newId, number, renew } from "./dom.js";
 import { fillSelect, later, longList, stars, useStyle } from "./people.js";
 
 const LENGTH = 12;
@@ -85,7 +85,8 @@ function newcomerCard(id, model) {
     }
   };
   const soon = later(show, 120);
-  const fill = () => {
+  const fill = () => renew(rated, fillRated);
+  const fillRated = () => {
     const line = ([item, one]) => {
       const rate = steps.length ? make("span", { class: "rate", role: "group", "aria-label": `Rating of ${one.title}` }, steps.map((step) => make("button", {
         type: "button", "aria-label": `${step} of ${steps[steps.length - 1]}`, "aria-pressed": String(one.rating === step),
@@ -154,9 +155,9 @@ async function showModel(place, id) {
 export async function render(main, { id }) {
   useStyle();
   const { runs } = await get("/api/model/runs");
-  const known = runs.some((run) => run.id === id) || !id ? runs : [{ id, system: "", data: "" }, ...runs];
+  const known = runs.some((run) => run.id === id) || !id ? runs : [{ id }, ...runs];
   const chosen = id ?? runs[0]?.id ?? "";
-  const choice = fillSelect(make("select", { "aria-label": "Run" }), known.length ? known.map((run) => [run.id, `${run.id}: ${run.system} on ${run.data}`]) : [["", "no run below this folder is done"]], chosen);
+  const choice = fillSelect(make("select", { "aria-label": "Run" }), known.length ? known.map((run) => [run.id, run.system === undefined ? run.id : `${run.id}: ${run.system} on ${run.data}`]) : [["", "no run below this folder is done"]], chosen);
   const place = make("div", { class: "page" });
   const show = () => showModel(place, choice.value).catch((error) => empty(place).append(make("p", { class: "notice bad", role: "alert" }, error.message)));
   choice.addEventListener("change", () => {

@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { lineChart, saveable, table } from "./charts.js";
-import { add, bytes, card, draw, empty, labelled, make, newId, number } from "./dom.js";
+import { add, bytes, card, draw, empty, labelled, make, newId, number, renew } from "./dom.js";
 import { fillSelect, later, longList, stars, useStyle } from "./people.js";
 import { mainMessage, pictureOf } from "./privacy_picture.js";
 
@@ -85,12 +85,19 @@ function makeStage(label, onRounds) {
   }
 
   function render(detail) {
+    renew(element, () => fill(detail));
+  }
+
+  function fill(detail) {
     const { person, wanted } = state;
     const attack = detail.attacks.find((one) => one.name === state.attack) ?? detail.attacks[0] ?? null;
     const who = wanted.with_denoisers ? "Server and denoisers" : "The server";
     showVerdict(verdict, detail, person, label);
     const title = `${wanted.system}, ${wanted.data}, one of ${number(person.num_people)} people, round ${detail.round}`;
-    empty(picture).append(saveable(pictureOf({ person, detail, attack, who, title }), `privacy-${wanted.system.replaceAll("+", "p")}-round-${detail.round}`));
+    const read = picture.querySelector("figure")?.read;
+    const figure = saveable(pictureOf({ person, detail, attack, who, title, read }), `privacy-${wanted.system.replaceAll("+", "p")}-round-${detail.round}`);
+    empty(picture).append(figure);
+    figure.redraw();
     empty(lists).append(privateList(person), sentList(detail, person), saidList(detail, attack, person, (name) => {
       state.attack = name;
       render(detail);
@@ -164,11 +171,11 @@ function rowsOf(message, titles, own) {
   const line = (place) => {
     const item = message.items[place];
     const isOwn = own?.has(item);
-    const cells = columns.map((column) => make("td", { class: "number" }, `${column.rows[place].join(" ")}${column.width > column.rows[place].length ? " …" : ""}`));
+    const cells = columns.map((column) => make("td", { class: column.width > 1 ? "numbers" : "number" }, `${column.rows[place].join(" ")}${column.width > column.rows[place].length ? " …" : ""}`));
     return make("tr", null, make("th", { scope: "row", class: "name" }, own && (isOwn ? "● own: " : "○ virtual: "), titles[item]), cells);
   };
   const body = make("tbody", null, message.items.slice(0, FIRST_ROWS).map((_, place) => line(place)));
-  const head = make("tr", null, make("th", { scope: "col" }, "item"), columns.map((column) => make("th", { scope: "col", class: "number" }, `${column.name}${column.width > 1 ? `, ${column.width} numbers` : ""}`)));
+  const head = make("tr", null, make("th", { scope: "col" }, "item"), columns.map((column) => make("th", { scope: "col", class: column.width > 1 ? null : "number" }, `${column.name}${column.width > 1 ? `, ${column.width} numbers` : ""}`)));
   const frame = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `rows of ${message.type}` }, make("table", null, make("thead", null, head), body));
   if (message.items.length <= FIRST_ROWS) return frame;
   const more = make("button", { type: "button", class: "light small" }, `Show all ${number(message.items.length)} rows`);
@@ -234,7 +241,9 @@ function read(query, choices) {
     if (!name.startsWith(PREFIX)) continue;
     const key = name.slice(PREFIX.length);
     const declared = choices.systems.find((one) => one.name === system).switches.find((one) => one.name === key);
-    if (declared) settings[key] = declared.kind === "switch" ? value === "true" : declared.kind === "choice" ? value : Number(value);
+    if (!declared) continue;
+    const typed = declared.kind === "switch" ? value === "true" : declared.kind === "choice" ? value : Number(value);
+    if (!Number.isNaN(typed)) settings[key] = typed;
   }
   const whole = (name, usual, most) => Math.min(Math.max(1, Number.parseInt(query.get(name) ?? "", 10) || usual), most);
   return {
@@ -253,14 +262,36 @@ function write(wish, round) {
   history.replaceState(null, "", `#/privacy?${query}`);
 }
 
+// What a run was: its data, system and switches, where they can be watched here, and a line on what cannot.
+async function likeRun(id, choices) {
+  const query = new URLSearchParams();
+  let run = null;
+  try {
+    ({ run } = await get("/api/run/show", { id }));
+  } catch (error) {
+    return { query, note: error.message };
+  }
+  const notes = [];
+  const system = choices.systems.find((one) => one.name === run?.system);
+  if (choices.data.includes(run?.data)) query.set("data", run.data);
+  else notes.push("its data is not among those that can be watched here");
+  if (system) query.set("system", system.name);
+  else notes.push("in its system no person sends anything to a server");
+  for (const { name, value } of system?.switches ?? []) {
+    if (name in run.config && run.config[name] !== value) query.set(PREFIX + name, String(run.config[name]));
+  }
+  return { query, note: notes.length ? `Not as in ${id}: ${notes.join("; ")}.` : `Data, system and switches are those of ${id}; people and rounds are fewer, to see it at once.` };
+}
+
 const isSame = (one, other) => {
   const names = new Set([...Object.keys(one), ...Object.keys(other)]);
   return [...names].every((name) => one[name] === other[name]);
 };
 
-export async function render(main, { query }) {
+export async function render(main, { id, query: asked }) {
   useStyle();
   const choices = await get("/api/privacy/choices");
+  const { query, note } = id ? await likeRun(id, choices) : { query: asked, note: "" };
   const wish = read(query, choices);
   const systemOf = (name) => choices.systems.find((one) => one.name === name);
   let base = wish.system; // whose ways of protection are offered
@@ -456,7 +487,7 @@ export async function render(main, { query }) {
       make("div", { class: "fields" }, labelled("Data", data), labelled("Person", user, "An id of the data."), labelled("System", system), labelled("People", numPeople, help), labelled("Rounds", numRounds)),
       make("div", { class: "row" }, ways), make("div", { class: "row" }, make("label", { class: "check" }, beside, "Show a repaired run beside it"), helpersLabel),
       make("details", { open: window.innerWidth > 768 }, make("summary", null, "Switches"), switches)),
-    rounds, stages);
+    note && make("p", { class: "notice", role: "status" }, note), rounds, stages);
   openData().then(start).catch(fail);
   return () => {
     pause();

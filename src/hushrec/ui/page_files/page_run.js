@@ -2,7 +2,7 @@
 
 import { follow, get, post } from "./api.js";
 import { bars, lineChart, saveable, table } from "./charts.js";
-import { add, bytes, card, empty, labelled, make, measure, number, seconds, when } from "./dom.js";
+import { add, bytes, card, empty, labelled, make, measure, number, renew, seconds, when } from "./dom.js";
 import { stateChip } from "./page_runs.js";
 
 const PAINT_EVERY = 400; // milliseconds between two drawings of curves that grow
@@ -78,21 +78,24 @@ export async function render(main, { id }) {
     const folds = [...new Set([...(known.run?.folds ?? []).map((one) => one.fold), ...rounds.map((one) => one.fold)])].sort((a, b) => a - b);
     refill(foldChoice, folds.length > 1 ? ["all", ...folds] : folds, fold ?? foldShown());
     if (!metric) {
+      delete curvePlace.dataset.key;
       empty(curvePlace).append(make("p", { class: "quiet" }, status.state === "running" || status.state === "starting" ? "It begins with the first round that is measured." : "Nothing was measured round by round."));
       return;
     }
     const wanted = fold === "all" ? folds : [foldShown()];
     const series = wanted.map((one) => ({ name: wanted.length > 1 ? `fold ${one}` : metric, ...curveOf(metric, one) })).filter((one) => one.y.length);
     if (!series.length) {
+      delete curvePlace.dataset.key;
       empty(curvePlace).append(make("p", { class: "quiet" }, "This fold has no curve of this metric yet."));
       return;
     }
-    const hadFocus = curvePlace.contains(document.activeElement);
-    const isOpen = curvePlace.querySelector("details")?.open ?? false;
-    const figure = saveable(lineChart({ title: `${metric} by round${wanted.length > 1 ? "" : `, fold ${foldShown()}`}`, yLabel: metric, series }), `${id.replaceAll("/", "-")}-${metric.replaceAll("@", "-")}`);
+    const key = JSON.stringify([metric, series.map((one) => [one.name, one.isDone, one.y.length])]);
+    if (curvePlace.dataset.key === key) return; // a click on what is just replaced would be lost
+    curvePlace.dataset.key = key;
+    const read = curvePlace.querySelector("figure")?.read; // its reader stays at a round while rounds come
+    const figure = saveable(lineChart({ title: `${metric} by round${wanted.length > 1 ? "" : `, fold ${foldShown()}`}`, yLabel: metric, series, read }), `${id.replaceAll("/", "-")}-${metric.replaceAll("@", "-")}`);
     empty(curvePlace).append(figure);
-    if (isOpen) figure.querySelector("details").open = true;
-    if (hadFocus) figure.querySelector("svg")?.focus();
+    figure.redraw();
     curvePlace.dataset.points = String(series[0].y.length);
   }
 
@@ -107,6 +110,9 @@ export async function render(main, { id }) {
       }
     }
     const rows = [...ways].map(([name, [value]]) => ({ name, value }));
+    const key = JSON.stringify([number, Boolean(done), rows]);
+    if (bytesPlace.dataset.key === key) return;
+    bytesPlace.dataset.key = key;
     empty(bytesPlace);
     if (!rows.length) {
       add(bytesPlace, make("p", { class: "quiet" }, "Nothing was sent yet."));
@@ -131,7 +137,7 @@ export async function render(main, { id }) {
     const where = last ? `fold ${last.fold} of ${status.num_folds}, round ${last.round_number} of ${last.num_rounds}` : "no round yet";
     const words = { starting: "Starting: data is read.", validation: "Choosing the number of rounds on a part that is held back", training: "Training" };
     if (isRunning) line.textContent = `${words[status.phase] ?? words.training}${last ? `: ${where}` : ""}${status.seconds_left === null ? "" : `, ${seconds(status.seconds_left)} left`}`;
-    else if (status.state === "failed") line.textContent = "It ended before its first round. The log says why.";
+    else if (status.state === "failed") line.textContent = last || known.run ? "Its folder was moved or deleted; what is shown was told before." : "It ended before its first round. The log says why.";
     else line.textContent = `It is stopped: ${where}. Resume goes on from there.`;
     empty(facts);
     if (!last) return;
@@ -143,6 +149,7 @@ export async function render(main, { id }) {
   }
 
   function showButtons() {
+    const hadFocus = buttons.contains(document.activeElement);
     empty(buttons);
     const act = (word, path, look) => make("button", {
       type: "button", class: look, onclick: async (event) => {
@@ -155,6 +162,7 @@ export async function render(main, { id }) {
           fault.textContent = error.message;
           fault.hidden = false;
           event.target.disabled = false;
+          event.target.focus(); // a button that is off cannot keep it
         }
       },
     }, word);
@@ -166,6 +174,7 @@ export async function render(main, { id }) {
       for (const [page, word] of [["privacy", "Privacy"], ["audit", "Audit"], ["model", "Model"]]) add(buttons, make("a", { class: "button light", href: `#/${page}/${encodeURIComponent(id)}` }, word));
     }
     add(buttons, make("a", { class: "button light", href: "#/runs" }, "All runs"));
+    if (hadFocus) buttons.firstElementChild.focus(); // where Stop was is Resume now
   }
 
   function showRest() {
@@ -208,7 +217,7 @@ export async function render(main, { id }) {
         chosen.length > 0 && make("div", null, make("h3", null, "Chosen by the data"), make("ul", null, chosen))),
       card("Where it comes from",
         make("dl", { class: "facts" }, [["data", run.data], ["users", number(run.provenance.num_users)], ["items", number(run.provenance.num_items)], ["ratings", number(run.provenance.num_ratings)], ["split", run.provenance.split],
-          ["folds", `${run.folds.length} of ${run.num_folds}`], ["machine", run.provenance.machine], ["leakage", known.leakage === null ? "not audited" : number(known.leakage, 2)], ["model", run.folds[0]?.model_sha256.slice(0, 16) ?? "–"]]
+          ["folds", `${run.folds.length} of ${run.num_folds}`], ["machine", run.provenance.machine], ["leakage", known.audit_fault || (known.leakage === null ? "not audited" : number(known.leakage, 2))], ["model", run.folds[0]?.model_sha256.slice(0, 16) ?? "–"]]
           .map(([name, value]) => make("div", null, make("dt", null, name), make("dd", null, value)))),
         tagForm,
         run.command && make("div", null, make("h3", null, "The command that makes it again"), make("p", null, make("code", null, run.command)))));
@@ -222,7 +231,7 @@ export async function render(main, { id }) {
     if (isAtEnd) log.scrollTop = log.scrollHeight;
     if (status.state === "failed") {
       const told = status.log.trim().split("\n").findLast((text) => text.startsWith("hushrec: "));
-      fault.textContent = told ? told.slice("hushrec: ".length) : "It ended before its first round.";
+      fault.textContent = told ? told.slice("hushrec: ".length) : rounds.length || known.run ? "Its folder was moved or deleted." : "It ended before its first round.";
       fault.hidden = false;
     }
   }
@@ -232,8 +241,8 @@ export async function render(main, { id }) {
   const paint = () => {
     due = null;
     painted = performance.now();
-    showCurve();
-    showBytes();
+    renew(curvePlace, showCurve);
+    renew(bytesPlace, showBytes);
   };
   const paintSoon = () => {
     due ??= setTimeout(paint, Math.max(0, painted + PAINT_EVERY - performance.now()));

@@ -31,7 +31,7 @@ export async function render(main, { query }) {
     filter: query.get("filter") ?? "",
     sort: query.get("sort") ?? "started",
     descending: query.get("descending") !== "false",
-    offset: Number(query.get("offset") ?? 0) || 0,
+    offset: Math.max(0, Math.trunc(Number(query.get("offset"))) || 0),
     group: query.get("group") ?? "",
     metrics: query.get("metrics")?.split(",").filter(Boolean) ?? [],
     settings: query.get("settings")?.split(",").filter(Boolean) ?? [],
@@ -78,7 +78,9 @@ export async function render(main, { query }) {
     try {
       const answer = await get("/api/runs/list", { filter: view.filter, sort: view.sort, descending: view.descending, offset: view.offset, limit: PAGE });
       fault.hidden = true;
-      const now = JSON.stringify([answer, view]);
+      // What is not shown makes no new list: a click on a row that is just replaced would be lost.
+      const { num_runs, num_left, is_looking } = answer.progress;
+      const now = JSON.stringify([{ ...answer, progress: [num_runs, num_left, is_looking && !num_runs] }, view]);
       if (now !== text) {
         [text, told] = [now, answer];
         await show();
@@ -124,7 +126,7 @@ export async function render(main, { query }) {
     empty(waiting);
     for (const one of told.waiting) {
       add(waiting, make("p", { class: `notice${one.is_running ? "" : " bad"}` }, make("a", { href: linkTo(one.id) }, one.id),
-        one.is_running ? " is starting." : " ended before its first round; its page says why."));
+        one.is_running ? " is starting." : " ended before its first round, or its folder was moved or deleted; its page says more."));
     }
   }
 
@@ -206,6 +208,7 @@ export async function render(main, { query }) {
     if (!told.rows.length && !view.filter && !told.progress.is_looking) {
       add(list, make("p", null, "There is no run here yet. ", make("a", { href: "#/start" }, "Start one"), ", or make one on the command line: ", make("code", null, "hushrec run fedrec++ --data ml-100k --out runs/one")));
     } else {
+      if (!told.rows.length) add(list, make("p", null, told.total ? "There are fewer runs than that." : "No run fits this filter."));
       add(list, make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" },
         make("table", { class: "runs" }, make("thead", null, head), make("tbody", null, body))));
     }
@@ -237,8 +240,11 @@ export async function render(main, { query }) {
   }
 
   function showChosen() {
-    empty(chosenBar);
     const some = chosen.size;
+    const key = JSON.stringify([some, told.total, view.filter]);
+    if (chosenBar.dataset.key === key) return; // somebody may be typing a tag
+    chosenBar.dataset.key = key;
+    empty(chosenBar);
     if (!some && told.total > MOST) {
       add(chosenBar, make("button", { type: "button", class: "light", onclick: chooseFirst }, `Choose the first ${MOST}`), make("span", { class: "quiet" }, "or tick runs, to compare or to tag them."));
     } else if (!some && told.total > 1) {

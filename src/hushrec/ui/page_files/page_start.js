@@ -76,7 +76,7 @@ export async function render(main, { query }) {
     event.preventDefault();
     button.disabled = true;
     fault.hidden = true;
-    for (const { field } of fields.values()) field.removeAttribute("aria-invalid");
+    for (const field of [name, ...[...fields.values()].map((one) => one.field)]) field.removeAttribute("aria-invalid");
     try {
       const { id } = await post("/api/run/start", { system: system.value, values: values(), name: name.value });
       location.hash = `#/run/${encodeURIComponent(id)}`;
@@ -89,7 +89,12 @@ export async function render(main, { query }) {
         const folded = culprit.field.closest("details");
         if (folded) folded.open = true;
         culprit.field.focus();
+        return;
       }
+      const isName = /^a name has|another name$/.test(error.message);
+      if (isName) name.setAttribute("aria-invalid", "true");
+      button.disabled = false; // a button that is off cannot have the focus
+      (isName ? name : button).focus();
     } finally {
       button.disabled = false;
     }

@@ -248,10 +248,10 @@ function dataOf(person, detail, attack) {
   };
 }
 
-// The figure; view is {person, detail, attack, who, title}.
+// The figure; view is {person, detail, attack, who, title, read}.
 export function pictureOf(view) {
   const isMasked = sentCells(mainMessage(view.detail.sent), view.detail.titles).some((cell) => cell.isMasked);
-  const figure = framed(view.title, (...room) => paint(view, ...room), dataOf(view.person, view.detail, view.attack), { legend: legend(view.attack, isMasked) });
+  const figure = framed(view.title, (...room) => paint(view, ...room), dataOf(view.person, view.detail, view.attack), { legend: legend(view.attack, isMasked), read: view.read });
   figure.classList.add("seen");
   return figure;
 }

@@ -21,7 +21,12 @@ let turn = 0; // counts renderings, so that a slow one does not write over a lat
 function parse(hash) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?", 2);
   const [name, ...rest] = path.split("/");
-  const id = rest.length ? decodeURIComponent(rest.join("/")) : null;
+  let id = rest.length ? rest.join("/") : null;
+  try {
+    id = id && decodeURIComponent(id);
+  } catch {
+    // Typed by hand, with a % that says nothing: as it is.
+  }
   return { name: name || "runs", id, query: new URLSearchParams(query ?? "") };
 }
 
@@ -61,6 +66,8 @@ function markCurrent(name) {
     if (link.dataset.name === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  // On narrow screens the navigation is wider than the window.
+  document.querySelector("#pages [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
 function fillNavigation() {
