@@ -11,6 +11,7 @@ import os
 import secrets
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -41,7 +42,7 @@ from hushrec.deploy.kits import node_names, read_kit
 from hushrec.deploy.measuring import measure
 from hushrec.deploy.membership import standing_hosts
 from hushrec.deploy.node_ledger import OverBudget
-from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Ready
+from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Measured, Ready
 from hushrec.draws import Draws
 from hushrec.errors import DivergedError, HushrecError, LostForGoodError, NotAsOrderedError, PublicError
 from hushrec.files import write_private_file
@@ -64,6 +65,13 @@ _NONCE_BYTES = 16
 
 class Refused(PublicError):
     """What a node will not do, whatever it is asked again."""
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What a node told of its test ratings, and for which order."""
+
+    order: bytes
+    measured: Measured
 
 
 class Site:
@@ -95,11 +103,13 @@ class Site:
     def _answer(self, packet: Packet, data: bytes) -> Packet:
         folder = self._kit / "private" / "runs" / packet.run_id.hex()
         if packet.kind == Kind.ENROL:
-            self._runs[packet.run_id] = _NodeRun.enrol(
-                self._kit, folder, self._settings, about(packet, Invitation)
-            )
+            run = _NodeRun.enrol(self._kit, folder, self._settings, about(packet, Invitation))
+            run.check_not_older(self._keeper.last_round(folder.name))
+            self._runs[packet.run_id] = run
         if packet.run_id not in self._runs:
-            self._runs[packet.run_id] = _NodeRun.reopen(self._kit, folder, self._settings)
+            run = _NodeRun.reopen(self._kit, folder, self._settings)
+            run.check_not_older(self._keeper.last_round(folder.name))
+            self._runs[packet.run_id] = run
         run = self._runs[packet.run_id]
         mark = run.check_new(packet, data)
         steps: dict[Kind, Callable[[], Packet]] = {
@@ -226,6 +236,18 @@ class _NodeRun:
         elif set(catalogue.ids) - set(read_catalogue(Path(files.items), as_texts=True).ids):
             raise Refused("a catalogue with items that are not in the list of this node's owner")
 
+    def check_not_older(self, last_round: int) -> None:
+        """Refuse to go on with less than this node remembered when it answered, by its ledger, the last round.
+
+        State is on disk before a line of the ledger. Who has lost it, or put an older one back, would answer a
+        round again with other contents, and with secrets that were used.
+        """
+        if self.last.round_number < last_round:
+            raise LostForGoodError(
+                f"{self._folder} is older than private/ledger.jsonl, which has round {last_round} of this run: "
+                "put a newer copy back, or order a new run"
+            )
+
     def check_new(self, packet: Packet, data: bytes) -> ReplayMark:
         """Refuse a packet that was here before, unless it is the last one, asked for again."""
         last, digest = self.last, sha256(data).digest()
@@ -337,17 +359,30 @@ class _NodeRun:
             self._store.save(node.private, mark._replace(memory=kept))
         return reply
 
-    def measure(self, order: Measure) -> Any:
-        """Finish: keep a folder that `hushrec recommend` can use, and measure if there are test ratings."""
-        return measure(
+    def measure(self, order: Measure) -> Measured:
+        """Finish: keep a folder that `hushrec recommend` can use, and measure if there are test ratings.
+
+        Once: asked again for the same, a node says the same, whatever model it was sent since. Many measurements,
+        of models that a server chose, would tell the test ratings one by one.
+        """
+        if self._agreed() is None:
+            raise WireError("a measurement before all nodes have signed the charter")
+        path, asked = self._folder / "measured.msgpack", msgspec.msgpack.encode(order)
+        if path.exists():
+            told = msgspec.msgpack.decode(path.read_bytes(), type=_Told)
+            if told.order != asked:
+                raise Refused("another measurement than this run's first; order a new run")
+            return told.measured
+        measured = measure(
             self._folder, self._settings, self.invitation, self.system, self.config, self._train(),
             self._opened().private, order,
         )  # fmt: skip
+        write_private_file(path, msgspec.msgpack.encode(_Told(asked, measured)))
+        return measured
 
     def spent(self) -> Spending | None:
         """What the noise of all that was answered comes to."""
-        assert self._node is not None
-        return self.system.result.spends(self._node.private, self.config)
+        return self.system.result.spends(self._opened().private, self.config)
 
     def _opened(self) -> Node:
         if self._node is None:
@@ -417,7 +452,9 @@ class _NodeRun:
         charter = charter_of(run_id, self.system, self.invitation, hosts)
         kept = self._store.mark.memory
         memory = msgspec.msgpack.decode(kept, type=Memory) if kept else None
-        guard = Guard(charter.limits(self._settings.min_writers), memory)
+        num_hosted = sum(len(host.numbers) for host in hosts.hosts)  # as their cards are signed for
+        limits = replace(charter.limits(self._settings.min_writers), num_clients=num_hosted)
+        guard = Guard(limits, memory)
         return Node(self.system, self.config, self._draws(), numbers, private, post, guard)
 
     def _restore(self, is_new: bool = False) -> None:
