@@ -455,7 +455,8 @@ MUTANTS = (
     ),
     Mutant(
         "asked-before-all-signed", "deploy/site.py",
-        'if self._agreed() is None:\n            raise WireError("an ask', 'if False:\n            raise WireError("an ask',
+        'if self._agreed() is None:\n            raise WireError("an ask',
+        'if False:\n            raise WireError("an ask',
         SERVER_LIES, "a node answers before it knows that the others were told the same",
     ),
     Mutant(

@@ -365,6 +365,7 @@ class _NodeRun:
         Once: asked again for the same, a node says the same, whatever model it was sent since. Many measurements,
         of models that a server chose, would tell the test ratings one by one.
         """
+        node = self._opened()
         if self._agreed() is None:
             raise WireError("a measurement before all nodes have signed the charter")
         path, asked = self._folder / "measured.msgpack", msgspec.msgpack.encode(order)
@@ -375,7 +376,7 @@ class _NodeRun:
             return told.measured
         measured = measure(
             self._folder, self._settings, self.invitation, self.system, self.config, self._train(),
-            self._opened().private, order,
+            node.private, order,
         )  # fmt: skip
         write_private_file(path, msgspec.msgpack.encode(_Told(asked, measured)))
         return measured
