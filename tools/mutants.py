@@ -455,7 +455,8 @@ MUTANTS = (
     ),
     Mutant(
         "asked-before-all-signed", "deploy/node_run.py",
-        "if self._agreed() is None:\n            raise WireError", "if False:\n            raise WireError",
+        'if self._agreed() is None:\n            raise WireError("an ask',
+        'if False:\n            raise WireError("an ask',
         SERVER_LIES, "a node answers before it knows that the others were told the same",
     ),
     Mutant(
@@ -512,6 +513,21 @@ MUTANTS = (
         "copied-kit-is-welcome", "deploy/membership.py",
         'if seen.setdefault(f"{certificate.serial_number:x}", mail_key) != mail_key:', "if False:",
         RELATIVES, "a copy of a kit takes the node's place",
+    ),
+    Mutant(
+        "older-state-goes-on", "deploy/node_run.py",
+        "if self.last.round_number < last_round:", "if False:",
+        "tests/adversary/test_older_state.py", "a node answers a round again with secrets that were used",
+    ),
+    Mutant(
+        "measured-again", "deploy/node_run.py",
+        "if told.order != asked:", "if False:",
+        "tests/adversary/test_lying_orders.py", "another measurement is taken for the first",
+    ),
+    Mutant(
+        "sums-of-more-than-there-are", "runtime/guard.py",
+        "column.name == _PARTIES and int(getattr(request, _PARTIES)) > most", "False",
+        "tests/adversary/test_lying_sums.py", "a client adds noise for a sum of a million",
     ),
     Mutant(
         "item-listed-twice", "privacy/exact_sum.py",

@@ -1,16 +1,19 @@
 """An operator who orders more than owners agreed to: refused in one line, and nothing is lost or given away."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from deploy.federation import Deliver, Federation, Leg, Ordered, ServerKilled, Wire, opened, small, snapshot
 from hushrec.deploy.consent import ledger_of, words_of
-from hushrec.deploy.orders import Invitation
+from hushrec.deploy.orders import Invitation, Measure
 from hushrec.registry import SYSTEMS
 from hushrec.runtime.packets import Kind, Packet, Refusal, about, encode_packet
+from hushrec.runtime.wire import decode, encode
 
 WORDS = {words.partition(":")[0]: words for name in SYSTEMS for words in words_of(SYSTEMS[name])}
 SECURE = {"secure_sums": True}
@@ -167,6 +170,55 @@ def test_a_measurement_in_the_middle_ends_the_run(federation: Federation) -> Non
     assert report.status == "failed"
     assert "round 2 of a run that has ended on this node; order a new run" in report.reason
     assert rounds(federation) == {ordered.order.run_id: 1}
+
+
+def test_a_run_is_measured_once_whatever_model_is_sent_after_it(federation: Federation) -> None:
+    """A V of the server's choice for each measurement would tell the test ratings item by item."""
+    config = small("fedrec", biases=False)
+    ordered, wire = federation.order("fedrec", config), Wire(federation)
+    assert ordered.drive(wire).status == "done"
+    settle, measure = (
+        next(opened(data) for leg, data in reversed(wire.requests) if (leg.node, leg.phase) == ("node-1", phase))
+        for phase in ("Settle", "measure")
+    )
+    honest = next(
+        opened(data).about
+        for leg, data in reversed(wire.replies)
+        if leg.phase == "measure" and leg.node == "node-1"
+    )
+
+    def said(packet: Packet, sequence: int, **values: Any) -> Packet:
+        changed = replace(packet, sequence=sequence, **values)
+        return opened(federation.site("node-1").handle(encode_packet(changed)))
+
+    frame = decode(bytearray(settle.sections[0]), SYSTEMS["fedrec"].messages)
+    message: Any = frame.message
+    chosen = replace(message, item_factors=np.full_like(message.item_factors, 5.0))
+    section = encode(chosen, frame.round_number, frame.numbers)
+    assert said(settle, 2**40, sections=(section,)).kind == Kind.REPLY
+    assert said(measure, 2**40 + 1).about == honest
+    order = about(measure, Measure)
+    others = [{"at": (1,)}, {"relevant_from": 5.0}, {"relevant_from": float("nan")}, {"min_raters": 9}]
+    for place, values in enumerate(others):
+        other = msgspec.msgpack.encode(msgspec.structs.replace(order, **values))
+        for number in (2 * place, 2 * place + 1):
+            reply = said(measure, 2**40 + 2 + number, about=other)
+            assert "another measurement than this run's first" in about(reply, Refusal).reason
+            federation.kill("node-1")
+    again = said(measure, 2**41)
+    assert (again.kind, again.about) == (Kind.REPLY, honest)
+
+
+def test_nothing_is_measured_before_all_have_signed(federation: Federation) -> None:
+    def stopped(_deliver: Any, _packet: bytes) -> bytes:
+        raise ServerKilled
+
+    ordered = federation.order("fedrec")
+    with pytest.raises(ServerKilled):
+        ordered.drive(Wire(federation, lambda leg: stopped if leg.phase == "agree" else None))
+    body = msgspec.msgpack.encode(Measure((10,), None))
+    measure = Packet(Kind.EVALUATE, ordered.run_id, 0, 2**40, body)
+    assert "before all nodes have signed the charter" in answer_to(federation, "node-1", encode_packet(measure))
 
 
 # --- More than the budget --------------------------------------------------------------------------------------

@@ -167,12 +167,18 @@ class Keeper:
                 self._check_still(run)
                 ledger.check_round(run, packet.round_number)
             yield
-            ledger.note_round(run, packet.round_number, _now())
+            if packet.kind == Kind.ASK:  # mail of others that is passed on tells nothing of this node's people
+                ledger.note_round(run, packet.round_number, _now())
         elif packet.kind == Kind.EVALUATE:
             yield
             ledger.end(run, spent(), _now())
         else:
             yield
+
+    def last_round(self, run: str) -> int:
+        """The last round of a run that was answered; 0: none was."""
+        entry = self._ledger.entries().get(run)
+        return 0 if entry is None else max(entry.rounds, default=0)
 
     def _check_still(self, run: str) -> None:
         """Whether the owner, who may have changed his mind since, still agrees to a run."""

@@ -5,6 +5,7 @@ the system's own store keeps, and what the guard remembers of the round.
 """
 
 import secrets
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from hushrec.deploy.identity import check_key_card, key_card, own_keys
 from hushrec.deploy.kits import node_names, read_kit
 from hushrec.deploy.measuring import measure
 from hushrec.deploy.membership import standing_hosts
-from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Ready
+from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Measured, Ready
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError, LostForGoodError, NotAsOrderedError, PublicError
 from hushrec.files import write_private_file
@@ -56,6 +57,13 @@ _NONCE_BYTES = 16
 
 class Refused(PublicError):
     """What a node will not do, whatever it is asked again."""
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What a node told of its test ratings, and for which order."""
+
+    order: bytes
+    measured: Measured
 
 
 class NodeRun:
@@ -124,6 +132,18 @@ class NodeRun:
             check_catalogue(len(catalogue.ids), len(np.unique(train.items)))
         elif set(catalogue.ids) - set(read_catalogue(Path(files.items), as_texts=True).ids):
             raise Refused("a catalogue with items that are not in the list of this node's owner")
+
+    def check_not_older(self, last_round: int) -> None:
+        """Refuse to go on with less than this node remembered when it answered, by its ledger, the last round.
+
+        State is on disk before a line of the ledger. Who has lost it, or put an older one back, would answer a
+        round again with other contents, and with secrets that were used.
+        """
+        if self.last.round_number < last_round:
+            raise LostForGoodError(
+                f"{self._folder} is older than private/ledger.jsonl, which has round {last_round} of this run: "
+                "put a newer copy back, or order a new run"
+            )
 
     def check_new(self, packet: Packet, data: bytes) -> ReplayMark:
         """Refuse a packet that was here before, unless it is the last one, asked for again."""
@@ -236,17 +256,31 @@ class NodeRun:
             self._store.save(node.private, mark._replace(memory=kept))
         return reply
 
-    def measure(self, order: Measure) -> Any:
-        """Finish: keep a folder that `hushrec recommend` can use, and measure if there are test ratings."""
-        return measure(
+    def measure(self, order: Measure) -> Measured:
+        """Finish: keep a folder that `hushrec recommend` can use, and measure if there are test ratings.
+
+        Once: asked again for the same, a node says the same, whatever model it was sent since. Many measurements,
+        of models that a server chose, would tell the test ratings one by one.
+        """
+        node = self._opened()
+        if self._agreed() is None:
+            raise WireError("a measurement before all nodes have signed the charter")
+        path, asked = self._folder / "measured.msgpack", msgspec.msgpack.encode(order)
+        if path.exists():
+            told = msgspec.msgpack.decode(path.read_bytes(), type=_Told)
+            if told.order != asked:
+                raise Refused("another measurement than this run's first; order a new run")
+            return told.measured
+        measured = measure(
             self._folder, self._settings, self.invitation, self.system, self.config, self._train(),
-            self._opened().private, order,
+            node.private, order,
         )  # fmt: skip
+        write_private_file(path, msgspec.msgpack.encode(_Told(asked, measured)))
+        return measured
 
     def spent(self) -> Spending | None:
         """What the noise of all that was answered comes to."""
-        assert self._node is not None
-        return self.system.result.spends(self._node.private, self.config)
+        return self.system.result.spends(self._opened().private, self.config)
 
     def _opened(self) -> Node:
         if self._node is None:
@@ -316,7 +350,9 @@ class NodeRun:
         charter = charter_of(run_id, self.system, self.invitation, hosts)
         kept = self._store.mark.memory
         memory = msgspec.msgpack.decode(kept, type=Memory) if kept else None
-        guard = Guard(charter.limits(self._settings.min_writers), memory)
+        num_hosted = sum(len(host.numbers) for host in hosts.hosts)  # as their cards are signed for
+        limits = replace(charter.limits(self._settings.min_writers), num_clients=num_hosted)
+        guard = Guard(limits, memory)
         return Node(self.system, self.config, self._draws(), numbers, private, post, guard)
 
     def _restore(self, is_new: bool = False) -> None:

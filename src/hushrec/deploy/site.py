@@ -55,9 +55,13 @@ class Site:
     def _answer(self, packet: Packet, data: bytes) -> Packet:
         folder = self._kit / "private" / "runs" / packet.run_id.hex()
         if packet.kind == Kind.ENROL:
-            self._runs[packet.run_id] = NodeRun.enrol(self._kit, folder, self._settings, about(packet, Invitation))
+            run = NodeRun.enrol(self._kit, folder, self._settings, about(packet, Invitation))
+            run.check_not_older(self._keeper.last_round(folder.name))
+            self._runs[packet.run_id] = run
         if packet.run_id not in self._runs:
-            self._runs[packet.run_id] = NodeRun.reopen(self._kit, folder, self._settings)
+            run = NodeRun.reopen(self._kit, folder, self._settings)
+            run.check_not_older(self._keeper.last_round(folder.name))
+            self._runs[packet.run_id] = run
         run = self._runs[packet.run_id]
         mark = run.check_new(packet, data)
         steps: dict[Kind, Callable[[], Packet]] = {

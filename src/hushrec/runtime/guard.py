@@ -13,6 +13,7 @@ remembers of the round that runs what was asked (`Memory`, which is on disk befo
 - a denoiser sums up noise of so many clients at least. If it is asked twice in a round, the clients of one sum are
   among those of the other, and as many at least are missing: else the difference would show a few. A denoiser that
   declines so is named, and the round goes on without it and its clients;
+- a sum is of no more parties than there are in the run: each adds the less noise the more it is told of;
 - vectors are no longer than training makes them.
 
 Guarantee: of one round and one V a client gives one answer. Not protected: rounds that are begun and never count,
@@ -52,6 +53,7 @@ MOST_CONTENTS = 12  # of a request that varies, in a round: twice as many as a r
 _DIGEST_BYTES = 12
 
 _GUARDED = (Role.CLIENT, Role.DENOISER)
+_PARTIES = "num_parties"  # a column: of a sum
 
 
 class GuardError(PublicError):
@@ -97,6 +99,7 @@ class Limits:
     appointed: Mapping[str, Numbers] = field(default_factory=dict)  # who may be asked in a role; others: everybody
     longest: float = LONGEST
     min_writers: int = 2  # clients whose noise a denoiser sums up, at least
+    num_clients: int | None = None  # that are on nodes of the run; None: not known
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -143,6 +146,7 @@ class Guard:
         if kind.receiver not in _GUARDED:
             return self.memory
         self._check_lengths(request)
+        self._check_counts(request)
         memory = self.memory if round_number == self.memory.round_number else Memory(round_number)
         if kind.varies == "freely":
             return memory
@@ -176,6 +180,12 @@ class Guard:
         appointed = self.limits.appointed.get(role.value)
         if appointed is not None and not np.isin(numbers, appointed).all():
             raise GuardError(f"a client was {how} as a {role.value} who was not appointed at the start of the run")
+
+    def _check_counts(self, request: Message) -> None:
+        most = self.limits.num_clients
+        for column in request.kinds():
+            if most is not None and column.name == _PARTIES and int(getattr(request, _PARTIES)) > most:
+                raise GuardError(f"told of a sum over more clients than the {most} of this run")
 
     def _check_lengths(self, request: Message) -> None:
         for column in request.kinds():

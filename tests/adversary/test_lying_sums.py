@@ -1,0 +1,146 @@
+"""A server that makes secure sums over people of its choice: what `docs/trust.md` says of it is so, and no more.
+
+The nodes are real ones (`Site`), in one process. An honest driver ends round 1; then the server is ours, with the
+runtime and the protocol of the honest one, and asks for sums of its own choice over round 2.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deploy.federation import Federation, Leg, ServerKilled, Wire, opened, quick, small
+from hushrec.deploy.orders import Hosts
+from hushrec.draws import Draws
+from hushrec.errors import HushrecError
+from hushrec.privacy.secure_sum import server as sums
+from hushrec.privacy.secure_sum.messages import SendShares
+from hushrec.privacy.secure_sum.parties import Summed
+from hushrec.privacy.secure_sum.plan import plan_for
+from hushrec.privacy.secure_sum.server import Graph, secure_sum
+from hushrec.protocol import Ask, Numbers, Ragged, Transcript
+from hushrec.registry import SYSTEMS
+from hushrec.runtime.calling import Caller, NodesLost
+from hushrec.runtime.checkpoint import Progress, load_progress
+from hushrec.runtime.guard import Guard, GuardError, Limits
+from hushrec.runtime.over_network import OverNetwork
+from hushrec.runtime.packets import about
+from hushrec.systems.fedrec import UPLOADS, ItemFactors
+
+SYSTEM = "fedrec"
+CONFIG = small(SYSTEM, biases=False, shrinkage=0.0, participation=1.0, rho=0, secure_sums=True)
+
+
+class Server:
+    """Ours, from round 2 on."""
+
+    def __init__(self, federation: Federation) -> None:
+        self.federation, self.ordered = federation, federation.order(SYSTEM, CONFIG)
+
+        def stopped(_deliver: Any, _packet: bytes) -> bytes:
+            raise ServerKilled
+
+        def mishap(leg: Leg) -> Any:
+            return stopped if leg.round_number == 2 else None
+
+        self.wire = Wire(federation, mishap)
+        with pytest.raises(ServerKilled):
+            self.ordered.drive(self.wire)
+        told = next(data for leg, data in self.wire.requests if leg.phase == "start")
+        hosts = about(opened(told), Hosts).hosts
+        self.members = {host.card.name: np.sort(np.array(host.numbers, np.int32)) for host in hosts}
+        self.everybody = np.sort(np.concatenate(list(self.members.values())))
+        self.system, config = SYSTEMS[SYSTEM], SYSTEMS[SYSTEM].configure(CONFIG)
+        self.config = self.system.in_full(config)
+        caller = Caller(Wire(federation), self.ordered.run_id, 60.0, 1000 << 32)
+        self.network = OverNetwork(self.system, config, Draws(0), self.members, caller, Transcript())
+        state = self.system.start(len(self.everybody), federation.split.train.num_items, config, Draws(0))
+        path = self.ordered.folder / "fold-1" / "state.npz"
+        self.vectors = load_progress(path, self.system, Progress(state, None, Transcript())).state.item_factors
+
+    def sum_of(self, numbers: Numbers) -> Any:
+        """The sum over some, as it is unmasked."""
+        request = ItemFactors(self.vectors, np.ones(len(numbers), np.int32))
+        summed: Summed = UPLOADS[ItemFactors]
+        total: Any = summed.empty(request, self.config, len(numbers))
+        steps = secure_sum(Ask(numbers, request, total), "again", summed, 2, self.config, Draws(1))
+        with quick():
+            ask = next(steps)
+            try:
+                while True:
+                    ask = steps.send(self.network._serve(ask, 2))
+            except StopIteration:
+                return total
+            finally:
+                self.network._mailroom.empty()
+                self.network._letters.clear()
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
+    return Federation(tmp_path_factory.mktemp("federation"))
+
+
+@pytest.fixture(scope="module")
+def server(federation: Federation) -> Server:
+    return Server(federation)
+
+
+@pytest.mark.parametrize("num_parties", [1, 2])
+def test_fewer_than_the_least_are_not_summed_up(server: Server, num_parties: int) -> None:
+    """Whoever says that there are more: see the next."""
+    with pytest.raises(HushrecError, match="not secure below"):
+        server.sum_of(server.everybody[:num_parties])
+
+
+def test_nodes_refuse_neighbours_that_do_not_write(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two clients are told that they are among ten."""
+    plan = plan_for(10, server.config)
+    two = server.everybody[:2]
+
+    def graph(present: Numbers, keys: Any, *_: Any) -> Graph:
+        others = np.broadcast_to(np.arange(plan.degree), (len(present), plan.degree))
+        made = Graph(present, keys, others, plan)
+        told = np.stack([np.setdiff1d(server.everybody, [number])[: plan.degree] for number in present])
+        monkeypatch.setattr(Graph, "request", lambda _self: request_of(told, len(server.everybody)))
+        return made
+
+    def request_of(told: Any, _num: int) -> SendShares:
+        keys = np.zeros((told.size, 32), np.uint8)
+        keys[:] = 9
+        starts = np.arange(len(told) + 1, dtype=np.int64) * plan.degree
+        return SendShares(np.array(10), Ragged(starts, told.ravel().astype(np.int32)), Ragged(starts, keys))
+
+    monkeypatch.setattr(sums, "_draw_graph", graph)
+    monkeypatch.setattr(Graph, "check_enough", lambda *_: None)
+    with pytest.raises(NodesLost, match=r"fewer than \d+ neighbours shared|of another sum|no neighbour wrote"):
+        server.sum_of(two)
+
+
+def test_a_sum_is_not_over_more_than_there_are(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With noise, each of a million would add next to none."""
+    guard = Guard(Limits(3, num_clients=30))
+    nobody = Ragged(np.zeros(1, np.int64), np.empty(0, np.int32))
+    no_keys = Ragged(np.zeros(1, np.int64), np.empty((0, 32), np.uint8))
+    asked = np.array([0], np.int32)
+    for count in (30, 31, 10**6, 2**62):
+        request = SendShares(np.array(count), nobody, no_keys)
+        if count == 30:
+            guard.admit(1, request, asked)
+            continue
+        with pytest.raises(GuardError, match="more clients than the 30 of this run"):
+            guard.admit(1, request, asked)
+
+    honest = Graph.request
+    monkeypatch.setattr(Graph, "request", lambda graph: replace(honest(graph), num_parties=np.array(10**6)))
+    with pytest.raises(NodesLost, match="more clients than the 30 of this run"):
+        server.sum_of(server.everybody)
+
+
+def test_sums_of_the_servers_choice_differ_by_one_client(server: Server) -> None:
+    """Not protected, as the docs say: in one round a server can begin a sum again without somebody."""
+    data = server.federation.split.train
+    total, without = server.sum_of(server.everybody), server.sum_of(server.everybody[1:])
+    items = np.flatnonzero(total.counts - without.counts)
+    assert items.tolist() == sorted(data.items[data.users == server.everybody[0]].tolist())
