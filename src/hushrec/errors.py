@@ -16,6 +16,11 @@ def naming_options() -> Iterator[None]:
         _face["is_typed"] = before
 
 
+def is_typed() -> bool:
+    """Whether errors are read on the command line, not in Python."""
+    return _face["is_typed"]
+
+
 def option(name: str, value: object = None) -> str:
     """A setting as its user writes it: `--num-factors 5` on the command line, `num_factors=5` in Python.
 

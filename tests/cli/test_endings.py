@@ -391,6 +391,41 @@ def test_signals_while_work_loads_a_module_come_after_it(number: signal.Signals,
     assert (done.returncode, done.stderr.strip()) == (128 + number, "hushrec: interrupted")
 
 
+HALF_MADE = """
+import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from hushrec.cli.app import run_command
+from hushrec.cli.signals import heed
+class Engine:
+    def __init__(self):
+        if {number}:
+            os.kill(os.getpid(), {number})
+            [None for _ in range(10**6)]
+        raise MemoryError
+    def __del__(self):
+        self.handle
+def command():
+    heed()
+    Engine()
+run_command(command)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_a_signal_leaves_half_made_is_thrown_away_in_silence(number: signal.Signals) -> None:
+    """The compiler of kernels cannot close what it had not opened yet."""
+    done = subprocess.run(
+        [sys.executable, "-c", HALF_MADE.format(number=int(number))], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr.strip()) == (128 + number, "hushrec: interrupted")
+
+
+def test_without_a_signal_what_fails_unseen_is_told() -> None:
+    done = subprocess.run([sys.executable, "-c", HALF_MADE.format(number=0)], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "AttributeError: 'Engine' object has no attribute 'handle'" in done.stderr
+
+
 def test_sigterm_ends_a_run_as_ctrl_c_does(tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = subprocess.Popen(

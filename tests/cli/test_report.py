@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import hushrec
 from hushrec.cli.report import report
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, naming_options
 from hushrec.registry import system_named
 from hushrec.runs.folds import run
 from hushrec.runs.run_settings import RunSettings
@@ -49,7 +49,7 @@ def test_report_as_json_and_in_the_browser(folder: Path, tmp_path: Path, monkeyp
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HushrecError, match="is not a run; make one with: hushrec run"):
+    with naming_options(), pytest.raises(HushrecError, match="is not a run; make one with: hushrec run"):
         CliRunner().invoke(app, [str(tmp_path)], catch_exceptions=False)
 
 

@@ -148,7 +148,10 @@ def test_too_few_folds(make, num_folds: int) -> None:
 
 
 def test_more_folds_than_ratings(make) -> None:
-    with pytest.raises(HushrecError, match="3 folds for 2 ratings leave a fold empty; use fewer"):
+    with pytest.raises(
+        HushrecError,
+        match="3 folds for 2 ratings leave a fold empty; use fewer folds, more ratings or another split",
+    ):
         k_folds(make([0, 0], [0, 1], [1, 2]), 3)
 
 

@@ -579,8 +579,22 @@ def test_a_kept_fold_predicts_as_it_did(name: str, data: Interactions, tmp_path:
     np.testing.assert_array_equal(first.train.items, next(splits_of(data, settings)).train.by_user().items)
 
 
+def test_what_cannot_be_measured_leaves_no_folder(tmp_path: Path) -> None:
+    lonely = hushrec.load(([1, 2], [1, 2], [5, 1]))  # one row each: nobody has one to be tested by
+    with pytest.raises(HushrecError, match="no user has a relevant item in the test part"):
+        run(
+            SYSTEMS["fcf"],
+            SYSTEMS["fcf"].configure(short("fcf")),
+            lonely,
+            RunSettings(split="random", min_raters=0),
+            ONE_THREAD,
+            tmp_path / "run",
+        )
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_is_no_finished_fold_is_refused(data: Interactions, tmp_path: Path) -> None:
-    with pytest.raises(HushrecError, match=r"is not a run; make one with: hushrec run \.\.\. --out"):
+    with pytest.raises(HushrecError, match=r"is not a run; make one with: model\.save\('.*missing'\)"):
         load_fold(tmp_path / "missing")
     stopped_in_fold_two(data, tmp_path / "run")
     for fold in (0, 2, 7):

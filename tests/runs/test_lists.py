@@ -209,6 +209,14 @@ def test_an_item_that_nobody_rated_is_like_none(data: Interactions) -> None:
         model.similar(5, min_raters=0)
 
 
+def test_an_item_that_nothing_was_learned_about_is_like_none(data: Interactions) -> None:
+    """Where all ratings are the same they say nothing of an item, though people rated it."""
+    same = replace(data, ratings=np.full_like(data.ratings, 4), rating_range=(4, 4))
+    model = hushrec.FedRec(num_rounds=2, num_factors=3, preset="general", options=ONE_THREAD).fit(same)
+    with pytest.raises(HushrecError, match="the model learned nothing about item 5: nothing is like it"):
+        model.similar(5, min_raters=0)
+
+
 def test_partners_items_are_compared_with_their_own_only(fitted: dict[str, Recommender]) -> None:
     model = fitted["fedcore"]
     ids = model.ranker().train.item_ids

@@ -16,7 +16,7 @@ _HEEDED = (signal.SIGINT, signal.SIGTERM)
 _LOADING = "<frozen importlib"  # the file of Python's own import
 _RETRY_SECONDS = 0.05
 _MOST_RETRIES = 200
-_state = {"is_command": False, "has_terminated": False}
+_state = {"is_command": False, "is_stopping": False, "has_terminated": False}
 _num_retries = 0
 
 
@@ -57,6 +57,7 @@ def _stop(number: int, frame: "FrameType | None") -> None:
         _num_retries += 1
         _send_again(number)
         return
+    _state["is_stopping"] = True
     _state["has_terminated"] = number == signal.SIGTERM
     raise KeyboardInterrupt
 
@@ -79,8 +80,11 @@ def _send_again(number: int) -> None:
 
 
 def _not_lost(found: "Any") -> None:
-    """Ctrl-C in the middle of a callback, where nobody can be told: have it come again."""
+    """Ctrl-C in the middle of a callback, where nobody can be told: have it come again.
+
+    What it leaves half made, as the compiler of kernels does, may fail once more while it is thrown away.
+    """
     if found.exc_type is not None and issubclass(found.exc_type, KeyboardInterrupt):
         _send_again(signal.SIGTERM if has_terminated() else signal.SIGINT)
-    else:
+    elif not _state["is_stopping"]:
         sys.__unraisablehook__(found)

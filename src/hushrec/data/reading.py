@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from hushrec.data.checking import Duplicates
 from hushrec.data.sources import check_encoding
-from hushrec.errors import HushrecError, option
+from hushrec.errors import HushrecError, is_typed, option
 
 Tell = Callable[[str], None]
 Missing = str | float  # "refuse", "drop", or the rating that stands for one that is missing
@@ -98,12 +98,13 @@ class Reading:
 
 
 def _check_range(rating_range: Any) -> None:
+    wanted = "LOW,HIGH" if is_typed() else "(LOW, HIGH)"
     try:
         low, high = (float(bound) for bound in rating_range)
     except (TypeError, ValueError):
-        raise HushrecError(f"{option('rating_range', rating_range)} is no range; give LOW,HIGH") from None
+        raise HushrecError(f"{option('rating_range', rating_range)} is no range; give {wanted}") from None
     if not low < high:
-        raise HushrecError(f"rating range {low:g},{high:g} is empty; give LOW,HIGH")
+        raise HushrecError(f"rating range {low:g},{high:g} is empty; give {wanted}")
 
 
 # --- Columns ---------------------------------------------------------------------------------------------

@@ -71,7 +71,10 @@ def k_folds(data: Interactions, num_folds: int = 5, seed: int = 0) -> Iterator[S
     if num_folds < 2:
         raise HushrecError(f"{num_folds} folds leave nothing to train on; use at least 2")
     if num_folds > len(data):
-        raise HushrecError(f"{num_folds} folds for {len(data)} ratings leave a fold empty; use fewer")
+        raise HushrecError(
+            f"{num_folds} folds for {len(data)} ratings leave a fold empty; use fewer folds, more ratings or "
+            "another split"
+        )
     deck = np.arange(num_folds, dtype=np.min_scalar_type(num_folds))
     dealt = np.tile(deck, -(-len(data) // num_folds))[: len(data)]
     _generator(seed, _K_FOLDS).shuffle(dealt)

@@ -38,10 +38,11 @@ _OWN_TABLE_BYTES = 64 << 20
 
 def check_denoisers(num_denoisers: int, num_clients: int) -> None:
     """Refuse more denoisers than can hide: each needs a client whose noise its own gradients mix with."""
-    if num_denoisers > num_clients // 2:
+    most = num_clients // 2
+    if num_denoisers > most:
         raise HushrecError(
             f"{num_denoisers} denoisers for {num_clients} clients leave some denoiser alone, so that its own "
-            f"gradients would show; use {option('denoisers', num_clients // 2)} or less"
+            f"gradients would show; use {option('denoisers', most)}{' or less' if most else ''}"
         )
 
 

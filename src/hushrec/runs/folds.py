@@ -89,6 +89,7 @@ def run(
     planned = replace(planned_run(system, config, whole, settings, first.train), chosen=chosen, command=command)
     limit = relevance_limit(first.test, settings.relevant_from)
     planned = replace(planned, provenance=replace(planned.provenance, relevance_limit=limit))
+    system.feedback.check_measurable(first.test)  # a folder is for a run that can begin
     candidates(first.train, planned.provenance.min_raters or 0)  # refuses to rank nothing, before the training
     current = open_run(folder, planned, resume) if folder else planned
     followers = [*([follower] if follower else []), *([Teller(folder)] if folder else [])]

@@ -106,8 +106,12 @@ class Ranker:
     ) -> list[Recommendation]:
         """The k items nearest to an item; their scores are cosines."""
         of_items = self.directions
-        if not of_items[item].any() or (len(self.train) and not self.num_raters[item]):
+        if len(self.train) and not self.num_raters[item]:
             raise HushrecError(f"nobody rated item {self.train.item_ids[item]} in training: nothing is like it")
+        if not of_items[item].any():
+            raise HushrecError(
+                f"the model learned nothing about item {self.train.item_ids[item]}: nothing is like it"
+            )
         itself = Ragged(np.array([0, 1]), np.array([item], np.int32))
         lists = self._best((of_items @ of_items[item])[None], k, itself, True, min_raters, among)
         return lists.entries(self.train)[0]

@@ -12,7 +12,7 @@ import msgspec
 
 from hushrec.data import Deal, Measure, SplitKind
 from hushrec.data.holdings import from_older
-from hushrec.errors import HushrecError, option
+from hushrec.errors import HushrecError, is_typed, option
 from hushrec.files import clear_leftovers, locked, write_private_file
 from hushrec.protocol import AnySystem, result_arrays
 from hushrec.registry import system_named
@@ -347,7 +347,8 @@ def read_run(folder: Path) -> Run:
         if below:
             newest = max(below, key=lambda kept: kept.stat().st_mtime).parent
             raise HushrecError(f"{folder} is not a run, but holds {len(below)}; name one, as the newest: {newest}")
-        raise HushrecError(f"{folder} is not a run; make one with: hushrec run ... --out {folder}")
+        remedy = f"hushrec run ... --out {folder}" if is_typed() else f"model.save({str(folder)!r})"
+        raise HushrecError(f"{folder} is not a run; make one with: {remedy}")
     try:
         fields = msgspec.json.decode(path.read_bytes())
         told = fields.pop(_CHECKSUM, None)  # runs before this was kept have none

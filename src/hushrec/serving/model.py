@@ -102,7 +102,7 @@ class ServedModel:
         try:
             return self.ranker.similar(self.items[item_id], wish.k, wish.min_raters, among)
         except HushrecError:
-            raise RequestError("nobody rated this item in training: nothing is like it") from None
+            raise RequestError("the model learned nothing about this item: nothing is like it") from None
 
     def search(self, text: str, most: int) -> list[Item]:
         """Items whose title holds all words of a text, or whose id it is; those with most raters first."""
