@@ -5,9 +5,9 @@ said, and what they answered until then is seen. Each lie is told twice: to the 
 node with a guard (`runtime/guard.py`), as deployed ones are. That guard has seen the honest round.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from hushrec.audit.asking import ForgedAsk
 from hushrec.audit.scoreboard import Attack, Lie, Own, Stage
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
-from hushrec.protocol import Answer, Ask, Message, Numbers, Recorded, Role, Transcript, View
+from hushrec.protocol import Answer, Ask, Message, Numbers, Recorded, Role, Round, Transcript, View
 from hushrec.runtime.checkpoint import Progress
 from hushrec.runtime.guard import Guard, Limits, Memory, Slices, check_catalogue, longest_vector
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
@@ -90,7 +90,9 @@ class Liar:
             last, private = self._progress.round_number, deepcopy(self._progress.private)
             if lie.is_beyond:
                 last = self._job.config.num_rounds
-            rounds = range(last + 1, last + 1 + lie.num_rounds) if lie.num_rounds else range(last, last + 1)
+            rounds: Sequence[int] = range(last + 1, last + 1 + lie.num_rounds) if lie.num_rounds else [last]
+            if lie.is_one_round:
+                rounds = [last + 1] * lie.num_rounds
             state = self._state if lie.num_rounds else self._state_before
             transcript, refusal = self._told(lie, private, state, rounds, view, own)
         if refusal:
@@ -107,7 +109,7 @@ class Liar:
         return state, private
 
     def _told(
-        self, lie: Lie, private: Any, state: Any, rounds: range, view: View, own: Own
+        self, lie: Lie, private: Any, state: Any, rounds: Sequence[int], view: View, own: Own
     ) -> tuple[Transcript, str]:
         """All messages of a lie to these parties, and what they said who refused to answer."""
         job, transcript = self._job, Transcript(keep_payloads=True)
@@ -117,32 +119,40 @@ class Liar:
         try:
             # What overflows is what some lies are made for.
             with np.errstate(all="ignore"):
-                for round_number in rounds:
-                    if refusal := self._tell(lie, node, deepcopy(state), round_number, view, own):
+                for turn, round_number in enumerate(rounds):
+                    made_as = rounds[0] if lie.is_repeated else round_number
+                    honest = self._honest(lie, deepcopy(state), made_as)
+                    steps = lie.tell(Stage(honest, view, job.system.messages, turn), own)
+                    if refusal := _tell(steps, node, round_number):
                         return transcript, refusal
         finally:
             runtime.close()
         return transcript, ""
 
-    def _tell(self, lie: Lie, node: "_Parties", state: Any, round_number: int, view: View, own: Own) -> str:
-        """Bring the asks of a lie to the parties; what they say if they refuse to answer one."""
-        system = self._job.system
-        honest = system.round(state, round_number, self._job.config, Draws(self._job.seed))
-        steps = lie.tell(Stage(honest, view, system.messages), own)
-        node.begin()
-        try:
-            ask = next(steps)
-            while True:
-                try:
-                    _check_once(ask.to)
-                    answer = node.serve(ask, round_number)
-                except HushrecError as error:
-                    return str(error)
-                ask = steps.send(answer)
-        except StopIteration:
-            return ""
-        except HushrecError:  # the honest half does not know what to do with the answers: they were seen
-            return ""
+    def _honest(self, lie: Lie, state: Any, round_number: int) -> Round[Any]:
+        """A round as the honest server drives it, but for the settings that this one drops."""
+        system, config = self._job.system, self._job.config
+        dropped = [entry for entry in fields(config) if entry.name in lie.drops]
+        config = replace(config, **{entry.name: entry.default for entry in dropped})
+        return system.round(state, round_number, config, Draws(self._job.seed))
+
+
+def _tell(steps: Round[None], node: "_Parties", round_number: int) -> str:
+    """Bring the asks of a lie to the parties; what they say if they refuse to answer one."""
+    node.begin()
+    try:
+        ask = next(steps)
+        while True:
+            try:
+                _check_once(ask.to)
+                answer = node.serve(ask, round_number)
+            except HushrecError as error:
+                return str(error)
+            ask = steps.send(answer)
+    except StopIteration:
+        return ""
+    except HushrecError:  # the honest half does not know what to do with the answers: they were seen
+        return ""
 
 
 class _Parties:

@@ -97,6 +97,7 @@ class Stage(NamedTuple):
     honest: Round[Any]  # the round as an honest server drives it; asks may be changed on their way
     view: View  # what it saw of the last honest round
     messages: tuple[type[Message], ...]  # that parties of the system know
+    turn: int = 0  # which of the rounds that a lie claims it is, from 0
 
 
 class Lie(NamedTuple):
@@ -108,6 +109,9 @@ class Lie(NamedTuple):
     num_invented: int = 0
     is_beyond: bool = False  # whether those rounds come after the last one of the run
     is_guarded: bool = False  # whether nodes have a guard between it and the handlers, as deployed ones have
+    is_repeated: bool = False  # whether all its rounds are made as the first of them, so of the same people
+    is_one_round: bool = False  # whether these are one round, which is begun again and again
+    drops: tuple[str, ...] = ()  # settings that only the server keeps to; this one has their defaults
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,20 @@ def sums_in(view: View, settings: Mapping[str, Any]) -> list[SeenSum]:
     return found + [_without_shares(part) for part in _attempts(view, FactorsToShare, SummedShares)]
 
 
+def dense_sums_in(view: View, own: Own) -> list[SeenSum]:
+    """The secure sums of a round that have a row of each item, whether they count or not; without counts."""
+    found: list[SeenSum] = []
+    for part in _attempts(view, SendKeys, MaskedNumbers):
+        unmasked, requests = _words_of(part, own.settings), _with_vectors(part)
+        if unmasked is None or not len(unmasked.words) or len(unmasked.words) % own.num_items:
+            continue
+        totals = unmasked.words.reshape(own.num_items, -1) * 2.0**-FRACTION_BITS
+        vectors = requests[0].message.item_factors.astype(np.float64) if requests else totals[:0]  # type: ignore[attr-defined]
+        none = np.empty(0, np.int64)
+        found.append(SeenSum(part[0].round_number, unmasked.participants, none, totals, vectors))
+    return found
+
+
 def _attempts(view: View, begins: type[Message], ends: type[Message]) -> list[View]:
     """What was sent for each sum: from a first request, asked of several batches, to the next such."""
     parts: list[View] = []
@@ -104,8 +118,21 @@ def _joined(batches: Iterable[Recorded]) -> tuple[NDArray[np.int32], Any]:
 # --- Secure sums -------------------------------------------------------------------------------------------------
 
 
+class _Unmasked(NamedTuple):
+    """What masked numbers add up to, and whose they are."""
+
+    words: Counts
+    participants: NDArray[np.int64]
+
+
 def _unmasked(part: View, settings: Mapping[str, Any]) -> SeenSum | None:
     """The sum that the masked numbers of an attempt have; None: it was not unmasked, or does not count."""
+    found = _words_of(part, settings)
+    return None if found is None else _counting(found.words, part, found.participants)
+
+
+def _words_of(part: View, settings: Mapping[str, Any]) -> _Unmasked | None:
+    """The numbers of an attempt without their masks; None: it was not unmasked."""
     unmask = _of_kind(part, Unmask)
     if not unmask or not _of_kind(part, Unmasking):
         return None
@@ -115,7 +142,12 @@ def _unmasked(part: View, settings: Mapping[str, Any]) -> SeenSum | None:
     shares = Collect([(one.numbers, one.message) for one in _of_kind(part, Unmasking)])
     sharing = _joined(_of_kind(part, SharesSent))[0]
     take_out_masks(words, _graph(part, settings), sharing, survivors, shares)
-    return _counting(words, part, survivors.astype(np.int64))
+    return _Unmasked(words, survivors.astype(np.int64))
+
+
+def _with_vectors(part: View) -> list[Recorded]:
+    """Requests with item vectors."""
+    return [one for one in part if hasattr(one.message, "item_factors")]
 
 
 def _graph(part: View, settings: Mapping[str, Any]) -> Graph:
@@ -137,7 +169,7 @@ def _counting(words: Counts, part: View, participants: NDArray[np.int64]) -> See
     if counting:
         none = np.empty((0, 0))
         return SeenSum(counting[0].round_number, participants, words, none, none)
-    requests = [one for one in part if hasattr(one.message, "item_factors")]
+    requests = _with_vectors(part)
     if not requests:
         return None
     vectors = requests[0].message.item_factors.astype(np.float64)  # type: ignore[attr-defined]

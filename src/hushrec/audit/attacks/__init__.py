@@ -77,6 +77,8 @@ ATTACKS: Registry[Attack[Any]] = Registry(
         "lone shares": "hushrec.audit.active.lone_shares",
         "rounds that never count": "hushrec.audit.active.rounds_that_never_count",
         "rounds beyond the last": "hushrec.audit.active.rounds_beyond_the_last",
+        "sum without one": "hushrec.audit.active.sum_without_one",
+        "sum begun again": "hushrec.audit.active.sum_begun_again",
         "invented items": "hushrec.audit.active.invented_items",
         "asked in the clear": "hushrec.audit.active.asked_in_the_clear",
         "believed table": "hushrec.audit.active.believed_table",

@@ -22,7 +22,7 @@ from hushrec.protocol import Message, Role, Seat, View
 Floats = NDArray[np.float64]
 
 _AGREEING = 0.1  # of the catalogue: what gives the same |x| is not the client's
-_HALFWAY = 0.5  # between the row of another item, 0, and that of a positive, at least 1
+HALFWAY = 0.5  # between the row of another item, 0, and that of a positive, at least 1
 
 
 class Guesses(NamedTuple):
@@ -56,7 +56,7 @@ def _guess_batch(one: Answered) -> tuple[NDArray[np.int64], Pairs]:
     rows = gradients.values.reshape(len(one.clients), *vectors.shape).astype(np.float64)
     is_own = counted(gradients.values)
     if is_own is None:
-        is_own = distances(rows, vectors.astype(np.float64)) > _HALFWAY
+        is_own = distances(rows, vectors.astype(np.float64)) > HALFWAY
     place, item = np.nonzero(is_own.reshape(rows.shape[:2]))
     return one.clients, paired(one.clients[place], item)
 
