@@ -150,16 +150,12 @@ def test_other_systems_tell_as_much_as_an_upload(name: str, settings: dict[str, 
     assert finding.score > finding.chance
 
 
-@pytest.mark.parametrize("name", BOTH)
-def test_noise_of_the_clients_leaves_it_near_chance(name: str, data: Interactions) -> None:
-    """As do their budgets: once these are spent, they refuse."""
-    settings: dict[str, Any] = {"rho": 0, "secure_sums": True, "epsilon_total": 8.0}
-    finding = found(job_of("fedrec", data, most_sums=12, **settings), name)
+def test_noise_of_the_clients_leaves_nothing(data: Interactions) -> None:
+    """With budgets for more sums than are made, so that nobody refuses."""
+    settings: dict[str, Any] = {"rho": 0, "secure_sums": True, "epsilon_total": 8.0, "most_sums": 12}
+    finding = found(job_of("fedrec", data, **settings), "sum without one")
     assert finding.refusal == ""
-    assert abs(finding.score - finding.chance) < 0.1
-    spent = found(job_of("fedrec", data, most_sums=1, **settings), name)
-    assert spent.score == spent.chance
-    assert "a participant was in 1 sums" in spent.refusal
+    assert finding.score < finding.chance + 0.1
 
 
 def test_it_is_left_out_without_secure_sums(data: Interactions) -> None:
