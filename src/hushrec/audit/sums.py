@@ -79,7 +79,7 @@ def dense_sums_in(view: View, own: Own) -> list[SeenSum]:
         unmasked, requests = _words_of(part, own.settings), _with_vectors(part)
         if unmasked is None or not len(unmasked.words) or len(unmasked.words) % own.num_items:
             continue
-        totals = unmasked.words.reshape(own.num_items, -1) * 2.0**-FRACTION_BITS
+        totals = unmasked.words.reshape(own.num_items, -1).astype(np.float64) * 2.0**-FRACTION_BITS
         vectors = requests[0].message.item_factors.astype(np.float64) if requests else totals[:0]  # type: ignore[attr-defined]
         none = np.empty(0, np.int64)
         found.append(SeenSum(part[0].round_number, unmasked.participants, none, totals, vectors))
