@@ -58,7 +58,7 @@ def test_declared_repairs_are_settings_that_change_something(name: str) -> None:
 
 
 def test_rows_of_a_system_with_a_repair(data: Interactions) -> None:
-    """A curious server reads FedRec's uploads; of secure sums it reads what few tell by them."""
+    """A curious server reads FedRec's uploads, of secure sums what few tell; a lying one reads whom it likes."""
     published, repaired = made(Bench(data, audit_rounds=2), "fedrec").rows
     assert (published.switches, repaired.switches) == ("", "--rho 0 --secure-sums")
     assert published.server.best is not None
@@ -68,7 +68,9 @@ def test_rows_of_a_system_with_a_repair(data: Interactions) -> None:
     assert repaired.server.best is not None
     assert repaired.server.best.attack == "counts of one round", "40 people hide little in a sum"
     assert repaired.server.best.advantage < 0.25
-    assert repaired.active.advantage == 0
+    assert repaired.active.best is not None
+    assert repaired.active.best.attack == "sum without one", "a lying server names who is lost"
+    assert repaired.active.best.score == 1
     assert repaired.up_bytes > published.up_bytes
     assert repaired.cpu_seconds > 5 * published.cpu_seconds, "masks are made for this, not only counted"
     assert repaired.num_rounds == published.num_rounds, "what was chosen for the published settings is kept"
