@@ -4,6 +4,7 @@ The nodes are real ones (`Site`), in one process. An honest driver ends round 1;
 runtime and the protocol of the honest one, and asks for sums of its own choice over round 2.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +20,14 @@ from hushrec.privacy.secure_sum.messages import SendShares
 from hushrec.privacy.secure_sum.parties import Summed
 from hushrec.privacy.secure_sum.plan import plan_for
 from hushrec.privacy.secure_sum.server import Graph, secure_sum
-from hushrec.protocol import Ask, Numbers, Ragged, Transcript
+from hushrec.protocol import Ask, Message, Numbers, Ragged, Sealed, Transcript
 from hushrec.registry import SYSTEMS
 from hushrec.runtime.calling import Caller, NodesLost
 from hushrec.runtime.checkpoint import Progress, load_progress
 from hushrec.runtime.guard import Guard, GuardError, Limits
 from hushrec.runtime.over_network import OverNetwork
 from hushrec.runtime.packets import about
+from hushrec.runtime.post import Post
 from hushrec.systems.fedrec import UPLOADS, ItemFactors
 
 SYSTEM = "fedrec"
@@ -136,6 +138,42 @@ def test_a_sum_is_not_over_more_than_there_are(server: Server, monkeypatch: pyte
     monkeypatch.setattr(Graph, "request", lambda graph: replace(honest(graph), num_parties=np.array(10**6)))
     with pytest.raises(NodesLost, match="more clients than the 30 of this run"):
         server.sum_of(server.everybody)
+
+
+def test_keys_that_were_swapped_on_their_way_are_refused(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's own keys for all neighbours would give it all masks but one, and that one's shares besides."""
+    honest = Graph.request
+
+    def swapped(graph: Graph) -> SendShares:
+        request = honest(graph)
+        keys = np.full_like(request.keys.values, 9)
+        return replace(request, keys=Ragged(request.keys.starts, keys))
+
+    monkeypatch.setattr(Graph, "request", swapped)
+    with pytest.raises(NodesLost, match="of another sum"):
+        server.sum_of(server.everybody)
+
+
+def test_a_node_does_not_write_for_clients_of_others(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that works with the server could be all neighbours of somebody, and so know all masks of that one."""
+    liar, victim = sorted(server.members)[:2]
+    honest = Post.write
+
+    def forged(post: Any, mail: Sequence[Sealed], *rest: Any) -> Any:
+        if post._hosts[post._own].name == liar:
+            other = server.members[victim][:1]
+            mail = [replace(one, message=_signed_by(one.message, other)) for one in mail]
+        return honest(post, mail, *rest)
+
+    monkeypatch.setattr(Post, "write", forged)
+    with pytest.raises(NodesLost, match="in the name of a party that its writer does not host"):
+        server.sum_of(server.everybody)
+
+
+def _signed_by(message: Message, number: Numbers) -> Message:
+    return replace(message, writer=np.repeat(number, len(message.lengths)))
 
 
 def test_sums_of_the_servers_choice_differ_by_one_client(server: Server) -> None:

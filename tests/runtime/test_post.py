@@ -19,7 +19,7 @@ from hushrec.privacy.sealing import (
     pad,
     write_letter,
 )
-from hushrec.protocol import Message, Ragged, Role, Sealed, ragged
+from hushrec.protocol import Message, Numbers, Ragged, Role, Sealed, ragged, writer_number
 from hushrec.runtime.packets import Mail
 from hushrec.runtime.post import BadLetter, Host, Post, check_writer, numbers_within
 from hushrec.runtime.wire import Frame, WireError, code_of, encode
@@ -47,6 +47,14 @@ class Other(Message):
 
     sender, receiver = Role.CLIENT, Role.DENOISER
     words: Any = ragged(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Named(Message):
+    """Reveals: who wrote."""
+
+    sender, receiver = Role.CLIENT, Role.CLIENT
+    number: Numbers = writer_number()
 
 
 def choose_last(below: int) -> int:
@@ -332,3 +340,19 @@ def test_numbers_within_are_found_or_refused() -> None:
     for numbers in ([3], [10], [1], [5, 2], [5, 5], [2, 5, 9, 10], [2, 3, 9]):
         with pytest.raises(WireError, match="not of this node, or not in order"):
             numbers_within(np.array(numbers, np.int32), members)
+
+
+@pytest.mark.parametrize("pad_bytes", [0, 256])
+def test_nobody_writes_in_the_name_of_anothers_party(pad_bytes: int) -> None:
+    """node-0 has parties 0 and 5. It can sign for others of its own, and for nobody else's, nor for who is unknown."""
+
+    def letters(*numbers: int) -> list[tuple[Mail, bytes]]:
+        sealed = Sealed(Named(np.array(numbers, np.int32)), np.full(len(numbers), 3, np.int32))
+        found = list(post(0, pad_bytes).write([sealed], 3, 9))
+        return post(3, pad_bytes).pass_on(found, 3) if pad_bytes else found
+
+    [opened] = post(2, pad_bytes).read(letters(0, 5), 3, [Named])
+    assert opened.frame.message.number.tolist() == [0, 5]
+    for forged in ((1,), (0, 4), (8,), (2**31 - 1,)):
+        with pytest.raises(BadLetter, match="in the name of a party that its writer does not host"):
+            list(post(2, pad_bytes).read(letters(*forged), 3, [Named]))

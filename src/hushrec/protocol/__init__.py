@@ -19,6 +19,7 @@ from hushrec.protocol.messages import (
     missing_bytes,
     ragged,
     shared,
+    writer_number,
 )
 from hushrec.protocol.rounds import Answer, Ask, Cohort, Collect, Fold, Round, draw_participants
 from hushrec.protocol.states import (
@@ -104,4 +105,5 @@ __all__ = [
     "restored",
     "result_arrays",
     "shared",
+    "writer_number",
 ]

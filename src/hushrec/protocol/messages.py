@@ -84,6 +84,7 @@ class FieldKind(NamedTuple):
     low: float | None
     high: float | None
     counts_bytes: bool = False  # whether its numbers are bytes that a stand-in lacks, and that count as sent
+    names_writer: bool = False  # whether it says which party wrote a slice of mail
 
 
 def _declare(layout: str, dtype: DTypeLike, num_dims: int, *rest: float | bool | None) -> Any:
@@ -98,6 +99,11 @@ def shared(dtype: DTypeLike, num_dims: int = 1, low: float | None = None, high: 
 def each(dtype: DTypeLike, low: float | None = None, high: float | None = None) -> Any:
     """A field with one number per party."""
     return _declare("each", dtype, 0, low, high)
+
+
+def writer_number() -> Any:
+    """A field of mail: the number of the party that writes. A node writes in the name of its own parties only."""
+    return _declare("each", np.int32, 0, 0, None, False, True)
 
 
 def missing_bytes(layout: Literal["shared", "each"]) -> Any:

@@ -184,7 +184,18 @@ class Post:
         frame = decode(bytearray(inside), (kind,), padding=self._padding)
         if frame.round_number != round_number or (frame.numbers != mail.addressee).any():
             raise WireError("the inside does not fit the outside")
+        self._check_names(frame.message, written.writer)
         return written, frame
+
+    def _check_names(self, message: Message, writer: str) -> None:
+        """What says which party wrote it names parties of the node that signed it, not another's."""
+        place = [host.name for host in self._hosts].index(writer)
+        for kind in message.kinds():
+            if kind.names_writer:
+                numbers = getattr(message, kind.name)
+                is_known = numbers.max(initial=0) < len(self._host_of)
+                if not is_known or (self._host_of[numbers] != place).any():
+                    raise ForgedError("a letter in the name of a party that its writer does not host; drop it")
 
     def _bound(self, round_number: int, sequence: int, code: int, addressee: int) -> Binding:
         return Binding(self._run_id, round_number, sequence, code, addressee)

@@ -242,6 +242,18 @@ class SystemContract:
 
     # --- What is sent ---
 
+    def test_mail_that_names_its_writer_says_so(self, variant: Mapping[str, Any]) -> None:
+        """Columns that hold the writer's number are `writer_number()`, so that nodes hold them against signatures."""
+        recorded = self._run(values=variant).transcript.recorded
+        mail = [sent for sent in recorded if sent.addressees is not None and len(sent.addressees)]
+        for kind in {type(sent.message) for sent in mail}:
+            batches = [sent for sent in mail if type(sent.message) is kind]
+            writers = np.concatenate([sent.writers() for sent in batches])
+            for column in kind.kinds():
+                if column.layout == "each" and len(np.unique(writers)) > 1:
+                    values = np.concatenate([getattr(sent.message, column.name) for sent in batches])
+                    assert column.names_writer == np.array_equal(values, writers), f"{kind.__name__}.{column.name}"
+
     @pytest.mark.parametrize("cohort_size", [1, 7, None])
     def test_messages_survive_the_wire_and_bytes_are_counted_exactly(
         self, variant: Mapping[str, Any], cohort_size: int | None

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.privacy.secure_sum.masks import KEY_BYTES
-from hushrec.protocol import Message, Numbers, Ragged, Role, each, missing_bytes, ragged, shared
+from hushrec.protocol import Message, Numbers, Ragged, Role, each, missing_bytes, ragged, shared, writer_number
 
 Integers = NDArray[np.int64]
 
@@ -50,7 +50,7 @@ class Shares(Message):
     """Reveals: to a neighbour, one share of a participant's key and one of its mask's seed: alone, nothing."""
 
     sender, receiver = Role.CLIENT, Role.CLIENT
-    writer: Numbers = each(np.int32, low=0)
+    writer: Numbers = writer_number()
     num_parties: Numbers = each(np.int32, low=0)  # as the writer was told
     writer_key: Ragged = ragged(np.uint8, 2)  # one row, and so below
     reader_key: Ragged = ragged(np.uint8, 2)  # as the writer was told: for this sum, and no other

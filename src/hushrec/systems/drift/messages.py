@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.limits import MOST_MESSAGES, MOST_USERS, MOST_WINDOWS
-from hushrec.protocol import Message, Numbers, Ragged, Role, each, ragged, shared
+from hushrec.protocol import Message, Numbers, Ragged, Role, each, ragged, shared, writer_number
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class OwnerKey(Message):
     """Reveals: the owner's key, to the users' side only; and that the owner signed for its items."""
 
     sender, receiver = Role.OWNER, Role.USER
-    owner: NDArray[np.int32] = each(np.int32, low=0)
+    owner: Numbers = writer_number()
     key: Ragged = ragged(np.uint8, 2)  # a row each; without a byte if interactions are in the clear
     signing_key: Ragged = ragged(np.uint8, 2)
     signature: Ragged = ragged(np.uint8, 2)  # of a deed, see `deeds.py`
@@ -167,7 +167,7 @@ class WantedUsers(Message):
     """Reveals: to the users' side, which users have completed blocks with the owner."""
 
     sender, receiver = Role.OWNER, Role.USER
-    owner: Numbers = each(np.int32, low=0)
+    owner: Numbers = writer_number()
     window: NDArray[np.int64] = each(np.int64, low=0, high=MOST_WINDOWS)
     users: Ragged = ragged(np.int32, low=0)
 
@@ -222,7 +222,7 @@ class UserSums(Message):
     """Reveals: to the users' side, the sums of users' gradients."""
 
     sender, receiver = Role.OWNER, Role.USER
-    owner: Numbers = each(np.int32, low=0)
+    owner: Numbers = writer_number()
     window: NDArray[np.int64] = each(np.int64, low=0, high=MOST_WINDOWS)
     users: Ragged = ragged(np.int32, low=0)
     sums: Ragged = ragged(np.int64, 2)  # fixed point

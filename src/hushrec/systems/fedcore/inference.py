@@ -24,6 +24,7 @@ from hushrec.protocol import (
     each,
     ragged,
     shared,
+    writer_number,
 )
 from hushrec.systems.fedcore.encrypted_scores import REQUEST_BYTES
 from hushrec.systems.fedcore.mail import by_writer, check_aligned
@@ -56,7 +57,7 @@ class Visits(Message):
     """Reveals: which users visit the partner, to those who can tell ids from hashes; how many items it has."""
 
     sender, receiver = Role.PARTNER, Role.PARTNER
-    asker: Numbers = each(np.int32, low=0)
+    asker: Numbers = writer_number()
     num_items: NDArray[np.int64] = each(np.int64, low=0, high=MOST_ITEMS)
     names: Ragged = ragged(np.uint8, 2)
 
@@ -66,7 +67,7 @@ class PublicKeys(Message):
     """Reveals: nothing."""
 
     sender, receiver = Role.PARTNER, Role.PARTNER
-    home: Numbers = each(np.int32, low=0)
+    home: Numbers = writer_number()
     keys: Ragged = ragged(np.uint8)
 
 
@@ -75,7 +76,7 @@ class EncryptedVectors(Message):
     """Reveals: which of the visitors are users of the sender."""
 
     sender, receiver = Role.PARTNER, Role.PARTNER
-    home: Numbers = each(np.int32, low=0)
+    home: Numbers = writer_number()
     places: Ragged = ragged(np.int32, low=0)
     vectors: Ragged = ragged(np.uint8, 2)
 
@@ -85,7 +86,7 @@ class EncryptedScores(Message):
     """Reveals: to the receiver, who can decrypt them, the scores of all the sender's items for each visitor."""
 
     sender, receiver = Role.PARTNER, Role.PARTNER
-    asker: Numbers = each(np.int32, low=0)
+    asker: Numbers = writer_number()
     num_visitors: NDArray[np.int64] = each(np.int64, low=0)
     scores: Ragged = ragged(np.uint8)
 
@@ -98,7 +99,7 @@ class Scores(Message):
     """
 
     sender, receiver = Role.PARTNER, Role.PARTNER
-    home: Numbers = each(np.int32, low=0)
+    home: Numbers = writer_number()
     scores: Ragged = ragged(np.float32)
 
 

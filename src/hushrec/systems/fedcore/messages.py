@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.limits import MOST_STEPS
-from hushrec.protocol import Message, Numbers, Ragged, Role, each, ragged, shared
+from hushrec.protocol import Message, Numbers, Ragged, Role, each, ragged, shared, writer_number
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class UserGradients(Message):
     """
 
     sender, receiver = Role.PARTNER, Role.PARTNER
-    writer: Numbers = each(np.int32, low=0)
+    writer: Numbers = writer_number()
     step: NDArray[np.int64] = each(np.int64, low=0, high=MOST_STEPS)
     users: Ragged = ragged(np.int32, low=0)
     gradients: Ragged = ragged(np.float32, 2)
@@ -41,7 +41,7 @@ class ItemGradients(Message):
     """
 
     sender, receiver = Role.PARTNER, Role.PARTNER
-    writer: Numbers = each(np.int32, low=0)
+    writer: Numbers = writer_number()
     step: NDArray[np.int64] = each(np.int64, low=0, high=MOST_STEPS)
     items: Ragged = ragged(np.int32, low=0)
     gradients: Ragged = ragged(np.float32, 2)
@@ -52,7 +52,7 @@ class LayerGradients(Message):
     """Reveals: the mean gradient of NeuCF's layers over the batch; no privatiser touches it."""
 
     sender, receiver = Role.PARTNER, Role.PARTNER
-    writer: Numbers = each(np.int32, low=0)
+    writer: Numbers = writer_number()
     step: NDArray[np.int64] = each(np.int64, low=0, high=MOST_STEPS)
     gradient: Ragged = ragged(np.float32)
 
