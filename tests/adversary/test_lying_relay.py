@@ -14,7 +14,18 @@ import msgspec
 import numpy as np
 import pytest
 
-from deploy.federation import Expected, Federation, Leg, Wire, in_process, losing_from, small, some_split
+from deploy.federation import (
+    Expected,
+    Federation,
+    Leg,
+    ServerKilled,
+    Wire,
+    in_process,
+    losing_from,
+    opened,
+    small,
+    some_split,
+)
 from deploy.watching import Clock, Engine, driving, supervised
 from hushrec.deploy import supervisor
 from hushrec.deploy.driver import Report
@@ -25,9 +36,11 @@ from hushrec.registry import SYSTEMS
 from hushrec.runtime.packets import (
     Buffer,
     Contents,
+    Kind,
     Mail,
     Packet,
     Refusal,
+    about,
     contents_of,
     decode_packet,
     encode_packet,
@@ -319,3 +332,38 @@ def test_no_mail_is_left_behind(federation: Federation, tmp_path: Path) -> None:
         "run.json",
         "signatures.msgpack",
     ]
+
+
+def test_letters_are_not_passed_on_one_by_one(federation: Federation) -> None:
+    """Else a server reads off an honest relay who wrote to whom: it knows from whom it has each letter."""
+    ordered = federation.order("fedrec++", CONFIG, relay="onion")
+
+    def stopped(_deliver: Any, _packet: bytes) -> bytes:
+        raise ServerKilled
+
+    wire = Wire(federation, lambda leg: stopped if leg.phase == "relay" else None)
+    with pytest.raises(ServerKilled):
+        ordered.drive(wire)
+    given: Letters = []
+    for leg, data in wire.replies:
+        given += contents_of(opened(data))[1] if leg.phase == "ItemFactors" else []
+    sequence = 1000 << 32
+
+    def passed_on(relay: str, letters: Letters) -> Packet:
+        nonlocal sequence
+        sequence += 1
+        contents = msgspec.msgpack.encode(Contents(0, [mail for mail, _ in letters]))
+        asked = Packet(Kind.RELAY, ordered.run_id, 1, sequence, contents, tuple(letter for _, letter in letters))
+        return opened(federation.site(relay).handle(encode_packet(asked)))
+
+    for relay in NODES:
+        first, *others = [entry for entry in given if entry[0].relay == relay]
+        assert others
+        batch = [first, *others]
+        assert passed_on(relay, batch).kind == Kind.REPLY
+        assert passed_on(relay, [*others, first]).kind == Kind.REPLY  # the same, in another order
+        for other in ([first], others, others[:1], [*batch, first]):
+            federation.kill(relay)
+            reply = passed_on(relay, other)
+            assert reply.kind == Kind.REFUSAL
+            assert "letters of one ask in two batches" in about(reply, Refusal).reason

@@ -29,8 +29,9 @@ from deploy.federation import (
     some_split,
 )
 from hushrec.deploy.charter import Agreement, Signature
-from hushrec.deploy.identity import KeyCard
-from hushrec.deploy.orders import Assignment, Hosts, Invitation
+from hushrec.deploy.enrolment import numbers_digest
+from hushrec.deploy.identity import KeyCard, key_card
+from hushrec.deploy.orders import Assignment, HostEntry, Hosts, Invitation
 from hushrec.errors import HushrecError
 from hushrec.privacy.sealing import Binding, Written, new_keys, write_letter
 from hushrec.protocol import Message, Numbers, Ragged
@@ -449,6 +450,19 @@ def test_two_nodes_that_are_told_different_charters_answer_neither(federation: F
         request = ItemFactors(np.zeros((40, 4), np.float32), np.zeros(1, np.int32), np.array([-1], np.int32))
         number = next(host.numbers[0] for host in hosts.hosts if host.card.name == name)
         assert "before all nodes have signed" in refused(server.ask(name, request, [number], None, 1))
+    assert_undisturbed(server.ordered)
+
+
+def test_no_node_has_the_clients_of_another(federation: Federation) -> None:
+    """One that works with the server says that all clients are on it; else it would get all their letters."""
+    server = Server(federation, "start", 0)
+    hosts, liar = server.hosts.hosts, "node-3"
+    everybody = sorted(number for host in hosts for number in host.numbers)
+    card = key_card(federation.folder / liar, server.ordered.run_id, numbers_digest(everybody), b"n" * 16)
+    entries = [host if host.card.name != liar else HostEntry(card, everybody) for host in hosts]
+    said = msgspec.structs.replace(server.hosts, hosts=entries)
+    for name in ("node-1", "node-2"):
+        assert "a charter with one client twice, on node-" in refused(server.tell(name, Kind.START, said))
     assert_undisturbed(server.ordered)
 
 

@@ -4,6 +4,7 @@ The nodes are real ones (`Site`), in one process. An honest driver ends round 1;
 runtime and the protocol of the honest one, and asks for sums of its own choice over round 2.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,8 +38,9 @@ CONFIG = small(SYSTEM, biases=False, shrinkage=0.0, participation=1.0, rho=0, se
 class Server:
     """Ours, from round 2 on."""
 
-    def __init__(self, federation: Federation) -> None:
-        self.federation, self.ordered = federation, federation.order(SYSTEM, CONFIG)
+    def __init__(self, federation: Federation, num_rounds: int = 3) -> None:
+        chosen = CONFIG | {"num_rounds": num_rounds}
+        self.federation, self.ordered = federation, federation.order(SYSTEM, chosen)
 
         def stopped(_deliver: Any, _packet: bytes) -> bytes:
             raise ServerKilled
@@ -53,7 +55,7 @@ class Server:
         hosts = about(opened(told), Hosts).hosts
         self.members = {host.card.name: np.sort(np.array(host.numbers, np.int32)) for host in hosts}
         self.everybody = np.sort(np.concatenate(list(self.members.values())))
-        self.system, config = SYSTEMS[SYSTEM], SYSTEMS[SYSTEM].configure(CONFIG)
+        self.system, config = SYSTEMS[SYSTEM], SYSTEMS[SYSTEM].configure(chosen)
         self.config = self.system.in_full(config)
         caller = Caller(Wire(federation), self.ordered.run_id, 60.0, 1000 << 32)
         self.network = OverNetwork(self.system, config, Draws(0), self.members, caller, Transcript())
@@ -61,17 +63,18 @@ class Server:
         path = self.ordered.folder / "fold-1" / "state.npz"
         self.vectors = load_progress(path, self.system, Progress(state, None, Transcript())).state.item_factors
 
-    def sum_of(self, numbers: Numbers) -> Any:
-        """The sum over some, as it is unmasked."""
-        request = ItemFactors(self.vectors, np.ones(len(numbers), np.int32))
+    def sum_of(self, numbers: Numbers, vectors: Any = None, round_number: int = 2) -> Any:
+        """The sum over some, as it is unmasked, for the V that was learned or one of our choice."""
+        shown = self.vectors if vectors is None else vectors.astype(np.float32)
+        request = ItemFactors(shown, np.full(len(numbers), round_number - 1, np.int32))
         summed: Summed = UPLOADS[ItemFactors]
         total: Any = summed.empty(request, self.config, len(numbers))
-        steps = secure_sum(Ask(numbers, request, total), "again", summed, 2, self.config, Draws(1))
+        steps = secure_sum(Ask(numbers, request, total), "again", summed, round_number, self.config, Draws(1))
         with quick():
             ask = next(steps)
             try:
                 while True:
-                    ask = steps.send(self.network._serve(ask, 2))
+                    ask = steps.send(self.network._serve(ask, round_number))
             except StopIteration:
                 return total
             finally:
@@ -140,9 +143,7 @@ def test_a_sum_is_not_over_more_than_there_are(server: Server, monkeypatch: pyte
         server.sum_of(server.everybody)
 
 
-def test_keys_that_were_swapped_on_their_way_are_refused(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_that_were_swapped_on_their_way_are_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server's own keys for all neighbours would give it all masks but one, and that one's shares besides."""
     honest = Graph.request
 
@@ -170,6 +171,55 @@ def test_a_node_does_not_write_for_clients_of_others(server: Server, monkeypatch
     monkeypatch.setattr(Post, "write", forged)
     with pytest.raises(NodesLost, match="in the name of a party that its writer does not host"):
         server.sum_of(server.everybody)
+
+
+def test_the_noise_in_a_sum_is_not_less_for_what_a_letter_says(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard sees what the server tells; neighbours that work with it could tell of a million instead."""
+    honest = Post.write
+
+    def inflated(post: Any, mail: Sequence[Sealed], *rest: Any) -> Any:
+        told = [np.full_like(one.message.num_parties, 10**6) for one in mail]
+        return honest(
+            post,
+            [
+                replace(one, message=replace(one.message, num_parties=count))
+                for one, count in zip(mail, told, strict=True)
+            ],
+            *rest,
+        )
+
+    monkeypatch.setattr(Post, "write", inflated)
+    with pytest.raises(NodesLost, match="more clients than the 30 of this run"):
+        server.sum_of(server.everybody)
+
+
+def test_whose_numbers_are_too_large_is_not_told_and_ends_the_run_on_the_node(federation: Federation) -> None:
+    """Long vectors of items make long vectors of users; then V is zero but for one item. Who has it cannot answer.
+
+    If nodes refused again and again, each refusal would be a question about somebody's items.
+    """
+    server = Server(federation, num_rounds=5)
+    num_items, width = server.vectors.shape
+    long = np.full(width, 31.9 / np.sqrt(width))
+    server.sum_of(server.everybody, np.tile(long, (num_items, 1)), 2)
+    told = set()
+    for item in range(4):
+        probe = np.zeros((num_items, width))
+        probe[item] = long
+        with pytest.raises(HushrecError) as caught:
+            server.sum_of(server.everybody, probe, 3)
+        told.add(str(caught.value))
+    assert all("an update is not finite or far too large" in line for line in told)
+    assert not any(re.search(r"client \d", line) for line in told)
+    # None of the nodes answers anything more, which would tell that nobody of it has an item.
+    ended = {name for name in server.members if list((federation.folder / name).glob("private/runs/*/diverged"))}
+    assert ended
+    for name in ended:
+        for vectors in (probe, server.vectors):
+            with pytest.raises(HushrecError, match="far too large"):
+                server.sum_of(server.members[name], vectors, 3)
 
 
 def _signed_by(message: Message, number: Numbers) -> Message:

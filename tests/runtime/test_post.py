@@ -344,7 +344,7 @@ def test_numbers_within_are_found_or_refused() -> None:
 
 @pytest.mark.parametrize("pad_bytes", [0, 256])
 def test_nobody_writes_in_the_name_of_anothers_party(pad_bytes: int) -> None:
-    """node-0 has parties 0 and 5. It can sign for others of its own, and for nobody else's, nor for who is unknown."""
+    """node-0 has parties 0 and 5. It writes as one of these, and neither as another's nor as who is unknown."""
 
     def letters(*numbers: int) -> list[tuple[Mail, bytes]]:
         sealed = Sealed(Named(np.array(numbers, np.int32)), np.full(len(numbers), 3, np.int32))

@@ -36,7 +36,7 @@ from hushrec.deploy.measuring import measure
 from hushrec.deploy.membership import standing_hosts
 from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Measured, Ready
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError, LostForGoodError, NotAsOrderedError, PublicError
+from hushrec.errors import DivergedError, HushrecError, LostForGoodError, NotAsOrderedError, PublicError
 from hushrec.files import write_private_file
 from hushrec.limits import check_sizes
 from hushrec.privacy.sealing import PublicKeys
@@ -44,11 +44,12 @@ from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Spending, Store
 from hushrec.protocol.padding import padding_of
 from hushrec.registry import system_named
 from hushrec.runtime.checkpoint import load_train, read_arrays, save_train, write_arrays
-from hushrec.runtime.guard import Guard, Memory, check_catalogue
+from hushrec.runtime.guard import Guard, Memory, TooLongError, check_catalogue
 from hushrec.runtime.node import Node
 from hushrec.runtime.node_store import open_store
 from hushrec.runtime.packets import Kind, Packet
 from hushrec.runtime.post import Host, Post
+from hushrec.runtime.rounds import diverged
 from hushrec.runtime.training import prepared
 from hushrec.runtime.wire import WireError
 
@@ -57,6 +58,16 @@ _NONCE_BYTES = 16
 
 class Refused(PublicError):
     """What a node will not do, whatever it is asked again."""
+
+
+def _check_apart(hosts: Hosts) -> None:
+    """Refuse a client that is there twice: another node would get the letters that are for the first."""
+    node_of: dict[int, str] = {}
+    for host in hosts.hosts:
+        for number in host.numbers:
+            if number in node_of:
+                raise CharterError(f"a charter with one client twice, on {node_of[number]} and {host.card.name}")
+            node_of[number] = host.card.name
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -197,6 +208,7 @@ class NodeRun:
             raise Refused("hosts without this node itself")
         for host in hosts.hosts:
             check_key_card(host.card, root, run_id, numbers_digest(host.numbers))
+        _check_apart(hosts)
         charter = charter_of(run_id, self.system, self.invitation, hosts)
         agreed = self._agreed()
         if agreed is not None:
@@ -247,8 +259,20 @@ class NodeRun:
         node = self._opened()
         if self._agreed() is None:
             raise WireError("an ask before all nodes have signed the charter")
-        reply = node.answer(packet)
-        if packet.kind == Kind.ASK:
+        end = self._folder / "diverged"
+        if end.exists():
+            raise DivergedError(end.read_text(encoding="utf-8"))
+        try:
+            reply = node.answer(packet)
+        except TooLongError:
+            raise  # which no client has a part in
+        except DivergedError as error:
+            # Whether numbers are too large depends on ratings: for a V of its choice a server could ask who has an
+            # item, again and again. So it is told once in a run, and not of whom.
+            told = diverged(self.config, packet.round_number, "an update is not finite or far too large")
+            write_private_file(end, str(told).encode())
+            raise told from error
+        if packet.kind in (Kind.ASK, Kind.RELAY):
             assert self._store is not None
             assert node.guard is not None
             memory = node.guard.memory

@@ -49,7 +49,8 @@ class Site:
             self._log("served", packet)
         except Exception as error:
             reply = packet.refusal(_refusal(error))
-            self._log("refused", packet, reason=str(error) if isinstance(error, HushrecError) else _place(error))
+            known = error.__cause__ if isinstance(error, DivergedError) and error.__cause__ else error
+            self._log("refused", packet, reason=str(known) if isinstance(known, HushrecError) else _place(known))
         return encode_packet(reply)
 
     def _answer(self, packet: Packet, data: bytes) -> Packet:
@@ -100,7 +101,7 @@ def open_site(kit: Path) -> Site:
     return Site(kit)
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Kind and place of an unforeseen error; its words may quote private values."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"

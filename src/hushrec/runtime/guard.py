@@ -13,14 +13,18 @@ remembers of the round that runs what was asked (`Memory`, which is on disk befo
 - a denoiser sums up noise of so many clients at least. If it is asked twice in a round, the clients of one sum are
   among those of the other, and as many at least are missing: else the difference would show a few. A denoiser that
   declines so is named, and the round goes on without it and its clients;
-- a sum is of no more parties than there are in the run: each adds the less noise the more it is told of;
+- a sum is of no more parties than there are in the run, whoever says so: each adds the less noise the more it is
+  told of;
+- letters of an ask are passed on in one batch: who gets them one by one learns who wrote to whom;
 - vectors are no longer than training makes them.
 
-Guarantee: of one round and one V a client gives one answer. Not protected: rounds that are begun and never count,
-within the number that was agreed on; requests whose contents may change within a round (`Message.varies`): where a
-model moves from group to group of clients, a round that begins again after a loss asks others with another one, so
-a client answers `MOST_CONTENTS` of them in a round; and requests to owners, partners and the side of users, which
-have steps of their own.
+Guarantee: of one round and one V a client gives one answer. A refusal that depends on what clients have is an
+answer, too: the node ends the run with it (`deploy.node_run`).
+
+Not protected: rounds that are begun and never count, within the number that was agreed on; requests whose contents
+may change within a round (`Message.varies`): where a model moves from group to group of clients, a round that
+begins again after a loss asks others with another one, so a client answers `MOST_CONTENTS` of them in a round; and
+requests to owners, partners and the side of users, which have steps of their own.
 
 How long vectors may be: a client refuses to upload a number above 2048 (`kernels.rows.FIXED_LIMIT`), and so ends a
 training that diverges. Where a client's vector is as long as an item's, x, its error is about x^2 and its row x^3:
@@ -110,6 +114,7 @@ class Memory(msgspec.Struct, frozen=True):
     own: dict[int, dict[int, bytes]] = {}  # by type of request and party
     summed: dict[int, list[list[bytes]]] = {}  # by type of request times party: clients of each sum, as digests
     varied: dict[int, dict[int, list[bytes]]] = {}  # as `own`, of what may vary
+    relayed: dict[str, bytes] = {}  # by ask and type of letter: the batch that was passed on
 
 
 @dataclass(frozen=True)
@@ -135,22 +140,43 @@ class Guard:
 
     def admit(self, round_number: int, request: Message, numbers: Numbers) -> Memory:
         """Refuse a request that is none of an honest server; what to remember if it is answered."""
+        before = self._of_round(round_number)
+        kind = type(request)
+        self._check_appointed(kind.receiver, numbers, "asked")
+        if kind.receiver not in _GUARDED:
+            return self.memory
+        self._check_lengths(request)
+        self.check_counts(request)
+        if kind.varies == "freely":
+            return before
+        return (_remembered if kind.varies == "never" else _with_contents)(before, request, numbers)
+
+    def _of_round(self, round_number: int) -> Memory:
+        """What was asked before in a round that may be asked for."""
         if not 1 <= round_number <= self.limits.num_rounds:
             raise GuardError(
                 f"asked for round {round_number} of {self.limits.num_rounds}; order a run of as many rounds"
             )
         if round_number < self.memory.round_number:
             raise GuardError(f"asked for round {round_number} after round {self.memory.round_number}")
-        kind = type(request)
-        self._check_appointed(kind.receiver, numbers, "asked")
-        if kind.receiver not in _GUARDED:
-            return self.memory
-        self._check_lengths(request)
-        self._check_counts(request)
-        memory = self.memory if round_number == self.memory.round_number else Memory(round_number)
-        if kind.varies == "freely":
-            return memory
-        return (_remembered if kind.varies == "never" else _with_contents)(memory, request, numbers)
+        return self.memory if round_number == self.memory.round_number else Memory(round_number)
+
+    def admit_relay(self, round_number: int, letters: Sequence[tuple[str, bytes]]) -> Memory:
+        """Refuse to pass on letters of an ask in another batch than before; the same.
+
+        Of each letter: of which ask it is, and itself.
+        """
+        memory = self._of_round(round_number)
+        relayed = dict(memory.relayed)
+        for ask in {ask for ask, _ in letters}:
+            batch = _digest(
+                [np.frombuffer(one, np.uint8) for one in sorted(one for of, one in letters if of == ask)]
+            )
+            if relayed.setdefault(ask, batch) != batch:
+                raise GuardError(
+                    "asked to pass on letters of one ask in two batches, which would show who wrote which"
+                )
+        return msgspec.structs.replace(memory, relayed=relayed)
 
     def admit_mail(self, memory: Memory, request: Message, numbers: Numbers, mail: Mapping[int, Slices]) -> Memory:
         """Refuse to sum up what came for these denoisers if that would tell of few clients; the same."""
@@ -181,10 +207,11 @@ class Guard:
         if appointed is not None and not np.isin(numbers, appointed).all():
             raise GuardError(f"a client was {how} as a {role.value} who was not appointed at the start of the run")
 
-    def _check_counts(self, request: Message) -> None:
+    def check_counts(self, told: Message) -> None:
+        """Refuse a request or a letter that says a sum is over more than there are."""
         most = self.limits.num_clients
-        for column in request.kinds():
-            if most is not None and column.name == _PARTIES and int(getattr(request, _PARTIES)) > most:
+        for column in told.kinds():
+            if most is not None and column.name == _PARTIES and np.max(getattr(told, _PARTIES), initial=0) > most:
                 raise GuardError(f"told of a sum over more clients than the {most} of this run")
 
     def _check_lengths(self, request: Message) -> None:

@@ -59,11 +59,18 @@ class Node:
 
     def answer(self, packet: Packet) -> Packet:
         """The reply to an ask, or mail passed on."""
-        if packet.kind == Kind.RELAY:
-            _, letters = contents_of(packet)
-            mixed = self.post.pass_on(letters, packet.round_number)
-            return packet.reply(Contents(0, [mail for mail, _ in mixed]), tuple(letter for _, letter in mixed))
-        return self._serve(packet)
+        return self._pass_on(packet) if packet.kind == Kind.RELAY else self._serve(packet)
+
+    def _pass_on(self, packet: Packet) -> Packet:
+        _, letters = contents_of(packet)
+        memory = None
+        if self.guard:
+            batch = [(f"{mail.sequence} {mail.code}", bytes(letter)) for mail, letter in letters]
+            memory = self.guard.admit_relay(packet.round_number, batch)
+        mixed = self.post.pass_on(letters, packet.round_number)
+        if self.guard and memory:
+            self.guard.memory = memory
+        return packet.reply(Contents(0, [mail for mail, _ in mixed]), tuple(letter for _, letter in mixed))
 
     def _serve(self, packet: Packet) -> Packet:
         watch, round_number = Stopwatch(), packet.round_number
@@ -79,7 +86,7 @@ class Node:
         try:
             memory = guard.admit(round_number, message, numbers) if guard else None
         except TooLongError as error:
-            raise diverged(self.config, round_number, str(error)) from None
+            raise TooLongError(str(diverged(self.config, round_number, str(error)))) from None
         handler = self.system.handlers[type(message)]
         inboxes, came = self._open(letters, round_number, handler.reads, watch)
         if guard and memory:
@@ -123,6 +130,8 @@ class Node:
                 if kind not in inboxes:
                     inboxes[kind] = self.system.inboxes[kind](self.private, self.config)
                 try:
+                    if self.guard:
+                        self.guard.check_counts(frame.message)
                     inboxes[kind].add(frame.numbers, frame.message)
                 except HushrecError as error:
                     # Other words may quote the letter, which the server must not read.

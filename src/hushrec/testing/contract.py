@@ -243,7 +243,7 @@ class SystemContract:
     # --- What is sent ---
 
     def test_mail_that_names_its_writer_says_so(self, variant: Mapping[str, Any]) -> None:
-        """Columns that hold the writer's number are `writer_number()`, so that nodes hold them against signatures."""
+        """Columns with the writer's number are `writer_number()`, so that nodes hold them against signatures."""
         recorded = self._run(values=variant).transcript.recorded
         mail = [sent for sent in recorded if sent.addressees is not None and len(sent.addressees)]
         for kind in {type(sent.message) for sent in mail}:

@@ -5,8 +5,8 @@ sum, as long as they are no more than the settings say (see `plan`) and the serv
 names two sets of survivors, it gets both secrets of nobody: a participant answers once for a sum, with a share of
 one secret of each neighbour, and the threshold is above half of all shares that there can then be.
 
-A participant agrees on masks with those who wrote to it, by the keys in their letters. Where letters are signed, as on
-nodes, a server can neither make up participants nor swap keys on the way.
+A participant agrees on masks with those who wrote to it, by the keys in their letters. Where letters are signed,
+as on nodes, a server can neither make up participants nor swap keys on the way.
 
 Not protected: the sum itself, who took part, and how many numbers there are; a sum that a participant spoils with
 other numbers.
