@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import hushrec
 from hushrec.cli.declared import Declared, declared, titles
 from hushrec.cli.endings import exits_cleanly
+from hushrec.cli.help_pages import flowing
 from hushrec.cli.verbs import app
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
@@ -91,6 +92,7 @@ HEAVY = {"numba", "numpy", "pyarrow", "scipy", "torch", "matplotlib", "nvflare",
 SAY_WHAT_IS_LOADED = """
 import contextlib, io, json, sys
 from hushrec.cli.endings import exits_cleanly
+from hushrec.cli.help_pages import flowing
 from hushrec.cli.verbs import app
 for words in json.loads(sys.argv[1]):
     out = io.StringIO()
@@ -153,6 +155,27 @@ def test_every_option_is_explained(path: tuple[str, ...]) -> None:
     assert options
     for entry in options:
         assert entry.help, f"{' '.join(path)} {entry.opts}"
+
+
+@pytest.mark.parametrize("columns", [50, 80, 100, 120])
+def test_no_name_of_an_option_is_cut(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for path, command in LEAVES.items():
+        shown = RUNNER.invoke(app, [*path, "--help"], catch_exceptions=False).stdout
+        assert "…" not in shown, path
+        names = [name for entry in command.params if not getattr(entry, "hidden", False) for name in entry.opts]
+        for name in (name for name in names if name.startswith("-")):
+            assert re.search(rf"{name}\b", shown), (path, name)
+
+
+def test_paragraphs_of_help_have_no_line_breaks_of_the_source() -> None:
+    assert (
+        flowing("One.\n\nTwo and\nthree.\n\n\b\nExample:\n  four")
+        == "One.\n\nTwo and three.\n\n\b\nExample:\n  four"
+    )
+    for path, command in LEAVES.items():
+        paragraphs = (command.help or "").strip().split("\n\n")
+        assert not any("\n" in one for one in paragraphs if not one.startswith("\b")), path
 
 
 def test_nothing_said_shows_the_help() -> None:

@@ -13,6 +13,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from hushrec.cli.declared import declared, titles
+from hushrec.cli.help_pages import to_be_read
 from hushrec.cli.signals import heed
 from hushrec.errors import HushrecError
 from hushrec.registry import SYSTEMS
@@ -62,7 +63,11 @@ def made_when_needed(
 def _command(app: typer.Typer) -> Any:
     """An app of one command is that command; any other is a group."""
     is_alone = len(app.registered_commands) == 1 and not app.registered_groups
-    return typer.main.get_command(app) if is_alone else typer.main.get_group(app)
+    made: Any = typer.main.get_command(app) if is_alone else typer.main.get_group(app)
+    for one in (made, *getattr(made, "commands", {}).values()):
+        if one is not None:
+            to_be_read(one)
+    return made
 
 
 def work(name: str) -> Any:

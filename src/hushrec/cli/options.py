@@ -69,7 +69,8 @@ RelevantFrom = Annotated[
     float | None, typer.Option(help="Ratings that count as relevant; default: the upper quarter.")
 ]
 ColumnNames = Annotated[
-    str | None, typer.Option(help="Columns of a file, as in user=buyer,item=sku,rating=stars,timestamp=time.")
+    str | None,
+    typer.Option(help="Columns of a file: user, item, rating or timestamp, as in item=sku,user=who here."),
 ]
 WhatOfDuplicates = Annotated[
     Duplicates, typer.Option(help="If a file has a pair twice: an error, keep the last, or their mean.")
