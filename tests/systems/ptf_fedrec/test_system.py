@@ -12,7 +12,7 @@ import hushrec
 from hushrec import settings
 from hushrec.errors import HushrecError
 from hushrec.models import server_model as server_model_module
-from hushrec.protocol import AnySystem, Handler, Message, Role
+from hushrec.protocol import AnySystem, FieldKind, Handler, Message, Role
 from hushrec.registry import SYSTEMS
 from hushrec.systems.ptf_fedrec.client_slots import own_slots
 from hushrec.systems.ptf_fedrec.clients import LocalModel
@@ -56,10 +56,10 @@ def test_nothing_travels_but_items_and_scores_of_each_client() -> None:
         (Role.CLIENT, Role.SERVER),
     ]
     for message in SYSTEM.messages:
-        assert [tuple(kind) for kind in message.kinds()] == [
-            ("items", "ragged", np.dtype(np.int32), 1, 0, None, False),
-            ("scores", "ragged", np.dtype(np.float32), 1, 0, 1, False),
-        ]
+        assert message.kinds() == (
+            FieldKind("items", "ragged", np.dtype(np.int32), 1, 0, None),
+            FieldKind("scores", "ragged", np.dtype(np.float32), 1, 0, 1),
+        )
     assert not SYSTEM.inboxes
     assert not SYSTEM.about.hands_over_data
 
