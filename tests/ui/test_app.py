@@ -262,3 +262,32 @@ def test_what_is_no_option_is_refused(ask: Ask) -> None:
     assert ask("/api/run/start", {"system": "nothing", "values": {}}).status == 422
     answer = ask("/api/run/start", {"system": "pmf", "values": {"data": "ml-100k"}, "name": "../x"})
     assert answer.json["detail"].startswith("a name has letters")
+
+
+@pytest.mark.parametrize(
+    "more", ["--save-config={place}", "--track=tensorboard={place}", "--out {place}", "--config {place}"]
+)
+def test_what_a_folder_says_writes_nothing_elsewhere(
+    ask: Ask, runs_folder: Path, tmp_path: Path, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run's folder may come from anybody. Resume trains what it says, and does nothing besides."""
+    place = tmp_path / "elsewhere"
+    begun: list[object] = []
+    monkeypatch.setattr("hushrec.ui.jobs.subprocess.Popen", lambda *words, **_: begun.append(words))
+    make_runs(runs_folder, 1)
+    path = runs_folder / "batch-000" / "run-00000" / "run.json"
+    run = json.loads(path.read_bytes()) | {"folds": []}
+    path.write_text(json.dumps(run | {"command": f"hushrec run fedrec --data ml-100k {more.format(place=place)}"}))
+    answer = ask("/api/run/resume", {"id": "batch-000/run-00000"})
+    assert (answer.status, begun, place.exists()) == (422, [], False)
+    assert answer.json["detail"] == f"{more.split('=')[0].split()[0]} cannot be said here; use the command line"
+
+
+def test_a_folder_without_its_command_is_not_resumed(ask: Ask, runs_folder: Path) -> None:
+    make_runs(runs_folder, 1)
+    path = runs_folder / "batch-000" / "run-00000" / "run.json"
+    run = json.loads(path.read_bytes())
+    for command in ("", "rm -r x", "hushrec run", "hushrec run 'fedrec"):
+        path.write_text(json.dumps(run | {"command": command}))
+        answer = ask("/api/run/resume", {"id": "batch-000/run-00000"})
+        assert answer.json["detail"].startswith("this run does not say which command makes it")
