@@ -16,7 +16,6 @@ import msgspec
 from hushrec.runs.record import ROUNDS, Run
 from hushrec.runs.watching import Ending, FoldProgress
 
-
 # Of processes, 0 and below name many at once, to whom no signal of ours may go.
 ProcessNumber = Annotated[int, msgspec.Meta(gt=0, lt=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]

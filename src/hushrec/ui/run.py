@@ -18,7 +18,7 @@ from hushrec.errors import HushrecError
 from hushrec.runs.following import Followed, RoundTold
 from hushrec.runs.record import VALIDATION, read_run
 from hushrec.serving.gate import Problem
-from hushrec.ui.index import is_better_low, leakage_of
+from hushrec.ui.rows import is_better_low, leakage_of
 from hushrec.ui.site import Site, taking
 
 _SECONDS_RUNNING, _SECONDS_IDLE = 0.4, 2.0  # between two looks
