@@ -11,7 +11,7 @@ import numpy as np
 
 import hushrec
 from hushrec.audit.kept import KeptAudit, KeptFinding, write_audit
-from hushrec.ui.privacy import SMALL
+from hushrec.ui.privacy_choices import SMALL
 
 from .browsing import NARROW, check_looks, open_page, screenshot, served, wait_for
 

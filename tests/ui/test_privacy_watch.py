@@ -62,6 +62,20 @@ def test_one_upload_of_fedrec_plus_plus_tells_all_ratings(data: Interactions) ->
         assert verdict(watched, one) == (f"The server read {num_own} of {num_own} ratings of this person.", "read")
 
 
+def test_items_with_another_rating_are_told_beside_those_that_are_read(data: Interactions) -> None:
+    one = scene(data, "fedrec++", rho=3)
+    watched = rounds_of(one)[0]
+    said = watched.said[0]
+    ratings = said.ratings.copy()
+    ratings[:2] += 0.5
+    sentence, _ = verdict(watched._replace(said=[said._replace(ratings=ratings)]), one)
+    num_own = len(one.own_items)
+    assert sentence == (
+        f"The server read {num_own - 2} of {num_own} ratings of this person. "
+        "It named 2 more of this person's items, with another rating."
+    )
+
+
 def test_secure_sums_leave_nothing_of_one_person(data: Interactions) -> None:
     one = scene(data, "fedrec", rho=0, secure_sums=True)
     for watched in rounds_of(one):

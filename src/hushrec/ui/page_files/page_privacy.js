@@ -333,8 +333,7 @@ export async function render(main, { id, query: asked }) {
   };
 
   const repaired = () => {
-    const found = systemOf(base).ways.filter((way) => way.name !== "As published" && way.name !== "Lists drawn once");
-    return found[found.length - 1] ?? null;
+    return systemOf(base).ways.findLast((way) => way.is_repair) ?? null;
   };
 
   const start = () => {
@@ -387,10 +386,11 @@ export async function render(main, { id, query: asked }) {
     for (const one of systemOf(wish.system).switches) {
       const value = wish.settings[one.name] ?? one.value;
       const name = one.name.replaceAll("_", " ");
+      const help = one.value === one.published ? one.help : `${one.help}; published: ${one.published}`;
       if (one.kind === "switch") {
         const box = make("input", { type: "checkbox", checked: value, data: { setting: one.name } });
         box.addEventListener("change", () => set(one.name, box.checked, one));
-        add(switches, make("div", { class: "field" }, make("label", { class: "check" }, box, name), make("p", { class: "help" }, one.help)));
+        add(switches, make("div", { class: "field" }, make("label", { class: "check" }, box, name), make("p", { class: "help" }, help)));
         continue;
       }
       const field = one.kind === "choice" ? fillSelect(make("select"), one.choices.map((word) => [word, word]), value) : make("input", { type: "number", step: one.kind === "real" ? "any" : 1, value });
@@ -399,7 +399,7 @@ export async function render(main, { id, query: asked }) {
         const typed = one.kind === "choice" ? field.value : one.kind === "whole" ? Number.parseInt(field.value, 10) : Number.parseFloat(field.value);
         if (!Number.isNaN(typed)) set(one.name, typed, one);
       });
-      add(switches, labelled(name, field, one.help));
+      add(switches, labelled(name, field, help));
     }
   }
 

@@ -255,7 +255,7 @@ export async function render(main, { query }) {
     }
     if (!some) return;
     add(chosenBar, some > MOST ? make("span", { class: "warn" }, `${number(some)} are chosen; at most ${MOST} can be compared.`) : make("a", { class: "button", href: "#/compare" }, `Compare ${number(some)} chosen`));
-    const tag = make("input", { type: "text", "aria-label": "Tag for the chosen runs", placeholder: "tags, with commas" });
+    const tag = make("input", { type: "text", "aria-label": "Tags for the chosen runs", placeholder: "tags, with commas" });
     add(chosenBar, make("button", { type: "button", class: "light", onclick: () => { chosen.clear(); remember(); showTable(); showChosen(); } }, "Choose none"),
       make("form", { class: "row tagging", onsubmit: async (event) => { event.preventDefault(); await doing(() => tagChosen(tag.value)); } }, tag, make("button", { type: "submit", class: "light" }, "Tag")));
   }
