@@ -116,6 +116,18 @@ def test_a_person_is_watched(app: ASGIApp) -> None:
     assert set(map(str, strongest["items"])) <= detail["titles"].keys()
 
 
+def test_no_switch_is_named_that_is_on_or_not_there(app: ASGIApp) -> None:
+    shares = {"shares": 2, "denoisers": 2, "resample": "once"}
+    status = finished(app, {**WANTED, "settings": shares})
+    detail = ask(app, "GET", f"/api/privacy/watch/{status['id']}/rounds/2").json
+    counts = next(one for one in detail["attacks"] if one["name"] == "counts of one round")
+    assert "--participation 1.0" not in counts["repairs"]  # all take part
+    assert detail["unnamed"]["has_switch"] is False
+    status = finished(app, {**WANTED, "system": "fedrec", "settings": {"rho": 0, "secure_sums": True}})
+    detail = ask(app, "GET", f"/api/privacy/watch/{status['id']}/rounds/2").json
+    assert detail["unnamed"]["has_switch"] is True
+
+
 def test_the_same_settings_are_computed_once(app: ASGIApp) -> None:
     first, started = finished(app, WANTED), time.monotonic()
     again = send(app, "/api/privacy/watch", WANTED).json

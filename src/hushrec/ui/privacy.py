@@ -19,12 +19,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from hushrec.audit.scoreboard import Attack
+from hushrec.audit.verdicts import known_repairs, repairs_of
 from hushrec.data import Interactions
 from hushrec.errors import HushrecError
 from hushrec.registry import system_named
 from hushrec.runs.lists import title_of
 from hushrec.serving.gate import Problem
-from hushrec.ui.privacy_choices import Sources, configured, described, watchable, watchable_names
+from hushrec.ui.privacy_choices import LEAST_RATERS, Sources, configured, described, watchable, watchable_names
 from hushrec.ui.privacy_sent import MOST_COLUMNS, told
 from hushrec.ui.privacy_watch import Said, Scene, Watched, marked, scene_of, verdict, watch
 from hushrec.ui.site import Site, query_number, taking
@@ -247,8 +249,14 @@ def _attack(said: Said, scene: Scene) -> dict[str, Any]:
         "wrong": marks.num_wrong,
         "missed": marks.num_own - marks.num_right,
         "exact": marks.num_exact if said.has_ratings else None,
-        "repairs": list(said.attack.repairs),
+        "repairs": _repairs(said.attack, scene.job.config),
     }
+
+
+def _repairs(attack: Attack[Any], config: Any) -> list[str]:
+    """The switches against an attack, of this system or of others, that are not on already."""
+    is_on = set(known_repairs(attack, config)) - set(repairs_of(attack, config))
+    return [switch for switch in attack.repairs if switch not in is_on]
 
 
 def _detail(watched: Watched, scene: Scene, most_columns: int) -> dict[str, Any]:
@@ -256,12 +264,12 @@ def _detail(watched: Watched, scene: Scene, most_columns: int) -> dict[str, Any]
     sent = [told(one.message, one.num_bytes, one.is_seen, most_columns) for one in watched.sent]
     attacks = [_attack(said, scene) for said in watched.said]
     items = [number for message in (*sent, *attacks) for number in message.get("items", ())]
-    unnamed = watched.unnamed
+    unnamed, has_switch = watched.unnamed, hasattr(scene.job.config, LEAST_RATERS)
     return {
         **_summary(watched, scene),
         "sent": sent,
         "attacks": attacks,
-        "unnamed": None if unnamed is None else {"read": unnamed.num_read, "own": unnamed.num_own},
+        "unnamed": unnamed and {"read": unnamed.num_read, "own": unnamed.num_own, "has_switch": has_switch},
         "titles": _titles(scene.job.train, items),
     }
 

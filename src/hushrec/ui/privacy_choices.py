@@ -20,9 +20,10 @@ from hushrec.ui.site import Site
 SMALL = f"{SYNTHETIC}:users=120,items=240,ratings=4800"
 _KEPT_DATA = 3
 
+LEAST_RATERS = "secure_least_raters"  # leaves rows that few have out of a sum
 # What people would switch, in the order of the page; each system has some of it.
 SWITCHES = (
-    "rho", "filling", "resample", "denoisers", "shares", "secure_sums", "secure_least_raters", "participation",
+    "rho", "filling", "resample", "denoisers", "shares", "secure_sums", LEAST_RATERS, "participation",
     "biases", "temperature", "flip", "defense", "uploads", "score_levels", "encryption", "variant",
     "epsilon_total",
 )  # fmt: skip

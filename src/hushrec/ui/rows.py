@@ -93,12 +93,7 @@ def leakage_of(folder: Path) -> float | None:
         return None
     if audit is None:
         return None
-    learned = [0.0]
-    for one in audit.findings:
-        low = one.score if one.interval is None else one.interval[0]
-        if one.score > one.chance and low > one.chance:
-            learned.append((one.score - one.chance) / (1 - one.chance))
-    return max(learned)
+    return max((one.advantage for one in audit.findings if one.is_above_chance), default=0.0)
 
 
 def last_of(run: Run, followed: Followed | None) -> dict[str, float]:

@@ -119,7 +119,7 @@ function showVerdict(place, detail, person, label) {
   if (strongest?.repairs.length) lines.push(make("p", { class: "quiet" }, `Against it, where a system has it: ${strongest.repairs.join(" or ")}.`));
   if (detail.unnamed?.read) {
     const own = detail.unnamed.own;
-    lines.push(make("p", { class: "quiet" }, `Besides, ${number(detail.unnamed.read)} ratings of items that one person alone rated were read out of the sum, without a name${own ? `; ${number(own)} of them are this person's` : ""}. The switch secure least raters leaves such items out.`));
+    lines.push(make("p", { class: "quiet" }, `Besides, ${number(detail.unnamed.read)} ratings of items that one person alone rated were read out of the sum, without a name${own ? `; ${number(own)} of them are this person's` : ""}.${detail.unnamed.has_switch ? " The switch secure least raters leaves such items out." : ""}`));
   }
   empty(place).append(make("div", { class: "sign" }, eye(detail.tone)), make("div", null, label && make("p", { class: "quiet" }, label), make("h2", { class: "sentence" }, detail.sentence)), make("div", { class: "below" }, lines));
 }
