@@ -53,11 +53,11 @@ def test_another_site_changes_nothing(runs_folder: Path, headers: dict[str, str]
 
 
 def test_elsewhere_a_token_is_needed_for_all_that_is_told(runs_folder: Path) -> None:
-    app = Door(create_app(runs_folder, needs_token=True), names_of("0.0.0.0", False))
+    app = Door(create_app(runs_folder), names_of("0.0.0.0", False))
     gate = Gate(app, RateLimit(Rate(1000, 1.0)), Tokens([TOKEN]), 1000, lambda _line: None, private=PRIVATE)
     ask = asking(gate)
     headers = {"host": "server.example"}
-    assert b'data-needs-token="yes"' in ask("/", headers=headers).body
+    assert b"hushrec" in ask("/", headers=headers).body
     for path in ("/api/runs/list", "/api/run/systems", "/api/run/events?id=x", "/api/federation/list"):
         assert ask(path, headers=headers).status == 401
     assert ask("/api/runs/list", headers=headers | {"authorization": f"Bearer {TOKEN}"}).status == 200

@@ -75,6 +75,18 @@ def test_one_persons_privacy(browser: Any, runs_folder: Path, tmp_path: Path) ->
         narrow.context.close()
 
 
+def test_ratings_below_zero_are_shown(browser: Any, runs_folder: Path) -> None:
+    """They have no stars; before, one of them broke the page."""
+    rows = [f"u{n % 9},i{n % 40},{n * 7 % 11 - 5}" for n in range(0, 360, 2) if n % 9 or n % 7]
+    (runs_folder / "mine.csv").write_text("\n".join(["user,item,rating", *rows]))
+    with served(runs_folder) as server:
+        page = open_page(browser, f"{server.address}/#/privacy?data=mine.csv&rounds=1&people=9")
+        page.locator(".triptych li", has_text="-5").first.wait_for()
+        assert page.locator(".triptych .stars").count() == 0
+        assert page.complaints == []
+        page.context.close()
+
+
 def test_from_a_run_to_the_privacy_of_its_settings(browser: Any, runs_folder: Path) -> None:
     hushrec.FedRec(num_rounds=2, num_factors=4, rho=2).fit(hushrec.load(SMALL)).save(runs_folder / "mine")
     with served(runs_folder) as server:

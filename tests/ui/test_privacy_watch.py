@@ -1,5 +1,6 @@
 """One person watched: what is concluded comes out of messages alone, and the truth only marks it."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from hushrec.data import Interactions
 from hushrec.data.synthetic import synthetic
-from hushrec.protocol import Seat, Transcript
+from hushrec.protocol import Ragged, Seat, Transcript
 from hushrec.registry import SYSTEMS
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import run_job
@@ -177,6 +178,18 @@ def test_what_was_sent_is_what_the_transcript_has(data: Interactions) -> None:
         assert told(*noise[0])["sealed"]
         assert not noise[0].is_seen
         assert set(told(*noise[0])["items"]) <= set(shown["items"])
+
+
+def test_a_message_may_hold_nothing(data: Interactions) -> None:
+    """As that of a denoiser, to whom nobody sent noise."""
+    one = scene(data, "fedrec")
+    sent = next(sent for sent in rounds_of(one)[0].sent if hasattr(sent.message.message, "gradients"))
+    message = sent.message.message
+    empty = replace(
+        message, **{name: Ragged.one(message.column(name).values[:0]) for name in ("items", "gradients")}
+    )
+    shown = told(sent.message._replace(message=empty), 0, True)
+    assert (shown["items"], shown["columns"][0]["rows"]) == ([], [])
 
 
 def test_masked_numbers_are_words_of_64_bits(data: Interactions) -> None:

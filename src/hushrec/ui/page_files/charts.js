@@ -559,7 +559,7 @@ function csvText({ columns, rows }) {
   return [columns, ...rows].map((row) => row.map(cell).join(",")).join("\r\n");
 }
 
-export function download(name, blob) {
+function download(name, blob) {
   const link = make("a", { href: URL.createObjectURL(blob), download: name, hidden: true });
   document.body.append(link);
   link.click();

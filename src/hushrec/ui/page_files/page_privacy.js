@@ -63,12 +63,16 @@ function makeStage(label, onRounds) {
       if (mine !== turn) return;
       progress.hidden = true;
       state.isDone = true;
-      fault.textContent = error.message;
-      fault.hidden = false;
+      tell(error);
       if (!state.rounds.length) for (const part of [verdict, picture, lists, more]) empty(part);
     }
     element.dataset.done = state.id ?? "";
     element.removeAttribute("aria-busy");
+  }
+
+  function tell(error) {
+    fault.textContent = error.message;
+    fault.hidden = false;
   }
 
   async function show(round) {
@@ -76,7 +80,14 @@ function makeStage(label, onRounds) {
     if (number < 1) return;
     const { id } = state;
     if (!state.details.has(number)) state.details.set(number, get(`/api/privacy/watch/${id}/rounds/${number}`));
-    const detail = await state.details.get(number);
+    let detail;
+    try {
+      detail = await state.details.get(number);
+    } catch (error) {
+      state.details.delete(number); // it is asked for again
+      if (id === state.id) tell(error);
+      return;
+    }
     if (id !== state.id) return;
     state.shown = number;
     element.dataset.round = String(number);
@@ -327,9 +338,7 @@ export async function render(main, { id, query: asked }) {
     const now = round ? Math.min(round, Math.max(come, 1)) : come;
     slider.value = now || 1;
     told.textContent = `Round ${now || 1} of ${wish.num_rounds}`;
-    for (const one of active()) {
-      one.show(now).catch((error) => { one.element.dataset.fault = error.message; });
-    }
+    for (const one of active()) one.show(now);
   };
 
   const repaired = () => {
