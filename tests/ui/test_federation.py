@@ -193,4 +193,4 @@ def test_after_a_break_the_page_says_that_it_looks_again(browser: Any, tmp_path:
         status.wait_for()
         page.reload()
         status.wait_for()
-    page.context.close()
+        page.context.close()
