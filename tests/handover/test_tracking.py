@@ -170,6 +170,21 @@ def test_what_attacks_read_is_told(
     assert heard[-1][1].items() >= told.items()
 
 
+def test_a_store_that_is_gone_is_told_when_the_audit_is_kept(
+    heard: list[tuple[Any, ...]], data: hushrec.Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An audit of an hour ended in a traceback."""
+    folder = tmp_path / "run"
+    followed_run(data, Following("mlflow", folder), folder)
+
+    def gone(*_: object) -> str:
+        raise KeyError("no run has this id")
+
+    monkeypatch.setattr(Listener, "begin", gone)
+    (line,) = tell_leakage(folder, KeptAudit(3, "2026-01-01", []))
+    assert line == "mlflow was not told what attacks read ('no run has this id')"
+
+
 def test_fit_tells_trackers(heard: list[tuple[Any, ...]]) -> None:
     data = hushrec.load("synthetic:users=40,items=30,ratings=500")
     model = hushrec.FedRec(options=ONE_THREAD, **QUICK).fit(

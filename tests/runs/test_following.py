@@ -106,3 +106,29 @@ def test_not_finite_is_told_as_nothing(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
     followed.look()
     assert followed.rounds[0].metrics == {"RMSE": None}
+
+
+@pytest.mark.parametrize("process", [0, -1, -7, 2**31, 2**70])
+def test_no_number_names_more_than_one_process(tmp_path: Path, process: int) -> None:
+    """A signal to 0 goes to all of the group, one to -1 to all that the user has."""
+    line = f'{{"type":"begun","time":1.0,"process":{process},"mark":"","system":"pmf","num_folds":1}}\n'
+    (tmp_path / ROUNDS).write_text(line)
+    followed = Followed(tmp_path)
+    followed.look()
+    assert followed.begun is None
+    assert not followed.is_running
+
+
+def test_a_round_beyond_all_bounds_is_left_out(tmp_path: Path) -> None:
+    teller = Teller(tmp_path)
+    teller.tell(told(1, 1))
+    lines = (tmp_path / ROUNDS).read_text()
+    (tmp_path / ROUNDS).write_text(lines + lines.replace('"num_rounds":9', f'"num_rounds":{10**400}'))
+    followed = Followed(tmp_path)
+    followed.look()
+    assert [one.num_rounds for one in followed.rounds] == [9]
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ROUNDS)
+    assert not Followed(tmp_path).look()

@@ -53,11 +53,11 @@ def test_another_site_changes_nothing(runs_folder: Path, headers: dict[str, str]
 
 
 def test_elsewhere_a_token_is_needed_for_all_that_is_told(runs_folder: Path) -> None:
-    app = Door(create_app(runs_folder, needs_token=True), names_of("0.0.0.0", False))
+    app = Door(create_app(runs_folder), names_of("0.0.0.0", False))
     gate = Gate(app, RateLimit(Rate(1000, 1.0)), Tokens([TOKEN]), 1000, lambda _line: None, private=PRIVATE)
     ask = asking(gate)
     headers = {"host": "server.example"}
-    assert b'data-needs-token="yes"' in ask("/", headers=headers).body
+    assert b"hushrec" in ask("/", headers=headers).body
     for path in ("/api/runs/list", "/api/run/systems", "/api/run/events?id=x", "/api/federation/list"):
         assert ask(path, headers=headers).status == 401
     assert ask("/api/runs/list", headers=headers | {"authorization": f"Bearer {TOKEN}"}).status == 200
@@ -262,3 +262,32 @@ def test_what_is_no_option_is_refused(ask: Ask) -> None:
     assert ask("/api/run/start", {"system": "nothing", "values": {}}).status == 422
     answer = ask("/api/run/start", {"system": "pmf", "values": {"data": "ml-100k"}, "name": "../x"})
     assert answer.json["detail"].startswith("a name has letters")
+
+
+@pytest.mark.parametrize(
+    "more", ["--save-config={place}", "--track=tensorboard={place}", "--out {place}", "--config {place}"]
+)
+def test_what_a_folder_says_writes_nothing_elsewhere(
+    ask: Ask, runs_folder: Path, tmp_path: Path, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run's folder may come from anybody. Resume trains what it says, and does nothing besides."""
+    place = tmp_path / "elsewhere"
+    begun: list[object] = []
+    monkeypatch.setattr("hushrec.ui.jobs.subprocess.Popen", lambda *words, **_: begun.append(words))
+    make_runs(runs_folder, 1)
+    path = runs_folder / "batch-000" / "run-00000" / "run.json"
+    run = json.loads(path.read_bytes()) | {"folds": []}
+    path.write_text(json.dumps(run | {"command": f"hushrec run fedrec --data ml-100k {more.format(place=place)}"}))
+    answer = ask("/api/run/resume", {"id": "batch-000/run-00000"})
+    assert (answer.status, begun, place.exists()) == (422, [], False)
+    assert answer.json["detail"] == f"{more.split('=')[0].split()[0]} cannot be said here; use the command line"
+
+
+def test_a_folder_without_its_command_is_not_resumed(ask: Ask, runs_folder: Path) -> None:
+    make_runs(runs_folder, 1)
+    path = runs_folder / "batch-000" / "run-00000" / "run.json"
+    run = json.loads(path.read_bytes())
+    for command in ("", "rm -r x", "hushrec run", "hushrec run 'fedrec"):
+        path.write_text(json.dumps(run | {"command": command}))
+        answer = ask("/api/run/resume", {"id": "batch-000/run-00000"})
+        assert answer.json["detail"].startswith("this run does not say which command makes it")

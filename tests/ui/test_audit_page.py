@@ -13,6 +13,7 @@ from hushrec.registry import system_named
 from hushrec.runs.record import read_run, write_run
 from hushrec.survey.record import measured_surveys, write_survey
 from hushrec.ui.audit import ledger_of
+from hushrec.ui.rows import leakage_of
 
 from .conftest import Ask
 
@@ -49,10 +50,20 @@ def test_a_run_has_verdicts_curves_and_a_ledger(ask: Ask, audited: Path) -> None
     assert first["sentence"].startswith("Of a user's ratings in one upload, 99.0% are read exactly")
     assert "sentence" not in other
     assert other["advantage"] == 0
+    assert (first["word"], other["word"]) == ("reads it", "learns nothing beyond chance")
     (line,) = found["audit"]["verdicts"]
     assert line.startswith("the server: reads every rating (ratings from one upload: share exact 0.990")
     assert "--secure-sums" in line
     assert found["ledger"] == {"told": {}, "total": None, "curve": []}
+
+
+def test_what_the_interval_leaves_open_is_not_called_learned(ask: Ask, audited: Path) -> None:
+    guess = KeptFinding("occupation inference", "server", "balanced accuracy", 0.5, 0.25, (0.2, 0.8), [0.5])
+    sure = KeptFinding("listed items", "server", "F1", 2.0, 1.0, None, [])  # more than all is nothing to divide by
+    write_audit(audited, KeptAudit(1, "2026-11-19", [guess, sure]))
+    found = ask("/api/audit/run?id=deep/one").json["audit"]
+    assert [one["word"] for one in found["findings"]] == ["learns nothing beyond chance"] * 2
+    assert leakage_of(audited) == 0.0
 
 
 def test_epsilon_grows_with_the_rounds_up_to_what_the_run_told(audited: Path) -> None:

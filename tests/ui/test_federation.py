@@ -177,3 +177,20 @@ def test_it_can_be_read_in_a_browser(
         screenshot(page, f"node-{look}", tmp_path)
         check_looks(page)
         page.context.close()
+
+
+def test_after_a_break_the_page_says_that_it_looks_again(browser: Any, tmp_path: Path, runs_folder: Path) -> None:
+    """Also where nothing has changed meanwhile. The folder that was chosen stays in the address."""
+    folder = make_federation(tmp_path / "fed")
+    options = ["--federation", str(folder), "--federation", str(folder / "shop-a")]
+    with served(runs_folder, *options) as server:
+        page = open_page(browser, f"{server.address}/#/federation")
+        page.get_by_label("Folder").select_option(str(folder / "shop-a"))
+        status = page.get_by_role("status").filter(has_text="a node's kit, read only, looked at")
+        status.wait_for()
+    page.get_by_text("Nothing new comes").wait_for()
+    with served(runs_folder, *options, "--port", server.address.rpartition(":")[2]):
+        status.wait_for()
+        page.reload()
+        status.wait_for()
+        page.context.close()

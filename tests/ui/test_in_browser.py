@@ -8,6 +8,7 @@ import re
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 import pytest
@@ -300,6 +301,44 @@ def test_a_filter_that_cannot_be_is_told_in_a_line(browser: Any, runs_folder: Pa
         page.get_by_label("Filter").fill("seed=1")
         page.get_by_text("1 of 3 runs").wait_for()
         assert page.get_by_role("alert").filter(has_text="no run has").count() == 0
+        page.context.close()
+
+
+def test_tags_with_spaces_can_be_clicked_and_refused_ones_are_told(browser: Any, runs_folder: Path) -> None:
+    make_runs(runs_folder, 3)
+    with served(runs_folder) as server:
+        page = open_page(browser, server.address)
+        page.get_by_label("Choose run-00001").check()
+        page.get_by_label("Tags for the chosen runs").fill("to show, good")
+        page.get_by_role("button", name="Tag", exact=True).click()
+        page.get_by_role("link", name="to show", exact=True).click()
+        page.get_by_text("1 of 3 runs").wait_for()
+        assert page.get_by_label("Filter").input_value() == 'tag:"to show"'
+        assert page.complaints == []
+        page.get_by_label("Tags for the chosen runs").fill("long" * 11)
+        page.get_by_role("button", name="Tag", exact=True).click()
+        page.get_by_role("alert").filter(has_text="a run may have 20 tags of 40 letters").wait_for()
+        page.context.close()
+
+
+def test_what_stands_in_a_runs_folder_is_text(browser: Any, runs_folder: Path) -> None:
+    """Names of folders, data, settings, metrics, tags: whoever made the run chose them."""
+    evil = "<img src=x onerror=window.broken=1>"
+    run = json.loads(json.dumps(made_run(1)).replace('"RMSE"', json.dumps(f"RMSE{evil}")))
+    run |= {"data": evil, "config": {evil: evil}, "command": evil}
+    (runs_folder / evil).mkdir()
+    (runs_folder / evil / "run.json").write_text(json.dumps(run))
+    with served(runs_folder) as server:
+        page = open_page(browser, server.address)
+        page.get_by_label("Choose <img").check()
+        page.get_by_label("Tags for the chosen runs").fill(evil[:40])
+        page.get_by_role("button", name="Tag", exact=True).click()
+        for place in ("runs", "compare?filter=", f"run/{quote(evil, safe='')}", f"audit/{quote(evil, safe='')}"):
+            page.goto(f"{server.address}/#/{place}")
+            page.get_by_text(evil).first.wait_for(state="attached")
+            page.wait_for_timeout(300)
+            assert page.locator("img:not([alt=''])").count() == page.locator("[onerror]").count() == 0
+            assert page.evaluate("window.broken") is None
         page.context.close()
 
 

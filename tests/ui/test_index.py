@@ -10,7 +10,8 @@ from hushrec.errors import HushrecError
 from hushrec.runs.following import Begun, RoundTold, Teller, process_mark
 from hushrec.runs.record import read_run
 from hushrec.ui.asking import Query
-from hushrec.ui.index import RunIndex, best_of, leakage_of, run_folders
+from hushrec.ui.index import RunIndex, run_folders
+from hushrec.ui.rows import best_of, leakage_of
 
 from .made_runs import NUM_ROUNDS, made_run, make_runs
 
@@ -215,12 +216,38 @@ def test_a_run_that_goes_on_is_told_by_its_process(runs_folder: Path) -> None:
     assert index.page(Query())["rows"][0]["state"] == "stopped"
 
 
+def test_a_setting_may_be_the_word_none(runs_folder: Path) -> None:
+    """Many are: `padding`, `robust`. A run that has no such setting has none either."""
+    for name, padding in (("a", {"padding": "none"}), ("b", {"padding": "two words"}), ("c", {})):
+        (runs_folder / name).mkdir()
+        run = made_run(1)
+        (runs_folder / name / "run.json").write_text(json.dumps(run | {"config": run["config"] | padding}))
+    index = RunIndex(runs_folder, runs_folder / ".hushrec")
+    index.look()
+    assert sorted(ids(index, "padding=none")) == ["a", "c"]
+    assert ids(index, "padding!=none") == ids(index, 'padding="two words"') == ["b"]
+    assert ids(index, "padding=") == ["c"]
+
+
+@pytest.mark.parametrize("file", ["run.json", "rounds.jsonl", "audit.json"])
+def test_a_pipe_in_a_runs_folder_is_not_waited_for(index: RunIndex, runs_folder: Path, file: str) -> None:
+    folder = runs_folder / "batch-000" / "run-00004"
+    (folder / file).unlink(missing_ok=True)
+    os.mkfifo(folder / file)
+    index.look()
+    (row,) = index.page(Query("state=unreadable"))["rows"]
+    assert (row["name"], row["fault"]) == (
+        "run-00004",
+        f"run-00004/{file} is no file; delete the folder and run again",
+    )
+
+
 # --- Tags --------------------------------------------------------------------------------------------------------
 
 
 def test_tags_are_words_that_can_be_looked_for(index: RunIndex) -> None:
     assert index.tag("batch-000/run-00003", [" good ", "to  show", "", "good"]) == ["good", "to show"]
-    assert ids(index, "tag:GOOD") == ids(index, "show") == ["batch-000/run-00003"]
+    assert ids(index, "tag:GOOD") == ids(index, "show") == ids(index, 'tag:"to show"') == ["batch-000/run-00003"]
     assert index.tag("batch-000/run-00003", []) == []
     assert ids(index, "tag:good") == []
 

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from hushrec.ui.app import create_app
-from hushrec.ui.privacy import SMALL, SWITCHES, watchable_names
+from hushrec.ui.privacy_choices import SMALL, SWITCHES, watchable_names
 from serving.asking import Answer, ask
 
 WANTED = {
@@ -61,9 +61,16 @@ def test_choices_are_what_is_on_this_machine(app: ASGIApp) -> None:
     assert [switch["name"] for switch in plus["switches"]] == [
         name for name in SWITCHES if name in plus_settings()
     ]
-    assert plus["ways"][0] == {"name": "As published", "system": "fedrec++", "settings": {}}
+    assert plus["ways"][0] == {
+        "name": "As published",
+        "system": "fedrec++",
+        "settings": {},
+        "is_repair": False,
+    }
     assert plus["ways"][-1]["system"] == "fedrec"
     assert plus["ways"][-1]["settings"]["secure_sums"] is True
+    changed = next(system for system in found["systems"] if system["name"] == "fedncf")
+    assert changed["ways"][0]["name"] == "As published, with --participation 1"  # it starts so here
 
 
 def plus_settings() -> set[str]:
@@ -109,6 +116,18 @@ def test_a_person_is_watched(app: ASGIApp) -> None:
     assert set(map(str, strongest["items"])) <= detail["titles"].keys()
 
 
+def test_no_switch_is_named_that_is_on_or_not_there(app: ASGIApp) -> None:
+    shares = {"shares": 2, "denoisers": 2, "resample": "once"}
+    status = finished(app, {**WANTED, "settings": shares})
+    detail = ask(app, "GET", f"/api/privacy/watch/{status['id']}/rounds/2").json
+    counts = next(one for one in detail["attacks"] if one["name"] == "counts of one round")
+    assert "--participation 1.0" not in counts["repairs"]  # all take part
+    assert detail["unnamed"]["has_switch"] is False
+    status = finished(app, {**WANTED, "system": "fedrec", "settings": {"rho": 0, "secure_sums": True}})
+    detail = ask(app, "GET", f"/api/privacy/watch/{status['id']}/rounds/2").json
+    assert detail["unnamed"]["has_switch"] is True
+
+
 def test_the_same_settings_are_computed_once(app: ASGIApp) -> None:
     first, started = finished(app, WANTED), time.monotonic()
     again = send(app, "/api/privacy/watch", WANTED).json
@@ -149,6 +168,7 @@ REFUSED = {
     "bad value": ({"settings": {"rho": -1}}, 422, "rho"),
     "bad type": ({"settings": {"rho": "three"}}, 422, "rho"),
     "rounds": ({"num_rounds": 0}, 422, "choose 1 to 30"),
+    "no switch": ({"settings": {"num_factors": 10**9}}, 422, "num_factors cannot be chosen here"),
     "rounds inside": ({"settings": {"num_rounds": 10**6}}, 422, "leave it out"),
     "people": ({"num_people": 10**7}, 422, "choose 4 to"),
     "extra": ({"extra": 1}, 422, "unknown field"),
@@ -174,6 +194,7 @@ def test_bad_wishes_are_refused_in_a_line(app: ASGIApp, name: str) -> None:
     [
         ("/api/privacy/watch/none", 404),
         ("/api/privacy/watch/none/rounds/1", 404),
+        (f"/api/privacy/watch/none/rounds/{'9' * 5000}", 404),
         ("/api/privacy/users?data=../x", 404),
         ("/api/privacy/users", 404),
     ],
@@ -186,7 +207,7 @@ def test_bad_addresses_are_refused_in_a_line(app: ASGIApp, path: str, status: in
 
 def test_a_round_that_is_not_there_is_refused(app: ASGIApp) -> None:
     status = finished(app, WANTED)
-    for number, columns in ((3, 6), (0, 6)):
+    for number, columns in ((3, 6), (0, 6), ("9" * 5000, 6), ("x", 6)):
         answer = ask(app, "GET", f"/api/privacy/watch/{status['id']}/rounds/{number}?columns={columns}")
         assert answer.status == 404
         assert "not been computed" in answer.json["detail"]

@@ -11,7 +11,7 @@ import numpy as np
 
 import hushrec
 from hushrec.audit.kept import KeptAudit, KeptFinding, write_audit
-from hushrec.ui.privacy import SMALL
+from hushrec.ui.privacy_choices import SMALL
 
 from .browsing import NARROW, check_looks, open_page, screenshot, served, wait_for
 
@@ -73,6 +73,18 @@ def test_one_persons_privacy(browser: Any, runs_folder: Path, tmp_path: Path) ->
         check_looks(narrow)
         screenshot(narrow, "privacy-narrow-dark", tmp_path)
         narrow.context.close()
+
+
+def test_ratings_below_zero_are_shown(browser: Any, runs_folder: Path) -> None:
+    """They have no stars; before, one of them broke the page."""
+    rows = [f"u{n % 9},i{n % 40},{n * 7 % 11 - 5}" for n in range(0, 360, 2) if n % 9 or n % 7]
+    (runs_folder / "mine.csv").write_text("\n".join(["user,item,rating", *rows]))
+    with served(runs_folder) as server:
+        page = open_page(browser, f"{server.address}/#/privacy?data=mine.csv&rounds=1&people=9")
+        page.locator(".triptych li", has_text="-5").first.wait_for()
+        assert page.locator(".triptych .stars").count() == 0
+        assert page.complaints == []
+        page.context.close()
 
 
 def test_from_a_run_to_the_privacy_of_its_settings(browser: Any, runs_folder: Path) -> None:

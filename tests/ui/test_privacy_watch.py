@@ -1,5 +1,6 @@
 """One person watched: what is concluded comes out of messages alone, and the truth only marks it."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from hushrec.data import Interactions
 from hushrec.data.synthetic import synthetic
-from hushrec.protocol import Seat, Transcript
+from hushrec.protocol import Ragged, Seat, Transcript
 from hushrec.registry import SYSTEMS
 from hushrec.runtime.in_process import RuntimeOptions
 from hushrec.runtime.training import run_job
@@ -60,6 +61,20 @@ def test_one_upload_of_fedrec_plus_plus_tells_all_ratings(data: Interactions) ->
         assert num_own > 15
         assert (marks.num_exact, marks.num_wrong) == (num_own, 0)
         assert verdict(watched, one) == (f"The server read {num_own} of {num_own} ratings of this person.", "read")
+
+
+def test_items_with_another_rating_are_told_beside_those_that_are_read(data: Interactions) -> None:
+    one = scene(data, "fedrec++", rho=3)
+    watched = rounds_of(one)[0]
+    said = watched.said[0]
+    ratings = said.ratings.copy()
+    ratings[:2] += 0.5
+    sentence, _ = verdict(watched._replace(said=[said._replace(ratings=ratings)]), one)
+    num_own = len(one.own_items)
+    assert sentence == (
+        f"The server read {num_own - 2} of {num_own} ratings of this person. "
+        "It named 2 more of this person's items, with another rating."
+    )
 
 
 def test_secure_sums_leave_nothing_of_one_person(data: Interactions) -> None:
@@ -163,6 +178,18 @@ def test_what_was_sent_is_what_the_transcript_has(data: Interactions) -> None:
         assert told(*noise[0])["sealed"]
         assert not noise[0].is_seen
         assert set(told(*noise[0])["items"]) <= set(shown["items"])
+
+
+def test_a_message_may_hold_nothing(data: Interactions) -> None:
+    """As that of a denoiser, to whom nobody sent noise."""
+    one = scene(data, "fedrec")
+    sent = next(sent for sent in rounds_of(one)[0].sent if hasattr(sent.message.message, "gradients"))
+    message = sent.message.message
+    empty = replace(
+        message, **{name: Ragged.one(message.column(name).values[:0]) for name in ("items", "gradients")}
+    )
+    shown = told(sent.message._replace(message=empty), 0, True)
+    assert (shown["items"], shown["columns"][0]["rows"]) == ([], [])
 
 
 def test_masked_numbers_are_words_of_64_bits(data: Interactions) -> None:

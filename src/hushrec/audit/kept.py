@@ -13,6 +13,9 @@ from hushrec.files import write_private_file
 
 FILE = "audit.json"
 
+# From which advantage on, which words.
+_WORDS = ((0.9, "reads it"), (0.5, "reads most"), (0.1, "learns something"), (0.01, "learns a little"))
+
 
 @dataclass(frozen=True)
 class KeptFinding:
@@ -25,6 +28,28 @@ class KeptFinding:
     chance: float
     interval: tuple[float, float] | None
     rounds: list[float | None]
+
+    @property
+    def advantage(self) -> float:
+        """How far it is from a blind guess (0) towards knowing all (1)."""
+        return (self.score - self.chance) / (1 - self.chance) if self.chance < 1 else 0.0
+
+    @property
+    def is_above_chance(self) -> bool:
+        """Whether it is better than a blind guess by more than its interval leaves open."""
+        return self.score > self.chance and (self.interval is None or self.interval[0] > self.chance)
+
+    @property
+    def in_words(self) -> str:
+        """What it comes to.
+
+        >>> KeptFinding("age", "server", "accuracy", 0.3, 0.2, (0.25, 0.35), []).in_words
+        'learns something'
+        >>> KeptFinding("age", "server", "accuracy", 0.3, 0.2, (0.19, 0.4), []).in_words
+        'learns nothing beyond chance'
+        """
+        found = (word for least, word in _WORDS if self.is_above_chance and self.advantage >= least)
+        return next(found, "learns nothing beyond chance")
 
     def curve(self) -> list[float | None]:
         """How far it is from a blind guess (0) towards knowing all (1) after each round."""

@@ -15,7 +15,7 @@ from hushrec.files import check_file_to_write, write_file
 
 _OWN = ("config", "save_config", "help")
 # What changes no number: where results go, how they are shown, how fast.
-_WITHOUT_EFFECT = (
+WITHOUT_EFFECT = (
     *_OWN,
     "out",
     "resume",
@@ -124,7 +124,7 @@ class Said:
     def command(self) -> str:
         """The command that gives the same numbers again, without what changes none."""
         words = ["hushrec", *self.context.command_path.split()[1:]]
-        for one, value in self._given(_WITHOUT_EFFECT):
+        for one, value in self._given(WITHOUT_EFFECT):
             words += _typed(one, value)
         return shlex.join(words)
 

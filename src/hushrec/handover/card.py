@@ -150,12 +150,7 @@ def _leakage(audit: KeptAudit | None) -> Iterator[str]:
 
 
 def _finding_row(one: KeptFinding) -> list[str]:
-    room = 1 - one.chance
-    share = (one.score - one.chance) / room if room > 0 else 0.0
-    is_above = one.interval is None or one.interval[0] > one.chance
-    words = ((0.9, "reads it"), (0.5, "reads most"), (0.1, "learns something"), (0.01, "learns a little"))
-    told = next((word for least, word in words if is_above and share >= least), "learns nothing beyond chance")
-    return [one.name, one.role, one.measure, f"{one.score:.4f}", f"{one.chance:.4f}", told]
+    return [one.name, one.role, one.measure, f"{one.score:.4f}", f"{one.chance:.4f}", one.in_words]
 
 
 # --- Noise, bytes, the command ------------------------------------------------------------------------------

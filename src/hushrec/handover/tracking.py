@@ -176,11 +176,14 @@ class Following:
         except (HushrecError, KeyboardInterrupt):
             raise
         except Exception as error:
-            words = " ".join(f"{error}".split())[:200] or type(error).__name__
             where = self._trackers[name].place
             raise HushrecError(
-                f"{name} refused to keep the run in {where} ({words}); choose another place"
+                f"{name} refused to keep the run in {where} ({_words_of(error)}); choose another place"
             ) from None
+
+
+def _words_of(error: Exception) -> str:
+    return " ".join(f"{error}".split())[:200] or type(error).__name__
 
 
 def _known(folder: Path | None) -> dict[str, dict[str, str]]:
@@ -194,15 +197,20 @@ def _known(folder: Path | None) -> dict[str, dict[str, str]]:
 
 
 def tell_leakage(folder: Path, audit: KeptAudit) -> Iterable[str]:
-    """Tell the trackers of a run what attacks on it found; where they are comes back."""
+    """Tell the trackers of a run what attacks on it found; of each, what came of it.
+
+    A store that is gone ends nothing: the audit is kept in the folder already.
+    """
     for name, found in _known(folder).items():
         if name not in _HOMES:
             continue
         try:
             tracker = _opened(Wanted(name, found["place"]))
+            tracker.begin(found["id"], "", {})
+            tracker.end(public_leakage(audit), {}, "done")
         except MissingExtraError:
             yield f"{name} is not installed here, and was not told"
-            continue
-        tracker.begin(found["id"], "", {})
-        tracker.end(public_leakage(audit), {}, "done")
-        yield f"{name} was told what attacks read, in {tracker.place}"
+        except Exception as error:  # a package's own, too
+            yield f"{name} was not told what attacks read ({_words_of(error)})"
+        else:
+            yield f"{name} was told what attacks read, in {tracker.place}"

@@ -9,30 +9,35 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from hushrec.runs.record import ROUNDS, Run
 from hushrec.runs.watching import Ending, FoldProgress
 
+# Of processes, 0 and below name many at once, to whom no signal of ours may go.
+ProcessNumber = Annotated[int, msgspec.Meta(gt=0, lt=2**31)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
     """A process that works on the run from now on."""
 
     time: float  # seconds since 1970
-    process: int
+    process: ProcessNumber
     mark: str  # tells the process from a later one of the same number; "": not known here
     system: str
-    num_folds: int
+    num_folds: Count
 
 
 class RoundTold(msgspec.Struct, frozen=True, tag="round"):
     """A round that is done."""
 
     time: float
-    fold: int
-    round_number: int
-    num_rounds: int
+    fold: Count
+    round_number: Count
+    num_rounds: Count
     seconds: float  # of the fold so far
     metrics: dict[str, float | None]  # empty where nothing was measured; None: not finite
     sent_bytes: dict[str, int]  # in this round, by type of message
@@ -139,6 +144,8 @@ class Followed:
     def look(self) -> bool:
         """Read on; whether there was something new."""
         try:
+            if not self._path.is_file():  # a pipe would be waited for
+                return False
             with self._path.open("rb") as file:
                 if file.seek(0, os.SEEK_END) < self._offset:  # another file, of a run that began anew
                     self._offset, self.begun, self.ended, self.rounds = 0, None, None, []

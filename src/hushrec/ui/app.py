@@ -36,7 +36,6 @@ _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 def create_app(
     runs_folder: Path,
     *,
-    needs_token: bool = False,
     commands: Commands | None = None,
     federations: Sequence[Path] = (),
     ending: threading.Event | None = None,
@@ -56,7 +55,7 @@ def create_app(
     )
     page_routes = [route for page in PAGES for route in page.routes(site)]
     return Starlette(
-        routes=[*_file_routes(needs_token), *page_routes],
+        routes=[*_file_routes(), *page_routes],
         exception_handlers={
             Problem: _told(lambda error: error),
             HushrecError: _told(lambda error: Problem(422, str(error))),
@@ -74,14 +73,10 @@ def _told(reason: Callable[[Any], Problem]) -> Callable[[Request, Exception], Re
     return handler
 
 
-def _file_routes(needs_token: bool) -> list[Route]:
+def _file_routes() -> list[Route]:
     """The files of the page, all of them from the package; they are read once."""
     folder = files("hushrec.ui") / "page_files"
     contents = {one.name: one.read_bytes() for one in folder.iterdir() if one.name.rpartition(".")[2] in _KINDS}
-    mark = b'data-needs-token="no"'
-    assert mark in contents["index.html"]
-    if needs_token:
-        contents["index.html"] = contents["index.html"].replace(mark, b'data-needs-token="yes"')
 
     async def send_file(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")

@@ -2,8 +2,8 @@
 
 A filter is a line of words, all of which must fit: `fedrec++ rho=3 RMSE<0.95 tag:good state=done`. A word without
 a sign is looked for in names, systems, data and tags. What is compared is a column, a setting or a metric (its
-last value; `best:RMSE` is its best). Values always travel beside the statement, and names are checked against
-those that some run has.
+last value; `best:RMSE` is its best). What has spaces stands in quotes: `tag:"to show"`. Values always travel
+beside the statement, and names are checked against those that some run has.
 """
 
 import math
@@ -21,10 +21,10 @@ COLUMNS = ("id", "name", "system", "data", "seed", "state", "started", "folds", 
 "leakage",
            "parties")  # fmt: skip
 _CONDITION = re.compile(r"([^\s<>=!]+)(<=|>=|!=|=|<|>)(.*)", re.DOTALL)
+_WORD = re.compile(r'(?:"[^"]*"|\S)+')
+_QUOTED = re.compile(r'"([^"]*)"')
 _TEXTS = ("id", "name", "system", "data", "state", "started")
-_ORDERS = ("<", "<=", ">", ">=")
 _IN_SETTINGS = "json_extract(config,"
-_SIGNS = {"=": "is", "!=": "is not", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _MOST_LETTERS = 500
 _BEST = "best:"
 _TAG = "tag:"
@@ -60,7 +60,7 @@ def sql_of(query: Query, known: Mapping[str, list[str]], tags: Mapping[str, list
     if len(query.filter) > _MOST_LETTERS:
         raise HushrecError(f"a filter may have {_MOST_LETTERS} letters; use fewer words")
     parts, values = ["1"], list[Any]()
-    for word in query.filter.split():
+    for word in _words(query.filter):
         part, own = _condition(word, known, tags)
         parts.append(part)
         values += own
@@ -69,6 +69,15 @@ def sql_of(query: Query, known: Mapping[str, list[str]], tags: Mapping[str, list
     # What has no value comes last, whichever way.
     order = f"({key}) is null, {key} {way}, id"
     return Asked(" and ".join(parts), tuple(values), order, known)
+
+
+def _words(line: str) -> list[str]:
+    """The words of a filter.
+
+    >>> _words('rho=3 tag:"to show"  "" 5"')
+    ['rho=3', 'tag:to show', '5"']
+    """
+    return [word for found in _WORD.findall(line) if (word := _QUOTED.sub(r"\1", found))]
 
 
 def _condition(word: str, known: Mapping[str, list[str]], tags: Mapping[str, list[str]]) -> tuple[str, list[Any]]:
@@ -83,8 +92,12 @@ def _condition(word: str, known: Mapping[str, list[str]], tags: Mapping[str, lis
         return f"(id || ' ' || system || ' ' || data like ? escape '\\' or {tagged})", [pattern, *ids]
     name, sign, text = found.groups()
     expression, value = _expression(name, known), _value(text)
-    if sign not in _ORDERS or expression in _TEXTS:
-        return f"{expression} {_SIGNS[sign]} ?", [value]
+    if sign == "=":
+        return f"({expression} is ? or {expression} is ?)", [value, text]  # "none" may be a word, too
+    if sign == "!=":
+        return f"({expression} is not ? and {expression} is not ?)", [value, text]
+    if expression in _TEXTS:
+        return f"{expression} {sign} ?", [value]
     # SQLite has every text after every number: RMSE<0,95 would fit all runs.
     is_text = isinstance(value, str)
     if is_text and not expression.startswith(_IN_SETTINGS):

@@ -63,9 +63,9 @@ def _folders_with(top: Path, file: str) -> Iterator[Path]:
 
 
 def _finding(kept: KeptFinding) -> dict[str, Any]:
-    advantage = (kept.score - kept.chance) / (1 - kept.chance) if kept.chance < 1 else 0.0
     told = {"name": kept.name, "role": kept.role, "measure": kept.measure, "score": kept.score}
-    told |= {"chance": kept.chance, "interval": kept.interval, "advantage": advantage, "curve": kept.curve()}
+    told |= {"chance": kept.chance, "interval": kept.interval, "advantage": kept.advantage, "curve": kept.curve()}
+    told |= {"word": kept.in_words, "is_above_chance": kept.is_above_chance}
     if kept.name in ATTACKS:
         attack = ATTACKS[kept.name]
         told |= {

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +16,18 @@ from typing import Any
 
 import msgspec
 
-from hushrec.audit import kept as audits
 from hushrec.errors import HushrecError
-from hushrec.files import make_private_folder, write_private_file
+from hushrec.files import make_private_folder
 from hushrec.runs.following import Followed
-from hushrec.runs.record import ROUNDS, Run, read_run
-from hushrec.ui.asking import Query, sql_of, storable
+from hushrec.ui.asking import Query, sql_of
+from hushrec.ui.rows import COLUMNS, WATCHED, is_better_low, row_of
+from hushrec.ui.tags import Tags
 
 _VERSION = 2  # of the tables; another one is made anew
 _MOST_DEPTH = 8  # of folders below the one that is shown
 _SECONDS_BETWEEN = 1.0  # two looks at all folders
 _DELAY_SECONDS = 0.3  # before a look, so that who asked has an answer first
 _BATCH = 500  # runs that are written at once
-_WATCHED = ("run.json", ROUNDS, audits.FILE)
 _TABLES = """
 create table runs (
   id text primary key, mark text not null, name text not null, system text not null, data text not null,
@@ -40,19 +39,6 @@ create index by_system on runs (system);
 create index by_started on runs (started);
 create table names (kind text, name text, primary key (kind, name)) without rowid
 """
-_COLUMNS = (
-    "id", "mark", "name", "system", "data", "seed", "state", "started", "folds", "num_folds", "rounds", "bytes",
-    "seconds", "leakage", "parties", "fault", "config", "last", "best",
-)  # fmt: skip
-
-
-def is_better_low(metric: str) -> bool:
-    """Whether a smaller value of a metric is the better one.
-
-    >>> is_better_low("cold RMSE"), is_better_low("MAP@10"), is_better_low("test loss")
-    (True, False, True)
-    """
-    return any(word in ("RMSE", "MAE", "loss", "bytes", "seconds", "leakage") for word in metric.split())
 
 
 @dataclass(frozen=True)
@@ -73,7 +59,7 @@ class RunIndex:
         self._lock = threading.Lock()  # one look at a time
         self._revision, self._num_left, self._is_looking, self._looked_at = 0, 0, False, float("-inf")
         self._look_seconds = 0.0  # that the last look took
-        self._tags = _Tags(state / "tags.json")
+        self._tags = Tags(state / "tags.json")
 
     # --- Asking ----------------------------------------------------------------------------------------------
 
@@ -90,7 +76,7 @@ class RunIndex:
             asked = sql_of(query, known, self._tags.read())
             (total,) = database.execute(f"select count(*) from runs where {asked.where}", asked.values).fetchone()
             rows = database.execute(
-                f"select {', '.join(_COLUMNS)} from runs where {asked.where} order by {asked.order} "
+                f"select {', '.join(COLUMNS)} from runs where {asked.where} order by {asked.order} "
                 "limit ? offset ?",
                 (*asked.values, query.limit, query.offset),
             ).fetchall()
@@ -124,7 +110,7 @@ class RunIndex:
         wanted = list(ids)
         with self._open() as database:
             marks = ", ".join("?" * len(wanted))
-            rows = database.execute(f"select {', '.join(_COLUMNS)} from runs where id in ({marks})", wanted)
+            rows = database.execute(f"select {', '.join(COLUMNS)} from runs where id in ({marks})", wanted)
             found = {row[0]: self._told(row) for row in rows}
         return [found[run_id] for run_id in wanted if run_id in found]
 
@@ -137,7 +123,7 @@ class RunIndex:
         return found
 
     def _told(self, row: tuple[Any, ...]) -> dict[str, Any]:
-        told = dict(zip(_COLUMNS, row, strict=True))
+        told = dict(zip(COLUMNS, row, strict=True))
         del told["mark"]
         for name in ("config", "last", "best"):
             told[name] = msgspec.Raw(told[name].encode())
@@ -197,7 +183,7 @@ class RunIndex:
             part = changed[start : start + _BATCH]
             rows = [row_of(self._folder, run_id, there[run_id]) for run_id in part]
             with self._open() as database:
-                marks = ", ".join("?" * len(_COLUMNS))
+                marks = ", ".join("?" * len(COLUMNS))
                 database.executemany(f"insert or replace into runs values ({marks})", rows)
                 names = {("settings", name) for row in rows for name in msgspec.json.decode(row[-3])}
                 names |= {("metrics", name) for row in rows for name in msgspec.json.decode(row[-2])}
@@ -261,7 +247,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     return database
 
 
-# --- Reading folders -----------------------------------------------------------------------------------------
+# --- Folders -------------------------------------------------------------------------------------------------
 
 
 def run_folders(folder: Path) -> Iterator[tuple[str, str]]:
@@ -273,7 +259,7 @@ def run_folders(folder: Path) -> Iterator[tuple[str, str]]:
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
-                    if entry.name in _WATCHED:
+                    if entry.name in WATCHED:
                         stat = entry.stat()
                         marks[entry.name] = f"{stat.st_mtime_ns}:{stat.st_size}"
                     elif _can_be_named(entry.name) and entry.is_dir(follow_symlinks=False):
@@ -281,7 +267,7 @@ def run_folders(folder: Path) -> Iterator[tuple[str, str]]:
         except OSError:  # gone meanwhile, or of somebody else
             continue
         if "run.json" in marks and name:
-            yield name, " ".join(marks.get(one, "-") for one in _WATCHED)
+            yield name, " ".join(marks.get(one, "-") for one in WATCHED)
         elif depth < _MOST_DEPTH:
             waiting += [(f"{path}/{one}", f"{name}/{one}" if name else one, depth + 1) for one in below]
 
@@ -295,153 +281,3 @@ def _is_running(folder: Path) -> bool:
     followed = Followed(folder)
     followed.look()
     return followed.is_running
-
-
-def row_of(runs_folder: Path, run_id: str, mark: str) -> tuple[Any, ...]:
-    """What the index keeps of a run; of one that cannot be read, why: it keeps no other from being listed."""
-    folder = runs_folder / run_id
-    name = run_id.rpartition("/")[2]
-    try:
-        return _row_of(folder, run_id, name, mark)
-    except (HushrecError, OSError) as error:
-        fault = str(error).replace(str(folder), name)
-    except Exception as error:
-        fault = f"{name} holds what no run has ({type(error).__name__}); delete its folder and run again"
-    return (run_id, mark, name, "", "", None, "unreadable", None, *[None] * 7, fault, "{}", "{}", "{}")
-
-
-def _row_of(folder: Path, run_id: str, name: str, mark: str) -> tuple[Any, ...]:
-    run = read_run(folder)
-    followed = None if run.is_done else Followed(folder)
-    if followed:
-        followed.look()
-    return (
-        run_id, mark, name, run.system, run.data, storable(run.seed), _state(run, followed),
-        run.provenance.started, len(run.folds), storable(run.num_folds), storable(_rounds(run, followed)),
-        storable(_bytes(run, followed)), _seconds(run, followed),
-        leakage_of(folder), run.num_parties, "", _json(_plain(run.config)), _json(last_of(run, followed)),
-        _json(best_of(run, followed)),
-    )  # fmt: skip
-
-
-def _state(run: Run, followed: Followed | None) -> str:
-    if followed and followed.is_running:
-        return "running"
-    return "done" if run.is_done else "stopped"
-
-
-def _rounds(run: Run, followed: Followed | None) -> int:
-    if run.folds:
-        return max(fold.num_rounds for fold in run.folds)
-    return followed.rounds[-1].round_number if followed and followed.rounds else 0
-
-
-def _bytes(run: Run, followed: Followed | None) -> int | None:
-    """Of the first fold: all folds send about as much."""
-    if run.folds:
-        return sum(run.folds[0].sent_bytes.values())
-    if followed and followed.rounds:
-        return sum(sum(one.sent_bytes.values()) for one in followed.rounds if one.fold == 1)
-    return None
-
-
-def _seconds(run: Run, followed: Followed | None) -> float | None:
-    if run.folds:
-        return sum(fold.wall_seconds for fold in run.folds)
-    return followed.rounds[-1].seconds if followed and followed.rounds else None
-
-
-def leakage_of(folder: Path) -> float | None:
-    """How far the strongest attack is from a blind guess (0) towards knowing all (1); None: nobody audited it."""
-    try:
-        audit = audits.read_audit(folder)
-    except HushrecError:
-        return None
-    if audit is None:
-        return None
-    learned = [0.0]
-    for one in audit.findings:
-        low = one.score if one.interval is None else one.interval[0]
-        if one.score > one.chance and low > one.chance:
-            learned.append((one.score - one.chance) / (1 - one.chance))
-    return max(learned)
-
-
-def last_of(run: Run, followed: Followed | None) -> dict[str, float]:
-    """The last value of each metric: means over folds, or what was told last of a run that goes on."""
-    if run.folds:
-        return run.mean
-    told = [one.metrics for one in followed.rounds if one.metrics] if followed else []
-    return {name: value for name, value in told[-1].items() if value is not None} if told else {}
-
-
-def best_of(run: Run, followed: Followed | None) -> dict[str, float]:
-    """The best value of each metric over the rounds: means over folds of the best of each."""
-    curves = [fold.curve for fold in run.folds] or [_curve(followed)]
-    found = dict(last_of(run, followed))
-    for name in curves[0]:
-        values = [curve[name] for curve in curves if curve.get(name)]
-        pick = min if is_better_low(name) else max
-        found[name] = sum(pick(one) for one in values) / len(values)
-    return found
-
-
-def _curve(followed: Followed | None) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for one in followed.rounds if followed else ():
-        for name, value in one.metrics.items():
-            if value is not None and one.fold == 1:
-                found.setdefault(name, []).append(value)
-    return found
-
-
-def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as single values: lists as they are typed."""
-    return {
-        name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in config.items()
-    }
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-# --- Tags ----------------------------------------------------------------------------------------------------
-
-_MOST_TAGS = 20
-_MOST_LETTERS = 40
-
-
-class _Tags:
-    """Words that somebody gave to runs, in a file for that."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._seen: tuple[int, dict[str, list[str]]] = (-1, {})
-
-    def read(self) -> dict[str, list[str]]:
-        """All tags, by run."""
-        try:
-            mark = self._path.stat().st_mtime_ns
-            if mark != self._seen[0]:
-                self._seen = mark, msgspec.json.decode(self._path.read_bytes(), type=dict[str, list[str]])
-        except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.MsgspecError):
-            raise HushrecError(f"{self._path} is damaged; put back a copy of it, or delete it") from None
-        return self._seen[1]
-
-    def of(self, run_id: str) -> list[str]:
-        """The tags of a run."""
-        return self.read().get(run_id, [])
-
-    def write(self, run_id: str, tags: Iterable[str]) -> list[str]:
-        """Give a run these tags."""
-        words = sorted({" ".join(word.split()) for word in tags} - {""})
-        if len(words) > _MOST_TAGS or any(len(word) > _MOST_LETTERS for word in words):
-            raise HushrecError(f"a run may have {_MOST_TAGS} tags of {_MOST_LETTERS} letters; use fewer")
-        with self._lock:
-            others = {name: kept for name, kept in self.read().items() if name != run_id}
-            write_private_file(self._path, msgspec.json.encode({**others, **({run_id: words} if words else {})}))
-        return words

@@ -22,7 +22,7 @@ import msgspec
 
 from hushrec.errors import HushrecError
 from hushrec.files import make_private_folder, write_private_file
-from hushrec.runs.following import process_mark
+from hushrec.runs.following import ProcessNumber, process_mark
 
 _LOG_BYTES = 65_536  # that are shown of a log, its end
 _MOST_AT_ONCE = 16  # runs that were started here and go on
@@ -47,13 +47,17 @@ class Commands(Protocol):
         """Refuse what the command line would refuse at once, in its words."""
         ...
 
+    def again(self, command: str) -> list[str]:
+        """The words of a command that stands in a run's folder, which may be anybody's."""
+        ...
+
 
 class Started(msgspec.Struct, frozen=True):
     """How a run was started: a file of the page."""
 
     run_id: str
     words: list[str]  # after `hushrec`
-    process: int
+    process: ProcessNumber
     mark: str
     time: float
     values: dict[str, Any] = {}  # what the form had, to fill it again
@@ -87,14 +91,15 @@ class Jobs:
         self._begin(run_id, words, ["--out", str(self._runs_folder / run_id)], dict(values))
         return run_id
 
-    def resume(self, run_id: str, words: Sequence[str]) -> None:
-        """Go on with a run; `words`: what it was started with."""
-        self._commands().check(words)
-        known = self._read(run_id)
+    def resume(self, run_id: str, command: str) -> None:
+        """Go on with a run: as the page started it, or as its folder says that it is made."""
+        commands, known = self._commands(), self._read(run_id)
+        words = commands.again(command) if known is None else known.words
+        commands.check(words)
         if known is not None and self._is_running(known):
             raise HushrecError("this run goes on already; stop it first")
         options = ["--out", str(self._runs_folder / run_id), "--resume"]
-        self._begin(run_id, list(words), options, {} if known is None else known.values)
+        self._begin(run_id, words, options, {} if known is None else known.values)
 
     def _commands(self) -> Commands:
         if self.commands is None:

@@ -9,11 +9,9 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
-from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,15 +19,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from hushrec.audit.scoreboard import Attack
+from hushrec.audit.verdicts import known_repairs, repairs_of
 from hushrec.data import Interactions
-from hushrec.data.catalogue import CATALOGUE, SYNTHETIC, find_entry, load, locate
-from hushrec.data.holdings import USERS
 from hushrec.errors import HushrecError
-from hushrec.protocol import AnySystem, Role
-from hushrec.registry import SYSTEMS, system_named
+from hushrec.registry import system_named
 from hushrec.runs.lists import title_of
 from hushrec.serving.gate import Problem
-from hushrec.settings import switches_of as typed
+from hushrec.ui.privacy_choices import LEAST_RATERS, Sources, configured, described, watchable, watchable_names
 from hushrec.ui.privacy_sent import MOST_COLUMNS, told
 from hushrec.ui.privacy_watch import Said, Scene, Watched, marked, scene_of, verdict, watch
 from hushrec.ui.site import Site, query_number, taking
@@ -37,24 +34,10 @@ from hushrec.ui.site import Site, query_number, taking
 _log = logging.getLogger("hushrec")
 
 MOST_ROUNDS, MOST_PEOPLE, LEAST_PEOPLE = 30, 1000, 4
-SMALL = f"{SYNTHETIC}:users=120,items=240,ratings=4800"
-_KEPT_WATCHES, _KEPT_DATA = 24, 3
+_KEPT_WATCHES = 24
 _WAITS_SECONDS = 1.5  # how long an answer waits for a round, so that it need not be asked again
 _FORGOTTEN_SECONDS = 20.0  # after which a run that nobody asks for is ended
 _MOST_USERS = 60
-
-# What people would switch, in the order of the page; each system has some of it.
-SWITCHES = (
-    "rho", "filling", "resample", "denoisers", "shares", "secure_sums", "secure_least_raters", "participation",
-    "biases", "temperature", "flip", "defense", "uploads", "score_levels", "encryption", "variant",
-    "epsilon_total",
-)  # fmt: skip
-# Where the published settings would show nothing of most people in a few rounds, or take minutes.
-STARTS_AT: dict[str, dict[str, Any]] = {"fedncf": {"participation": 1.0}}
-
-
-# Systems without secure sums, and the one that computes the same with them.
-_SUMMED_IN = {"fedrec++": "fedrec", "sdcf-denoised": "sdcf"}
 
 
 class Wanted(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -153,8 +136,7 @@ class Watches:
     def _scene(self, wanted: Wanted) -> Scene:
         _check(wanted)
         system = watchable(wanted.system)
-        values: dict[str, Any] = {**STARTS_AT.get(system.name, {}), **wanted.settings}
-        config = system.configure({**values, "num_rounds": wanted.num_rounds})
+        config = configured(system, wanted.settings, wanted.num_rounds)
         data = self._open_data(wanted.data)
         user = _user_number(data, wanted.user)
         return scene_of(system, config, data, user, wanted.num_people, wanted.seed, wanted.with_denoisers)
@@ -185,8 +167,6 @@ def _check(wanted: Wanted) -> None:
         raise HushrecError(f"{wanted.num_people} people; choose {LEAST_PEOPLE} to {MOST_PEOPLE}")
     if not 0 <= wanted.seed < 2**31:
         raise HushrecError(f"the seed {wanted.seed}; choose 0 to {2**31 - 1}")
-    if "num_rounds" in wanted.settings:
-        raise HushrecError("num_rounds is beside the settings, not in them; leave it out there")
 
 
 def _user_number(data: Interactions, user: str) -> int:
@@ -198,120 +178,6 @@ def _user_number(data: Interactions, user: str) -> int:
     if not (data.users == number).any():
         raise Problem(404, "this person has no ratings in this data; choose another")
     return number
-
-
-# --- What can be chosen ----------------------------------------------------------------------------------------
-
-
-def watchable(name: str) -> AnySystem:
-    """A system in which people send something to a server, or a refusal."""
-    if name not in watchable_names():
-        raise HushrecError(f"there is no such system here; choose from {', '.join(watchable_names())}")
-    return system_named(name)
-
-
-def watchable_names() -> list[str]:
-    """Systems whose clients are people, and upload."""
-    return [name for name, system in SYSTEMS.items() if _is_watchable(system)]
-
-
-def _is_watchable(system: AnySystem) -> bool:
-    has_rounds = any(entry.name == "num_rounds" for entry in fields(system.config))
-    uploads = any(kind.sender == Role.CLIENT and kind.receiver == Role.SERVER for kind in system.messages)
-    return system.holders is USERS and has_rounds and uploads and not system.about.hands_over_data
-
-
-def switches_of(system: AnySystem) -> list[dict[str, Any]]:
-    """The settings of a system that people would switch, with what they may be."""
-    hints, start = get_type_hints(system.config), STARTS_AT.get(system.name, {})
-    declared = {entry.name: entry for entry in fields(system.config)}
-    found = []
-    for name in SWITCHES:
-        if name not in declared:
-            continue
-        entry, hint = declared[name], hints[name]
-        is_choice = get_origin(hint) is Literal
-        kind = "choice" if is_choice else {bool: "switch", int: "whole", float: "real"}[hint]
-        about = {"name": name, "kind": kind, "help": entry.metadata.get("help", ""), "published": entry.default}
-        about |= {"value": start.get(name, entry.default), "within": entry.metadata.get("within", "")}
-        found.append({**about, "choices": list(get_args(hint)) if is_choice else []})
-    return found
-
-
-def ways_of(system: AnySystem) -> list[dict[str, Any]]:
-    """As published, and with what its authors or we know against attacks; in another system, if it has none."""
-    found = [{"name": "As published", "system": system.name, "settings": {}}]
-    if any(entry.name == "resample" for entry in fields(system.config)):
-        found.append({"name": "Lists drawn once", "system": system.name, "settings": {"resample": "once"}})
-    found += [_way(system, values) for values in system.about.repairs]
-    if system.name in _SUMMED_IN:
-        other = system_named(_SUMMED_IN[system.name])
-        found += [_way(other, values, f", in {other.name}") for values in other.about.repairs]
-    return found
-
-
-def _way(system: AnySystem, values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    name = typed(values)
-    if values.get("secure_sums"):
-        name = "Secure sums"
-    elif values.get("shares"):
-        name = f"Shares over {values['shares']} denoisers"
-    return {"name": f"{name}{where}", "system": system.name, "settings": dict(values)}
-
-
-def _described(system: AnySystem) -> dict[str, Any]:
-    about = system.about
-    return {
-        "name": system.name,
-        "title": about.title,
-        "paper": f"{about.paper.authors}: {about.paper.title}. {about.paper.venue} {about.paper.year}.",
-        "reads_ratings": system.feedback.needs_ratings,
-        "has_denoisers": any(kind.receiver == Role.DENOISER for kind in system.messages),
-        "switches": switches_of(system),
-        "ways": ways_of(system),
-    }
-
-
-class Sources:
-    """Data that is on this machine: of the catalogue, made up, or files below the folder that is shown."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._opened: OrderedDict[str, Interactions] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def names(self) -> list[str]:
-        """Those that need not be fetched, smallest first."""
-        present = [entry for entry in CATALOGUE.values() if locate(entry).kind in ("folder", "cache", "package")]
-        present.sort(key=lambda entry: entry.num_interactions)
-        return [SMALL, *(entry.name for entry in present)]
-
-    def open(self, name: str) -> Interactions:
-        """Load it, or have it from before."""
-        with self._lock:
-            if name not in self._opened:
-                self._opened[name] = self._load(name)
-            self._opened.move_to_end(name)
-            while len(self._opened) > _KEPT_DATA:
-                self._opened.popitem(last=False)
-            return self._opened[name]
-
-    def _load(self, name: str) -> Interactions:
-        if find_entry(name) is not None or name in (SMALL, SYNTHETIC):
-            return load(name, fetch=_refuse_to_fetch)
-        path = self._site.inside(name)
-        if not path.is_file():
-            raise Problem(404, "no data of this name is on this machine; choose one from the list")
-        try:
-            return load(path)
-        except HushrecError:
-            raise Problem(
-                422, "this file cannot be read as ratings; hushrec data describe FILE says why"
-            ) from None
-
-
-def _refuse_to_fetch(_address: str, _folder: Path) -> Path:
-    raise HushrecError("nothing is fetched from here; fetch it with: hushrec data fetch NAME")
 
 
 # --- What is told ----------------------------------------------------------------------------------------------
@@ -383,8 +249,14 @@ def _attack(said: Said, scene: Scene) -> dict[str, Any]:
         "wrong": marks.num_wrong,
         "missed": marks.num_own - marks.num_right,
         "exact": marks.num_exact if said.has_ratings else None,
-        "repairs": list(said.attack.repairs),
+        "repairs": _repairs(said.attack, scene.job.config),
     }
+
+
+def _repairs(attack: Attack[Any], config: Any) -> list[str]:
+    """The switches against an attack, of this system or of others, that are not on already."""
+    is_on = set(known_repairs(attack, config)) - set(repairs_of(attack, config))
+    return [switch for switch in attack.repairs if switch not in is_on]
 
 
 def _detail(watched: Watched, scene: Scene, most_columns: int) -> dict[str, Any]:
@@ -392,12 +264,12 @@ def _detail(watched: Watched, scene: Scene, most_columns: int) -> dict[str, Any]
     sent = [told(one.message, one.num_bytes, one.is_seen, most_columns) for one in watched.sent]
     attacks = [_attack(said, scene) for said in watched.said]
     items = [number for message in (*sent, *attacks) for number in message.get("items", ())]
-    unnamed = watched.unnamed
+    unnamed, has_switch = watched.unnamed, hasattr(scene.job.config, LEAST_RATERS)
     return {
         **_summary(watched, scene),
         "sent": sent,
         "attacks": attacks,
-        "unnamed": None if unnamed is None else {"read": unnamed.num_read, "own": unnamed.num_own},
+        "unnamed": unnamed and {"read": unnamed.num_read, "own": unnamed.num_own, "has_switch": has_switch},
         "titles": _titles(scene.job.train, items),
     }
 
@@ -412,7 +284,7 @@ def routes(site: Site) -> list[Route]:
 
     def choices(_request: Request) -> Response:
         """Data and systems to choose from."""
-        systems = [_described(system_named(name)) for name in watchable_names()]
+        systems = [described(system_named(name)) for name in watchable_names()]
         limits = {"rounds": MOST_ROUNDS, "least_people": LEAST_PEOPLE, "people": MOST_PEOPLE}
         return site.answer({"data": sources.names(), "systems": systems, "limits": limits})
 
@@ -441,7 +313,8 @@ def routes(site: Site) -> list[Route]:
 
     def one_round(request: Request) -> Response:
         found = watches.named(request.path_params["name"])
-        number = request.path_params["number"]
+        text = request.path_params["number"]
+        number = int(text) if text.isdecimal() and len(text) <= len(str(MOST_ROUNDS)) else 0
         if not 1 <= number <= len(found.rounds):
             raise Problem(404, "this round has not been computed; wait for it, or choose another")
         most = query_number(request, "columns", MOST_COLUMNS, 1, 10_000)
@@ -461,5 +334,5 @@ def routes(site: Site) -> list[Route]:
         Route("/api/privacy/watch", taking(Wanted, start), methods=["POST"]),
         Route("/api/privacy/stop", taking(Named, stop), methods=["POST"]),
         Route("/api/privacy/watch/{name}", more),
-        Route("/api/privacy/watch/{name}/rounds/{number:int}", one_round),
+        Route("/api/privacy/watch/{name}/rounds/{number}", one_round),
     ]

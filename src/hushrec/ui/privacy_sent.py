@@ -74,7 +74,7 @@ def _column(name: str, column: Ragged, is_by_item: bool, most_columns: int) -> T
     about = {"name": name, "kind": _kind(values), "width": width, "count": int(values.size)}
     shown = _word if about["kind"] == "words" else _shown
     if is_by_item:
-        rows = values.reshape(len(values), -1)[:, :most_columns]
+        rows = values.reshape(len(values), width)[:, :most_columns]
         return {**about, "rows": [[shown(number) for number in row] for row in rows.tolist()]}
     return {**about, "numbers": [shown(number) for number in values.ravel()[:MOST_NUMBERS].tolist()]}
 

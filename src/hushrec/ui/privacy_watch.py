@@ -292,8 +292,10 @@ def verdict(watched: Watched, scene: Scene) -> tuple[str, str]:
     own, wrong = marks.num_own, marks.num_wrong
     tone = "read" if marks.recall > 0.5 and (marks.precision or 0) > 0.5 else "some"
     if said.has_ratings:
+        near = marks.num_right - marks.num_exact
+        named = f" It named {near:,} more of this person's items, with another rating." if near else ""
         more = f" Of {wrong:,} more it is wrong." if wrong else ""
-        return f"{who} read {marks.num_exact:,} of {own:,} ratings of this person.{more}", tone
+        return f"{who} read {marks.num_exact:,} of {own:,} ratings of this person.{named}{more}", tone
     if said.attack.name == "listed items" and wrong >= marks.num_right:
         return (
             f"{who} has a list of {len(said.items):,} items with {marks.num_right:,} of this person's {own:,} "

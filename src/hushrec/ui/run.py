@@ -18,7 +18,7 @@ from hushrec.errors import HushrecError
 from hushrec.runs.following import Followed, RoundTold
 from hushrec.runs.record import VALIDATION, read_run
 from hushrec.serving.gate import Problem
-from hushrec.ui.index import is_better_low, leakage_of
+from hushrec.ui.rows import is_better_low, leakage_of
 from hushrec.ui.site import Site, taking
 
 _SECONDS_RUNNING, _SECONDS_IDLE = 0.4, 2.0  # between two looks
@@ -70,7 +70,7 @@ def routes(site: Site) -> list[Route]:
         return site.answer({"id": named.id})
 
     def resume(named: Named) -> Response:
-        site.jobs.resume(named.id, _words(site, named.id))
+        site.jobs.resume(named.id, read_run(site.folder_of(named.id)).command)
         return site.answer({"id": named.id})
 
     def forget(named: Named) -> Response:
@@ -123,17 +123,6 @@ def shown(site: Site, run_id: str) -> dict[str, Any]:
         "audit_fault": audit_fault,
         "tags": next((row["tags"] for row in site.index.rows_of([run_id])), []),
     }
-
-
-def _words(site: Site, run_id: str) -> list[str]:
-    """What starts a run again: as the page did, or as its folder says."""
-    job = site.jobs.state(run_id)
-    if job is not None:
-        return job.started.words
-    command = read_run(site.folder_of(run_id)).command
-    if not command.startswith("hushrec run "):
-        raise HushrecError("this run does not say which command makes it; resume it where it was made")
-    return shlex.split(command)[1:]
 
 
 def _stop(site: Site, run_id: str) -> None:

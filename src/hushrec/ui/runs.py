@@ -11,7 +11,7 @@ from starlette.routing import Route
 from hushrec.errors import HushrecError
 from hushrec.runs.following import Followed
 from hushrec.ui.asking import Query
-from hushrec.ui.index import is_better_low
+from hushrec.ui.rows import is_better_low
 from hushrec.ui.site import Site, query_number, taking
 
 MOST_COMPARED = 500

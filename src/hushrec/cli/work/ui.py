@@ -45,7 +45,6 @@ def show_pages(runs: Path, options: PageOptions) -> None:
             )
         app = create_app(
             runs,
-            needs_token=tokens is not None,
             commands=RunCommands(),
             federations=options.federation or (),
             ending=ending,

@@ -1,8 +1,10 @@
 """`hushrec run` as a form: what can be said, and what the command line would refuse, in its words."""
 
 import inspect
+import shlex
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -22,12 +24,14 @@ from hushrec.cli.options import (
     runtime_options,
 )
 from hushrec.cli.run import command_of
+from hushrec.cli.said import WITHOUT_EFFECT
 from hushrec.data.catalogue import CATALOGUE, SYNTHETIC
 from hushrec.errors import HushrecError, naming_options
 from hushrec.registry import SYSTEMS, system_named
 
 _OF_LIVE = {entry.name for entry in fields(LiveOptions)} - {entry.name for entry in fields(RunOptions)}
-_LEFT_OUT = {"context", "config", "save_config", "out", "resume", "as_json", *_OF_LIVE}
+_NOT_OF_PAGES = {"config", "save_config", "out", "resume", "as_json"}
+_LEFT_OUT = {"context", *_NOT_OF_PAGES, *_OF_LIVE}
 _FIRST = ("data", "preset", "num_rounds", "epochs", "seed", "folds")
 _SPEED = ("threads", "cohort_size", "baselines")
 _READING = tuple(entry.name for entry in fields(ReadingOptions))
@@ -69,6 +73,7 @@ class RunCommands:
         verb, system, *options = words
         assert verb == "run"
         known = _declared(system)
+        _refuse(_NOT_OF_PAGES, options, known)
 
         def check_run(values: dict[str, Any], options: RunOptions) -> None:
             _check(system, values, options)
@@ -88,6 +93,27 @@ class RunCommands:
             if told is None:
                 raise
             raise HushrecError(told) from None
+
+    def again(self, command: str) -> list[str]:
+        """The words of a command that stands in a run's folder, which may be anybody's.
+
+        It has nothing that changes no number, as `run` keeps none of it: no file that it would write, no tracker.
+        """
+        with suppress(ValueError):  # of a quote without an end
+            program, *words = shlex.split(command)
+            if program == "hushrec" and len(words) > 1 and words[0] == "run":
+                _refuse(WITHOUT_EFFECT, words[2:], _declared(words[1]))
+                return words
+        raise HushrecError("this run does not say which command makes it; resume it where it was made")
+
+
+def _refuse(names: Collection[str], options: Sequence[str], system: Declared) -> None:
+    """Refuse options by their names, before anything is done for them."""
+    command = typer.main.get_command(command_of(system))
+    parser = command.make_parser(typer.Context(command, resilient_parsing=True))
+    for one in parser.parse_args(list(options))[2]:
+        if one.name in names:
+            raise HushrecError(f"{max(one.opts, key=len)} cannot be said here; use the command line")
 
 
 def _declared(system: str) -> Declared:

@@ -59,8 +59,9 @@ export async function post(path, value) {
 
 // Server-sent events, until the function that is returned is called. Goes on by itself after a break. A tab that
 // nobody sees is not told anything: browsers allow few connections, and all tabs share them.
-// onMessage gets the JSON of each event; onBreak is told why nothing comes (a text), or null when it comes again.
-export function follow(path, query, onMessage, onBreak = () => {}) {
+// onMessage gets the JSON of each event; onBreak is told why nothing comes (a text), or null when it comes again;
+// onSame is told that the server lives and has nothing new.
+export function follow(path, query, onMessage, onBreak = () => {}, onSame = () => {}) {
   let isLeft = false;
   let connection = null;
   let wake = () => {};
@@ -81,7 +82,7 @@ export function follow(path, query, onMessage, onBreak = () => {}) {
       try {
         const answer = await send(address(path, query), { method: "GET", signal: connection.signal });
         onBreak(null);
-        await readEvents(answer.body.getReader(), onMessage);
+        await readEvents(answer.body.getReader(), onMessage, onSame);
       } catch (error) {
         if (isLeft) return;
         if (error.name !== "AbortError") onBreak(error.message);
@@ -99,7 +100,7 @@ export function follow(path, query, onMessage, onBreak = () => {}) {
   };
 }
 
-async function readEvents(reader, onMessage) {
+async function readEvents(reader, onMessage, onSame) {
   const decoder = new TextDecoder();
   let text = "";
   for (;;) {
@@ -111,6 +112,7 @@ async function readEvents(reader, onMessage) {
     for (const part of parts) {
       const data = part.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6)).join("\n");
       if (data) onMessage(JSON.parse(data));
+      else onSame();
     }
   }
 }

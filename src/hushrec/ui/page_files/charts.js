@@ -17,6 +17,7 @@ const DASHES = [null, "7 4", "2 3", "10 3 2 3", "14 5", "5 2 1 2 1 2", "1 4", "1
 const MARGIN = { top: 12, right: 16, bottom: 44, left: 62 };
 const MOST_STYLES = 8;
 const LEAST_WIDTH = 60;
+const MANY_POINTS = 300; // more of them are drawn so that one sees those below
 const style = (place) => `s${(place % MOST_STYLES) + 1}`;
 
 // --- Markers ------------------------------------------------------------------------------------------------------
@@ -328,6 +329,7 @@ export function scatter({ title, xLabel, yLabel, points, sizeLabel = null, logX 
     const x = scale(points.map((one) => one.x), box.left + 12, box.right - 12, { isLog: logX, count: width / 100 });
     const y = scale(points.map((one) => one.y), box.bottom - 12, box.top + 12, { isLog: logY, count: 5 });
     axes(svg, x, y, box, xLabel, yLabel, { xFormat });
+    if (points.length > MANY_POINTS) svg.classList.add("crowd");
     const drawable = points.filter((one) => Number.isFinite(one.x) && Number.isFinite(one.y) && (!logX || one.x > 0) && (!logY || one.y > 0));
     const spots = drawable.map((one) => [x.place(one.x), y.place(one.y), one]).sort((a, b) => a[0] - b[0]);
     for (const [px, py, one] of [...spots].sort((a, b) => radius(b[2]) - radius(a[2]))) {
@@ -503,7 +505,7 @@ export function table({ caption = "", columns, rows }) {
 
 // --- Files --------------------------------------------------------------------------------------------------------
 
-const COPIED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "visibility", "paint-order"];
+const COPIED = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "visibility", "paint-order"];
 
 // The picture as a text that stands alone: what the style sheet says is written to each element, the data is within.
 function svgText(figure, data) {
@@ -557,7 +559,7 @@ function csvText({ columns, rows }) {
   return [columns, ...rows].map((row) => row.map(cell).join(",")).join("\r\n");
 }
 
-export function download(name, blob) {
+function download(name, blob) {
   const link = make("a", { href: URL.createObjectURL(blob), download: name, hidden: true });
   document.body.append(link);
   link.click();

@@ -8,9 +8,8 @@ import { fillSelect, useStyle } from "./people.js";
 const share = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
 const MOST_LINES = 8;
 
-// What an advantage is in words, as the verdicts of hushrec audit have it.
+// What the leakage of a comparison is in words.
 function word(advantage) {
-  if (advantage === null || advantage === undefined) return "not tried";
   if (advantage >= 0.9) return "reads it";
   if (advantage >= 0.5) return "reads most";
   if (advantage >= 0.1) return "learns something";
@@ -22,8 +21,8 @@ function toneOf(advantage) {
   return advantage >= 0.1 ? "warn" : "good";
 }
 
-function chipOf(advantage) {
-  return make("span", { class: `chip ${toneOf(advantage ?? 0)}` }, word(advantage));
+function chipOf(finding) {
+  return make("span", { class: `chip ${toneOf(finding.is_above_chance ? finding.advantage : 0)}` }, finding.word);
 }
 
 // --- One run -------------------------------------------------------------------------------------------------------
@@ -47,7 +46,7 @@ function findingsOf(audit) {
   return card("Attacks", table({
     caption: "The strongest first.",
     columns: [{ name: "attack", kind: "name" }, { name: "by", kind: "text" }, { name: "measure", kind: "text" }, { name: "score", kind: "number" }, { name: "blind", kind: "number" }, { name: "advantage", kind: "number", format: share }, { name: "in words", kind: "text" }, { name: "what it says", kind: "long" }],
-    rows: audit.findings.map((one) => [one.name, one.role, one.measure, one.score, one.chance, one.advantage, chipOf(one.advantage), one.sentence ?? ""]),
+    rows: audit.findings.map((one) => [one.name, one.role, one.measure, one.score, one.chance, one.advantage, chipOf(one), one.sentence ?? ""]),
   }));
 }
 

@@ -15,17 +15,25 @@ export async function render(main, { query }) {
     return null;
   }
   add(main, place);
-  if (query.get("folder")) choice.value = query.get("folder");
+  if (federations.some((one) => one.id === query.get("folder"))) choice.value = query.get("folder");
   let leave = () => {};
   const watch = () => {
     leave();
     let last = "";
-    leave = follow("/api/federation/events", { id: choice.value || federations[0].id }, (told) => {
+    let folder = "";
+    history.replaceState(null, "", `#/federation?folder=${encodeURIComponent(choice.value)}`);
+    const looked = () => {
+      const now = `${folder}, read only, looked at ${when(new Date().toISOString())}`;
+      if (status.textContent !== now) status.textContent = now; // it is read out when it changes
+    };
+    leave = follow("/api/federation/events", { id: choice.value }, (told) => {
       const now = JSON.stringify(told);
+      folder = told.kind === "node" ? `${told.folder}, a node's kit` : told.folder;
+      looked();
       if (now === last) return;
       last = now;
       renew(place, () => (told.kind === "node" ? showNode(told) : show(told)));
-    }, (why) => { if (why) status.textContent = `Nothing new comes: ${why}`; });
+    }, (why) => { if (why) status.textContent = `Nothing new comes: ${why}`; }, looked);
   };
 
   const yes = (is, good, bad, unknown = "not known") => {
@@ -36,7 +44,6 @@ export async function render(main, { query }) {
   function show(told) {
     const { server, nodes, runs } = told;
     const here = nodes.filter((one) => one.is_connected).length;
-    status.textContent = `${told.folder}, read only, looked at ${when(new Date().toISOString())}`;
     empty(place);
     add(place,
       make("div", { class: "columns" },
@@ -65,7 +72,6 @@ export async function render(main, { query }) {
 
   function showNode(told) {
     const { own, server } = told;
-    status.textContent = `${told.folder}, a node's kit, read only`;
     empty(place);
     add(place, make("div", { class: "columns" },
       card(`What ${own.node} agreed to`, make("dl", { class: "facts" }, [["server", `${server.host}:${server.port}`], ["systems", own.systems.join(", ")], ["only with", Object.entries(own.required).map(([name, value]) => `${name} ${value}`).join(", ") || "–"]]

@@ -63,12 +63,16 @@ function makeStage(label, onRounds) {
       if (mine !== turn) return;
       progress.hidden = true;
       state.isDone = true;
-      fault.textContent = error.message;
-      fault.hidden = false;
+      tell(error);
       if (!state.rounds.length) for (const part of [verdict, picture, lists, more]) empty(part);
     }
     element.dataset.done = state.id ?? "";
     element.removeAttribute("aria-busy");
+  }
+
+  function tell(error) {
+    fault.textContent = error.message;
+    fault.hidden = false;
   }
 
   async function show(round) {
@@ -76,7 +80,14 @@ function makeStage(label, onRounds) {
     if (number < 1) return;
     const { id } = state;
     if (!state.details.has(number)) state.details.set(number, get(`/api/privacy/watch/${id}/rounds/${number}`));
-    const detail = await state.details.get(number);
+    let detail;
+    try {
+      detail = await state.details.get(number);
+    } catch (error) {
+      state.details.delete(number); // it is asked for again
+      if (id === state.id) tell(error);
+      return;
+    }
     if (id !== state.id) return;
     state.shown = number;
     element.dataset.round = String(number);
@@ -119,7 +130,7 @@ function showVerdict(place, detail, person, label) {
   if (strongest?.repairs.length) lines.push(make("p", { class: "quiet" }, `Against it, where a system has it: ${strongest.repairs.join(" or ")}.`));
   if (detail.unnamed?.read) {
     const own = detail.unnamed.own;
-    lines.push(make("p", { class: "quiet" }, `Besides, ${number(detail.unnamed.read)} ratings of items that one person alone rated were read out of the sum, without a name${own ? `; ${number(own)} of them are this person's` : ""}. The switch secure least raters leaves such items out.`));
+    lines.push(make("p", { class: "quiet" }, `Besides, ${number(detail.unnamed.read)} ratings of items that one person alone rated were read out of the sum, without a name${own ? `; ${number(own)} of them are this person's` : ""}.${detail.unnamed.has_switch ? " The switch secure least raters leaves such items out." : ""}`));
   }
   empty(place).append(make("div", { class: "sign" }, eye(detail.tone)), make("div", null, label && make("p", { class: "quiet" }, label), make("h2", { class: "sentence" }, detail.sentence)), make("div", { class: "below" }, lines));
 }
@@ -327,14 +338,11 @@ export async function render(main, { id, query: asked }) {
     const now = round ? Math.min(round, Math.max(come, 1)) : come;
     slider.value = now || 1;
     told.textContent = `Round ${now || 1} of ${wish.num_rounds}`;
-    for (const one of active()) {
-      one.show(now).catch((error) => { one.element.dataset.fault = error.message; });
-    }
+    for (const one of active()) one.show(now);
   };
 
   const repaired = () => {
-    const found = systemOf(base).ways.filter((way) => way.name !== "As published" && way.name !== "Lists drawn once");
-    return found[found.length - 1] ?? null;
+    return systemOf(base).ways.findLast((way) => way.is_repair) ?? null;
   };
 
   const start = () => {
@@ -387,10 +395,11 @@ export async function render(main, { id, query: asked }) {
     for (const one of systemOf(wish.system).switches) {
       const value = wish.settings[one.name] ?? one.value;
       const name = one.name.replaceAll("_", " ");
+      const help = one.value === one.published ? one.help : `${one.help}; published: ${one.published}`;
       if (one.kind === "switch") {
         const box = make("input", { type: "checkbox", checked: value, data: { setting: one.name } });
         box.addEventListener("change", () => set(one.name, box.checked, one));
-        add(switches, make("div", { class: "field" }, make("label", { class: "check" }, box, name), make("p", { class: "help" }, one.help)));
+        add(switches, make("div", { class: "field" }, make("label", { class: "check" }, box, name), make("p", { class: "help" }, help)));
         continue;
       }
       const field = one.kind === "choice" ? fillSelect(make("select"), one.choices.map((word) => [word, word]), value) : make("input", { type: "number", step: one.kind === "real" ? "any" : 1, value });
@@ -399,7 +408,7 @@ export async function render(main, { id, query: asked }) {
         const typed = one.kind === "choice" ? field.value : one.kind === "whole" ? Number.parseInt(field.value, 10) : Number.parseFloat(field.value);
         if (!Number.isNaN(typed)) set(one.name, typed, one);
       });
-      add(switches, labelled(name, field, one.help));
+      add(switches, labelled(name, field, help));
     }
   }
 

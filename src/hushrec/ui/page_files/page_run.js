@@ -103,13 +103,13 @@ export async function render(main, { id }) {
     const number = fold === "all" ? 1 : foldShown();
     const done = known.run?.folds.find((one) => one.fold === number);
     const ways = new Map();
-    if (done) for (const one of done.messages) ways.set(one.type, [one.bytes, `${one.sender} → ${one.receiver}`]);
+    if (done) for (const one of done.messages) ways.set(one.type, one.bytes);
     else {
       for (const one of rounds.filter((round) => round.fold === number)) {
-        for (const [kind, sent] of Object.entries(one.sent_bytes)) ways.set(kind, [(ways.get(kind)?.[0] ?? 0) + sent, ""]);
+        for (const [kind, sent] of Object.entries(one.sent_bytes)) ways.set(kind, (ways.get(kind) ?? 0) + sent);
       }
     }
-    const rows = [...ways].map(([name, [value]]) => ({ name, value }));
+    const rows = [...ways].filter(([, value]) => value).map(([name, value]) => ({ name, value }));
     const key = JSON.stringify([number, Boolean(done), rows]);
     if (bytesPlace.dataset.key === key) return;
     bytesPlace.dataset.key = key;
@@ -120,9 +120,12 @@ export async function render(main, { id }) {
     }
     add(bytesPlace, saveable(bars({ title: `Sent in fold ${number}`, label: "bytes", rows, format: bytes }), `${id.replaceAll("/", "-")}-bytes`));
     if (done) {
+      const sent = done.messages.filter((one) => one.messages);
+      const unsent = done.messages.filter((one) => !one.messages).map((one) => one.type);
       add(bytesPlace, table({
         columns: [{ name: "message" }, { name: "way" }, { name: "messages", kind: "number" }, { name: "rows", kind: "number" }, { name: "bytes", kind: "number", format: bytes }],
-        rows: done.messages.map((one) => [one.type, `${one.sender} → ${one.receiver}`, one.messages, one.rows, one.bytes]),
+        caption: unsent.length ? `Not sent with these settings: ${unsent.join(", ")}.` : "",
+        rows: sent.map((one) => [one.type, `${one.sender} → ${one.receiver}`, one.messages, one.rows, one.bytes]),
       }));
     }
   }

@@ -15,6 +15,9 @@ export function stateChip(state) {
   return make("span", { class: `chip ${LOOKS[state] ?? ""}` }, make("span", { "aria-hidden": "true" }, SIGNS[state] ?? "·"), state);
 }
 
+// A word of a filter, in quotes if it has spaces.
+const quoted = (text) => (/\s/.test(text) && !text.includes('"') ? `"${text}"` : text);
+
 export const linkTo = (id) => `#/run/${encodeURIComponent(id)}`;
 
 // Which runs are chosen, in this tab.
@@ -202,7 +205,7 @@ export async function render(main, { query }) {
         make("td", { class: "number extra" }, number(row.rounds)), make("td", { class: "number extra" }, bytes(row.bytes)),
         make("td", { class: "number extra" }, row.leakage === null ? "–" : number(row.leakage, 2)),
         make("td", { class: "extra when" }, when(row.started)),
-        make("td", { class: "extra" }, make("span", { class: "row" }, row.tags.map((tag) => make("a", { class: "chip", href: `#/runs?filter=${encodeURIComponent(`tag:${tag}`)}` }, tag)))));
+        make("td", { class: "extra" }, make("span", { class: "row" }, row.tags.map((tag) => make("a", { class: "chip", href: `#/runs?filter=${encodeURIComponent(`tag:${quoted(tag)}`)}` }, tag)))));
     });
     empty(list);
     if (!told.rows.length && !view.filter && !told.progress.is_looking) {
@@ -231,7 +234,7 @@ export async function render(main, { query }) {
     const head = make("tr", null, make("th", { scope: "col" }, view.group), [["runs"], [`best ${metric}`], ["mean"], ["worst"]].map(([name]) => make("th", { scope: "col", class: "number" }, name)));
     const body = answer.groups.map((one) => {
       const text = one.value === null ? "none" : String(one.value);
-      const filtered = `${view.filter} ${view.group}=${one.value === null ? "" : text}`.trim();
+      const filtered = `${view.filter} ${view.group}=${one.value === null ? "" : quoted(text)}`.trim();
       return make("tr", null, make("th", { scope: "row" }, make("a", { href: `#/runs?filter=${encodeURIComponent(filtered)}`, data: { key: `group ${text}` } }, text)),
         make("td", { class: "number" }, number(one.count)), [one.best, one.mean, one.worst].map((found) => make("td", { class: "number" }, measure(found))));
     });
@@ -246,15 +249,25 @@ export async function render(main, { query }) {
     chosenBar.dataset.key = key;
     empty(chosenBar);
     if (!some && told.total > MOST) {
-      add(chosenBar, make("button", { type: "button", class: "light", onclick: chooseFirst }, `Choose the first ${MOST}`), make("span", { class: "quiet" }, "or tick runs, to compare or to tag them."));
+      add(chosenBar, make("button", { type: "button", class: "light", onclick: () => doing(chooseFirst) }, `Choose the first ${MOST}`), make("span", { class: "quiet" }, "or tick runs, to compare or to tag them."));
     } else if (!some && told.total > 1) {
       add(chosenBar, make("a", { class: "button light", href: `#/compare?filter=${encodeURIComponent(view.filter)}` }, `Compare all ${number(told.total)}`));
     }
     if (!some) return;
     add(chosenBar, some > MOST ? make("span", { class: "warn" }, `${number(some)} are chosen; at most ${MOST} can be compared.`) : make("a", { class: "button", href: "#/compare" }, `Compare ${number(some)} chosen`));
-    const tag = make("input", { type: "text", "aria-label": "Tag for the chosen runs", placeholder: "tag", maxlength: 40 });
+    const tag = make("input", { type: "text", "aria-label": "Tags for the chosen runs", placeholder: "tags, with commas" });
     add(chosenBar, make("button", { type: "button", class: "light", onclick: () => { chosen.clear(); remember(); showTable(); showChosen(); } }, "Choose none"),
-      make("form", { class: "row tagging", onsubmit: async (event) => { event.preventDefault(); await tagChosen(tag.value); } }, tag, make("button", { type: "submit", class: "light" }, "Tag")));
+      make("form", { class: "row tagging", onsubmit: async (event) => { event.preventDefault(); await doing(() => tagChosen(tag.value)); } }, tag, make("button", { type: "submit", class: "light" }, "Tag")));
+  }
+
+  // What a click does; if it is refused, the line above the list says why.
+  async function doing(work) {
+    try {
+      await work();
+    } catch (error) {
+      fault.textContent = error.message;
+      fault.hidden = false;
+    }
   }
 
   async function chooseFirst() {
@@ -265,11 +278,11 @@ export async function render(main, { query }) {
     await show();
   }
 
-  async function tagChosen(word) {
+  async function tagChosen(words) {
     const rows = new Map(told.rows.map((row) => [row.id, row.tags]));
     for (const id of chosen) {
       const tags = rows.get(id) ?? (await get("/api/run/show", { id })).tags;
-      await post("/api/runs/tag", { id, tags: [...tags, word] });
+      await post("/api/runs/tag", { id, tags: [...tags, ...words.split(",")] });
     }
     await load();
   }

@@ -13,9 +13,9 @@ export function stars(rating, scale) {
   if (rating === null || rating === undefined) return make("span", { class: "value" }, "");
   const high = scale?.[1] ?? 0;
   const text = String(Number(rating.toFixed(2)));
-  if (high < 3 || high > 5) return make("span", { class: "value" }, text);
-  const full = Math.round(rating);
-  return make("span", { class: "value" }, make("span", { class: "stars", "aria-hidden": "true" }, "★".repeat(full) + "☆".repeat(Math.max(0, high - full))), ` ${text}`);
+  if (high < 3 || high > 5 || scale[0] < 0) return make("span", { class: "value" }, text);
+  const full = Math.min(Math.max(Math.round(rating), 0), Math.ceil(high));
+  return make("span", { class: "value" }, make("span", { class: "stars", "aria-hidden": "true" }, "★".repeat(full) + "☆".repeat(Math.ceil(high) - full)), ` ${text}`);
 }
 
 // A list that begins with the first rows and shows the rest when asked. line(row) gives an <li>.
@@ -34,7 +34,7 @@ export function longList(rows, line, { first = 200, label = "list", tag = "ul" }
   return box;
 }
 
-export function option(value, text, chosen) {
+function option(value, text, chosen) {
   return make("option", { value, selected: value === chosen }, text);
 }
 

@@ -56,7 +56,7 @@ async function show() {
   if (mine === turn) main.removeAttribute("aria-busy");
 }
 
-export function tellProblem(error) {
+function tellProblem(error) {
   problem.textContent = error.message;
   problem.hidden = false;
 }
