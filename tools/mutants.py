@@ -526,7 +526,7 @@ MUTANTS = (
     ),
     Mutant(
         "sums-of-more-than-there-are", "runtime/guard.py",
-        "column.name == _PARTIES and int(getattr(request, _PARTIES)) > most", "False",
+        "np.max(getattr(told, _PARTIES), initial=0) > most", "False",
         "tests/adversary/test_lying_sums.py", "a client adds noise for a sum of a million",
     ),
     Mutant(

@@ -68,6 +68,10 @@ class DivergedError(PublicError):
     """A number that is not finite or far too large: the training diverges."""
 
 
+class ModelDivergedError(DivergedError):
+    """A model that came to be of no use, whatever the data of those it came to: a node may say so each time."""
+
+
 class OutOfRangeError(DivergedError):
     """Numbers that cannot be added up. Who sends such is at fault: an honest party says that it diverges."""
 

@@ -36,7 +36,14 @@ from hushrec.deploy.measuring import measure
 from hushrec.deploy.membership import standing_hosts
 from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Measured, Ready
 from hushrec.draws import Draws
-from hushrec.errors import DivergedError, HushrecError, LostForGoodError, NotAsOrderedError, PublicError
+from hushrec.errors import (
+    DivergedError,
+    HushrecError,
+    LostForGoodError,
+    ModelDivergedError,
+    NotAsOrderedError,
+    PublicError,
+)
 from hushrec.files import write_private_file
 from hushrec.limits import check_sizes
 from hushrec.privacy.sealing import PublicKeys
@@ -44,7 +51,7 @@ from hushrec.protocol import NO_MARK, Numbers, ReplayMark, Spending, Store
 from hushrec.protocol.padding import padding_of
 from hushrec.registry import system_named
 from hushrec.runtime.checkpoint import load_train, read_arrays, save_train, write_arrays
-from hushrec.runtime.guard import Guard, Memory, TooLongError, check_catalogue
+from hushrec.runtime.guard import Guard, Memory, check_catalogue
 from hushrec.runtime.node import Node
 from hushrec.runtime.node_store import open_store
 from hushrec.runtime.packets import Kind, Packet
@@ -264,7 +271,7 @@ class NodeRun:
             raise DivergedError(end.read_text(encoding="utf-8"))
         try:
             reply = node.answer(packet)
-        except TooLongError:
+        except ModelDivergedError:
             raise  # which no client has a part in
         except DivergedError as error:
             # Whether numbers are too large depends on ratings: for a V of its choice a server could ask who has an

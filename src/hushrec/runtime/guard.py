@@ -45,7 +45,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import DivergedError, PublicError
+from hushrec.errors import ModelDivergedError, PublicError
 from hushrec.protocol import Message, Numbers, Ragged, Role
 from hushrec.runtime.wire import code_of
 
@@ -72,7 +72,7 @@ class Declined(GuardError):
         self.numbers = list(numbers)
 
 
-class TooLongError(DivergedError):
+class TooLongError(ModelDivergedError):
     """Vectors longer than those of a training that learns something: no honest server goes on with them."""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws, uniform_rows
-from hushrec.errors import DivergedError, HushrecError
+from hushrec.errors import HushrecError, ModelDivergedError
 from hushrec.kernels.rows import dot, load, store, width_of
 from hushrec.models.fcf import Weights
 from hushrec.privacy.filling import Listing
@@ -164,7 +164,7 @@ class KeyHolders:
                 numbers[place] = self.key.decrypt(blocks[place])
         numbers = numbers.ravel()[: self.item_factors.size]
         if max(-int(numbers.min()), int(numbers.max())) > FACTOR_LIMIT:
-            raise DivergedError(
+            raise ModelDivergedError(
                 "V is out of range, or nodes have different keys (order the run with --seeds shared)"
             )
         return to_float(numbers.astype(np.int32).reshape(self.item_factors.shape))
