@@ -89,6 +89,7 @@ def main(name: str) -> None:
         "fedrec-bpr, rho 0": lambda: ours(split.train, rho=0, denoisers=0),
         "fedrec-bpr, rho 3": lambda: ours(split.train, rho=3, denoisers=1),
         "the same, 5 denoisers": lambda: ours(split.train, rho=3, denoisers=5),
+        "rho 0, secure sums": lambda: ours(split.train, rho=0, denoisers=0, secure_sums=True),
     }
     print(f"{'':24}NDCG@10   HR@10  items  seconds  model")
     for label, build in models.items():

@@ -199,6 +199,18 @@ class FedRecBPR(Recommender):
 
     Settings:
         preset: named settings, of which others may differ: usual, general; default: general for data of no paper, else usual
+        epsilon_total: of a user in all sums of a run, by noise of the clients; 0: no noise (default 0.0)
+        noise_multiplier: deviation of the noise of one sum over clip, instead of epsilon_total (default 0.0)
+        delta: of epsilon_total; choose it below 1 / clients (default 1e-05)
+        clip: l2 norm that a client's numbers of a sum are scaled down to; 0: what suits the system (default 0.0)
+        most_sums: sums that a client takes part in at most; 0: those of all rounds (default 0)
+        secure_sums: mask what is uploaded, so that the server sees nothing but the sum (default False)
+        secure_masks: make the masks, or count their bytes only; audits and deployments always make them (default 'counted')
+        secure_corrupted: share of participants that may work together with the server (default 0.05)
+        secure_dropouts: share of participants that may be lost after they sent their keys (default 0.1)
+        secure_failure: chance that a round's graph does not keep what it promises for these shares (default 1e-09)
+        secure_least: participants below which no sum is unmasked (default 3)
+        secure_together: clients that are in the same sums at the least, so that sums differ by no fewer; 0: not looked at (default 0)
         rho: virtual pairs per real pair (default 3)
         denoisers: clients that collect noise (eta); 0 leaves the noise in (default 1)
         assignment: how clients get their denoisers: dealt evenly, or each at random (default 'dealt')
@@ -224,6 +236,18 @@ class FedRecBPR(Recommender):
         self,
         *,
         preset: Literal["usual", "general"] | None = None,
+        epsilon_total: float = 0.0,
+        noise_multiplier: float = 0.0,
+        delta: float = 1e-05,
+        clip: float = 0.0,
+        most_sums: int = 0,
+        secure_sums: bool = False,
+        secure_masks: Literal["counted", "real"] = "counted",
+        secure_corrupted: float = 0.05,
+        secure_dropouts: float = 0.1,
+        secure_failure: float = 1e-09,
+        secure_least: int = 3,
+        secure_together: int = 0,
         rho: int = 3,
         denoisers: int = 1,
         assignment: Literal["dealt", "random"] = "dealt",

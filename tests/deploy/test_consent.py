@@ -99,6 +99,7 @@ PROTECTED: dict[str, tuple[str, dict[str, Any]]] = {
     "fedmf": ("fedmf", {}),
     "fedmf with sums": ("fedmf", {"encryption": "none", "secure_sums": True}),
     "fedrec++": ("fedrec++", {"shares": 2, "denoisers": 2, "resample": "once"}),
+    "fedrec-bpr": ("fedrec-bpr", {"rho": 0, "denoisers": 0, "secure_sums": True}),
     "fedcore": ("fedcore", {"epsilon_total": 8.0}),
 }
 EXPOSED: dict[str, tuple[str, dict[str, Any], str]] = {

@@ -27,7 +27,11 @@ OWN: dict[str, dict[str, Any]] = {
     "fcf": {},
     "fedmf": {},
     "fedncf": {"rho": 0, "denoisers": 0},
+    "fedrec-bpr": {"rho": 0, "denoisers": 0},
 }
+
+
+HIDDEN = {"secure_sums": False, "rho": 1, "denoisers": 3}  # otherwise than by secure sums
 
 
 class SecureContract(SystemContract):
@@ -41,12 +45,15 @@ class SecureContract(SystemContract):
         system = system_named(cls.system)
         small = {**system.about.small, **OWN[cls.system], "secure_sums": True, "secure_masks": cls.masks}
         small |= cls.more
-        hidden = () if cls.system != "fedncf" else ({"secure_sums": False, "rho": 1, "denoisers": 3},)
+        settings = {entry.name for entry in fields(system.config)}
+        shares = ({**HIDDEN, "shares": 2},) if "shares" in settings else ()
+        hidden = (HIDDEN, *shares) if OWN[cls.system] else ()
         own = () if cls.system != "fedmf" else ({"secure_sums": False},)
-        few = () if cls.system in ("fcf", "fedmf") else ({"secure_masks": "counted", "secure_least_raters": 2},)
+        leaves_out = "secure_least_raters" in settings
+        few = ({"secure_masks": "counted", "secure_least_raters": 2},) if leaves_out else ()
         masks = {"secure_masks": "real"}, {"secure_masks": "counted"}
         noisy = {"secure_masks": "counted", "secure_least_raters": 1, "noise_multiplier": 1.0}
-        if "secure_least_raters" not in {entry.name for entry in fields(system.config)}:
+        if not leaves_out:
             del noisy["secure_least_raters"]
         variants = ({"secure_sums": False}, *masks, *few, noisy, *hidden, *own)
         return replace(system, about=replace(system.about, small=small, variants=variants))
@@ -83,6 +90,11 @@ class TestSecureFedMF(SecureContract):
 @pytest.mark.slow
 class TestSecureFedNCF(SecureContract):
     system = "fedncf"
+
+
+@pytest.mark.slow
+class TestSecureFedRecBPR(SecureContract):
+    system = "fedrec-bpr"
 
 
 # --- The same bits as plain sums -----------------------------------------------------------------------------
@@ -197,6 +209,8 @@ def test_other_ways_to_hide_are_refused_beside_it() -> None:
         system_named("fedmf").configure(SECURE)
     with pytest.raises(HushrecError, match="add denoisers=0 and rho=0"):
         system_named("fedncf").configure({**SECURE, "rho": 1, "denoisers": 2})
+    with pytest.raises(HushrecError, match="add rho=0 and denoisers=0"):
+        system_named("fedrec-bpr").configure(SECURE)
     for name in ("fedrec++", "sdcf-denoised"):
         with pytest.raises(HushrecError, match="unknown setting secure_sums"):
             system_named(name).configure(SECURE)

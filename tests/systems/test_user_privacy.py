@@ -109,7 +109,7 @@ def _size() -> Any:
     return fedrec.UPLOADS[fedrec.ItemFactors].size(None)
 
 
-@pytest.mark.parametrize("name", ["fedrec", "fcf", "fedncf"])
+@pytest.mark.parametrize("name", ["fedrec", "fedrec-bpr", "fcf", "fedncf"])
 def test_threads_cohorts_and_nodes_end_with_the_same_bits(name: str, tmp_path: Path) -> None:
     job = job_of(name, **MASKED)
     alone, start = run_of(job), job.start()
@@ -176,7 +176,7 @@ def test_clients_refuse_more_sums_than_their_epsilon_is_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "per_round"), [("fedrec", 1), ("sdcf", 1), ("fcf", 1), ("fedmf", 1), ("fedncf", 2)]
+    ("name", "per_round"), [("fedrec", 1), ("fedrec-bpr", 1), ("sdcf", 1), ("fcf", 1), ("fedmf", 1), ("fedncf", 2)]
 )
 @pytest.mark.parametrize("masks", ["counted", "real"])
 def test_the_ledger_counts_every_sum_that_a_user_is_in(name: str, per_round: int, masks: str) -> None:

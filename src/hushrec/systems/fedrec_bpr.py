@@ -31,7 +31,9 @@ rightly in .7 to .8 of cases (ML-100K, rho 3; docs/fedrec-bpr.md). And many uplo
 change, own items stay, and whoever intersects uploads finds them. A denoiser's counts below zero name items that
 it lists itself, its own and its negatives; where no noise covers one, its row gives the denoiser's U_u and which
 of the two it is. With `shares` k > 0 the server sees masked rows, alone and with k - 1 of a client's k denoisers:
-lists, and sums over clients, are what is left (`privacy.shared_denoising`).
+lists, and sums over clients, are what is left (`privacy.shared_denoising`). With `secure_sums` it sees the sum of
+all gradients and counts of a round and no client's own, so that there is nothing to hide (rho 0) and nothing for
+denoisers to take out: see `privacy.secure_sum`, also for what the sum still tells.
 
 Symbols: U = user_factors, V = item_factors with the items' bias as the last column, eta = denoisers,
 lambda = regularization.
@@ -63,9 +65,17 @@ from hushrec.models.bpr import (
 from hushrec.models.popularity import log_odds
 from hushrec.privacy import shared_denoising as sharing
 from hushrec.privacy.denoising import Assigning, NoiseSums, draw_denoisers
+from hushrec.privacy.exact_sum import ExactSum
+from hushrec.privacy.secure_sum.noise import Size
+from hushrec.privacy.secure_sum.settings import SUMS_OF_FEW, SecureSums, hidden_in_sums
+from hushrec.privacy.secure_sum.system import summed, with_secure_sums
+from hushrec.privacy.secure_sum.together import draw_group
 from hushrec.privacy.shares import Hidden, ShareSums
+from hushrec.privacy.user_privacy import check_user_privacy
 from hushrec.protocol import (
+    NO_ONE,
     About,
+    Ask,
     Cohort,
     Exposure,
     Handler,
@@ -91,7 +101,7 @@ _SETTLED = 0  # the round whose draws clients use for the final V; those of trai
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(SecureSums):
     """Settings of FedRec++ with a ranking loss, chosen on validation data: no paper has any."""
 
     rho: int = setting(3, "virtual pairs per real pair", search=Between(0, 5, only_if_asked=True))
@@ -154,8 +164,14 @@ class Config:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check_user_privacy(self)
         most = fedrec.MOST_RHO
         check(0 <= self.rho <= most, f"{option('rho', self.rho)} is not within 0 to {most}; the paper uses 0 to 3")
+        check(
+            self.rho == self.denoisers == 0 or not self.secure_sums,
+            f"{option('secure_sums', True)} leaves nothing to hide or to take out; add {option('rho', 0)} and "
+            f"{option('denoisers', 0)}",
+        )
 
     def is_counting(self, round_number: int) -> bool:
         """Whether clients are counted in this round, and nothing is learned."""
@@ -206,7 +222,8 @@ def enrol(numbers: Numbers, rows: UserRows, num_items: int, config: Config, _dra
 
 def server_round(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[ServerState]:
     """One round of the server."""
-    outcome = yield from plus_plus.denoised_or_shared_sum(state, round_number, config, draws)
+    collected = _secure_sum if config.secure_sums else plus_plus.denoised_or_shared_sum
+    outcome = yield from collected(state, round_number, config, draws)
     if len(outcome.counted):
         state = _learned(state, outcome, round_number, config)
     settled = outcome.settled(state, state.item_factors, round_number, draws)
@@ -214,6 +231,16 @@ def server_round(state: ServerState, round_number: int, config: Config, draws: D
     if round_number == config.num_rounds:
         yield from fedrec.settle(state.item_factors, state.counted_round)
     return state
+
+
+def _secure_sum(state: ServerState, round_number: int, config: Config, draws: Draws) -> Round[plus_plus.Outcome]:
+    """The sum of everybody's gradients: nobody is a denoiser."""
+    clients = draw_group(len(state.counted_round), config.participation, round_number, config, draws)
+    total = ExactSum.zeros(state.item_factors.shape, num_summands=len(clients))
+    no_denoiser = np.full(len(clients), -1, np.int32)
+    request = ItemFactors(state.item_factors, state.counted_round[clients], no_denoiser)
+    answer = yield Ask(clients, request, total)
+    return plus_plus.Outcome(total, answer.came(clients), NO_ONE)
 
 
 def _learned(state: ServerState, outcome: plus_plus.Outcome, round_number: int, config: Config) -> ServerState:
@@ -318,18 +345,27 @@ def upload_bytes(clients: RankingClients, config: Config) -> NDArray[np.int64]:
 # haste and vectors are near zero, so that what few people have wins no list by chance.
 GENERAL = {"crowding": 100.0, "from_popularity": True, "bias_pace": 1.0, "initial_scale": 0.01}
 
-SYSTEM: System[Config, UserRows, ServerState, RankingClients] = System(
+_PLAIN: System[Config, UserRows, ServerState, RankingClients] = System(
     about=About(
         name="fedrec-bpr",
         title="FedRec++ with a pairwise ranking loss: virtual pairs, and denoisers who take their noise out again",
         paper=plus_plus.PAPER,
         class_name="FedRecBPR",
         presets={"usual": {}, "general": GENERAL},
-        repairs=({"shares": 2, "denoisers": 2},),
-        exposes=(Exposure("the server tells most items of a person, by how often they are listed"),),
+        repairs=({"rho": 0, "denoisers": 0, "secure_sums": True}, {"shares": 2, "denoisers": 2}),
+        protected=hidden_in_sums("the server sees sums; a row of an item that one person lists is that person's"),
+        exposes=(
+            SUMS_OF_FEW,
+            Exposure("the server tells most items of a person, by how often they are listed"),
+        ),
         published_on=("ml-100k",),
         small={"rho": 2, "denoisers": 3, "looks": 3},
-        variants=({"shares": 2},),
+        variants=(
+            {"shares": 2},
+            {"rho": 0, "denoisers": 0, "secure_sums": True},
+            {"rho": 0, "denoisers": 0, "secure_sums": True, "secure_masks": "real"},
+            {"rho": 0, "denoisers": 0, "secure_sums": True, "noise_multiplier": 1.0},
+        ),
         learns_with={"denoisers": 3, "rho": 1, "learning_rate": 0.05},
         builds_on=("hushrec.systems.fedrec_plus_plus", "hushrec.privacy.denoising"),
     ),
@@ -361,3 +397,13 @@ SYSTEM: System[Config, UserRows, ServerState, RankingClients] = System(
     inboxes={Noise: open_inbox, sharing.MaskShare: open_share_inbox},
     appoints=plus_plus.appointed,
 )
+
+UPLOADS = {
+    ItemFactors: summed(
+        PairRows,
+        lambda request, _config, clients: ExactSum.zeros(request.item_factors.shape, clients),
+        lambda _config: Size(clip=1.0, count_weight=0.5),
+    )
+}
+
+SYSTEM = with_secure_sums(_PLAIN, UPLOADS, num_words=lambda clients: clients.item_factors.size)

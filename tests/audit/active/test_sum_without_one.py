@@ -117,6 +117,19 @@ def test_of_dense_rows_those_that_do_not_fit_are(monkeypatch: pytest.MonkeyPatch
     assert items_of(looked(monkeypatch, [], both).pairs).tolist() == [2, 5]
 
 
+def test_of_a_ranking_upload_what_is_pulled_up_is_the_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """U = (2, -1, 1): items 0 and 3 have it -.5 and -.25 times, item 5 has it .75 times. Nobody rated anything."""
+    rows, less = np.zeros((6, 3)), np.full((6, 3), 0.5)
+    for item, slope in ((0, -0.5), (3, -0.25), (5, 0.75)):
+        rows[item] = np.array([2.0, -1.0, 1.0]) * slope
+    few, many = seen([0, 2], [2, 2, 0, 0, 1, 1], 2), seen([0, 1, 2], [3, 2, 0, 1, 1, 2], 1)
+    told = looked(monkeypatch, [many._replace(totals=less + rows), few._replace(totals=less)])
+    assert items_of(told.pairs).tolist() == [0, 3]
+    rows[5, 0] += 0.1  # a multiple of another vector: nothing is ranked, and what is listed is the one's own
+    told = looked(monkeypatch, [many._replace(totals=less + rows), few._replace(totals=less)])
+    assert items_of(told.pairs).tolist() == [0, 3, 5]
+
+
 # --- Systems ---------------------------------------------------------------------------------------------
 
 
@@ -131,6 +144,13 @@ def test_secure_sums_tell_all_of_who_is_left_out(name: str, settings: dict[str, 
     assert finding.chance < 0.6
     assert finding.num_victims == 2, "one for each round"
     assert finding.refusal == ""
+
+
+def test_of_ranking_clients_as_well(data: Interactions) -> None:
+    """Told twice in one round, so that the same pairs are drawn; in two rounds others are."""
+    values: dict[str, Any] = {"rho": 0, "denoisers": 0, "secure_sums": True}
+    finding = found(job_of("fedrec-bpr", data, **values), "sum begun again")
+    assert finding.score > 0.95
 
 
 def test_a_guard_does_not_see_it_while_rounds_are_left(data: Interactions) -> None:

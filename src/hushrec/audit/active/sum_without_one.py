@@ -11,7 +11,7 @@ draw what they list anew in each round, two rounds differ by that, too: see `sum
 
 from copy import deepcopy
 from dataclasses import replace
-from itertools import combinations, takewhile
+from itertools import combinations, permutations, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -21,13 +21,14 @@ from hushrec.audit.asking import Forgiving
 from hushrec.audit.attacks.dense_gradients import HALFWAY, distances
 from hushrec.audit.attacks.differing_rounds import differences
 from hushrec.audit.scoreboard import Attack, Lie, Outcome, Own, Stage, Truth
-from hushrec.audit.sums import Remembered, dense_sums_in, everything, f1_beside_popular, sums_in
-from hushrec.audit.uploads import Pairs, paired
+from hushrec.audit.sums import Remembered, SeenSum, dense_sums_in, everything, f1_beside_popular, sums_in
+from hushrec.audit.uploads import Pairs, items_of, paired
 from hushrec.errors import HushrecError
 from hushrec.privacy.secure_sum.messages import LeaveOut, MaskedNumbers, SendKeys, SendShares
 from hushrec.protocol import Answer, Ask, Numbers, Role, Round, Seat, View
 
 _NO_ONE = np.empty(0, np.int32)
+_ROUNDING = 1e-4  # of a row's numbers, which are rounded to 32 bits and then for the sum
 
 
 def tell(stage: Stage, own: Own) -> Round[None]:
@@ -71,9 +72,25 @@ def look(_before: Told | None, view: View, own: Own) -> Told:
     sums = sums_in(view, own.settings)
     pairs, victims = differences(Remembered(tuple(sums))) if sums else dense_differences(view, own)
     if len(victims):
-        return Told(pairs, victims)
+        return Told(pairs if own.rating_range else pulled_up(pairs, victims, sums), victims)
     victims = _drawn(np.unique(np.concatenate(asked)), own).astype(np.int64)
     return Told(everything(victims, own.num_items), victims)
+
+
+def pulled_up(pairs: Pairs, victims: NDArray[np.int64], sums: list[SeenSum]) -> Pairs:
+    """Of the items of the one who is left out, those that are pulled up, where an upload ranks items.
+
+    Then all rows are multiples of one vector, whose last number is 1, and below zero for what is pulled up (see
+    `audit.attacks.pulled_up`). Rows that are not are of uploads that rank nothing: all items stay.
+    """
+    for more, less in permutations(sums, 2):
+        if more.totals.size and np.array_equal(np.setdiff1d(more.participants, victims), less.participants):
+            rows = (more.totals - less.totals)[items_of(pairs)]
+            slopes = rows[:, -1:]
+            largest = int(np.abs(slopes).argmax())
+            if slopes[largest] and np.allclose(rows, slopes * rows[largest] / slopes[largest], atol=_ROUNDING):
+                return pairs[slopes[:, 0] < 0]
+    return pairs
 
 
 def dense_differences(view: View, own: Own) -> Told:
