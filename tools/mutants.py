@@ -83,6 +83,7 @@ SERVER_LIES = "tests/adversary/test_lying_server.py"
 CLIENT_LIES = "tests/adversary/test_lying_client.py"
 OWNER_LIES = "tests/adversary/test_lying_owner.py"
 PLEDGES = "tests/adversary/test_pledged_owners.py"
+MADE_UP = "tests/adversary/test_made_up_numbers.py"
 RELATIVES = "tests/adversary/test_revoked_and_copied_kits.py"
 
 MUTANTS = (
@@ -541,8 +542,41 @@ MUTANTS = (
     ),
     Mutant(
         "mail-proves-everything", "runtime/calling.py",
-        "is_proven = not has_mail or isinstance(error, WireError)", "is_proven = True",
+        "is_proven = not has_mail or isinstance(error, WireError | MadeUpError)", "is_proven = True",
         CLIENT_LIES, "who sums up a lie of others is left out for it",
+    ),
+    # --- Numbers that nobody can add up ------------------------------------------------------------------------
+    Mutant(
+        "made-up-gradients-of-an-owner", "systems/drift/replies.py",
+        "is_bad = ~(np.abs(message.gradients.values) <= row_limit(1)).all(axis=1)",
+        "is_bad = np.zeros(len(message.gradients.values), np.bool_)",
+        MADE_UP, "an owner ends the run of all by gradients that it made up",
+    ),
+    Mutant(
+        "made-up-sums-for-the-users-side", "systems/drift/kept_by_users.py",
+        "is_bad = _beyond(message.sums.values, self.limit)",
+        "is_bad = _beyond(message.sums.values, 2**63 - 1)",
+        MADE_UP, "an owner's sums wrap the vectors of the users",
+    ),
+    Mutant(
+        "made-up-sums-prove-nothing", "runtime/calling.py",
+        "isinstance(error, WireError | MadeUpError)", "isinstance(error, WireError)",
+        MADE_UP, "an owner that makes up sums breaks rounds off again and again and stays",
+    ),
+    Mutant(
+        "honest-sums-pass-for-a-lie", "systems/drift/kept_by_users.py",
+        "if any(_beyond(total.totals, _limit_of(1)).any() for _, total in both):", "if False:",
+        MADE_UP, "an owner whose training diverges is left out as a liar",
+    ),
+    Mutant(
+        "made-up-gradients-of-a-partner", "systems/fedcore/mail.py",
+        "if not is_addable(own if own.ndim > 1 else own[None], self.num_partners):", "if False:",
+        MADE_UP, "a partner ends the training of all by gradients that it made up",
+    ),
+    Mutant(
+        "honest-gradients-pass-for-a-lie", "systems/fedcore/partners.py",
+        "if not released.is_addable(len(self.aligned_with)):", "if False:",
+        MADE_UP, "a partner whose training diverges is taken for a liar",
     ),
 )  # fmt: skip
 
