@@ -578,6 +578,28 @@ MUTANTS = (
         "if not released.is_addable(len(self.aligned_with)):", "if False:",
         MADE_UP, "a partner whose training diverges is taken for a liar",
     ),
+    # --- What nodes remember -----------------------------------------------------------------------------------
+    Mutant(
+        "a-letter-passed-on-twice", "runtime/guard.py",
+        "if len(set(letters)) < len(letters):", "if False:",
+        "tests/adversary/test_lying_relay.py", "a server sends a letter twice through a relay and finds it again",
+    ),
+    Mutant(
+        "asks-without-end-through-a-relay", "runtime/guard.py",
+        "if len(relayed) > MOST_RELAYED:", "if False:",
+        "tests/runtime/test_guard.py", "a server fills a relay's disk with asks to remember",
+    ),
+    Mutant(
+        "errors-are-forgotten", "runtime/node.py",
+        "guard.memory = guard.admit_mail(memory, message, numbers, came)",
+        "memory = guard.admit_mail(memory, message, numbers, came)",
+        SERVER_LIES, "a server tries one V after the other until one is answered",
+    ),
+    Mutant(
+        "errors-are-forgotten-after-a-restart", "deploy/node_run.py",
+        "                self._save(node, self.last)\n", "                pass\n",
+        SERVER_LIES, "a node that starts anew answers another V after an error",
+    ),
 )  # fmt: skip
 
 

@@ -262,15 +262,29 @@ class NodeRun:
         return self._charter
 
     def answer(self, packet: Packet, mark: ReplayMark) -> Packet:
-        """Serve an ask; what it changed is on disk before the reply leaves."""
+        """Serve an ask; what it changed, or what was asked, is on disk before a reply or an error leaves."""
         node = self._opened()
         if self._agreed() is None:
             raise WireError("an ask before all nodes have signed the charter")
+        assert node.guard is not None
+        before = node.guard.memory
+        try:
+            reply = self._answered(node, packet)
+        except Exception:
+            if node.guard.memory is not before:
+                self._save(node, self.last)
+            raise
+        if packet.kind in (Kind.ASK, Kind.RELAY):
+            self._save(node, mark)
+        return reply
+
+    def _answered(self, node: Node, packet: Packet) -> Packet:
+        """The node's answer; the end of the run on this node, if a client's numbers are too large."""
         end = self._folder / "diverged"
         if end.exists():
             raise DivergedError(end.read_text(encoding="utf-8"))
         try:
-            reply = node.answer(packet)
+            return node.answer(packet)
         except ModelDivergedError:
             raise  # which no client has a part in
         except DivergedError as error:
@@ -279,13 +293,14 @@ class NodeRun:
             told = diverged(self.config, packet.round_number, "an update is not finite or far too large")
             write_private_file(end, str(told).encode())
             raise told from error
-        if packet.kind in (Kind.ASK, Kind.RELAY):
-            assert self._store is not None
-            assert node.guard is not None
-            memory = node.guard.memory
-            kept = msgspec.msgpack.encode(memory) if memory.round_number else b""
-            self._store.save(node.private, mark._replace(memory=kept))
-        return reply
+
+    def _save(self, node: Node, mark: ReplayMark) -> None:
+        """Write the state and what the guard remembers."""
+        assert self._store is not None
+        assert node.guard is not None
+        memory = node.guard.memory
+        kept = msgspec.msgpack.encode(memory) if memory.round_number else b""
+        self._store.save(node.private, mark._replace(memory=kept))
 
     def measure(self, order: Measure) -> Measured:
         """Finish: keep a folder that `hushrec recommend` can use, and measure if there are test ratings.
