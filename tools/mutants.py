@@ -600,6 +600,23 @@ MUTANTS = (
         "                self._save(node, self.last)\n", "                pass\n",
         SERVER_LIES, "a node that starts anew answers another V after an error",
     ),
+    Mutant(
+        "masks-of-whatever-was-told", "privacy/secure_sum/masks.py",
+        "digest_size=KEY_BYTES, key=self._told, person", "digest_size=KEY_BYTES, person",
+        f"{SECURE} tests/adversary/test_lying_sums.py",
+        "a server tells some clients of a sum another model and reads the others",
+    ),
+    Mutant(
+        "masks-whatever-is-left-out", "privacy/secure_sum/messages.py",
+        "np.array([round_number, num_parties], np.int64), left_out.astype(np.int32)]",
+        "np.array([round_number, num_parties], np.int64)]",
+        SECURE, "a server has some leave an item out and reads who has it",
+    ),
+    Mutant(
+        "masks-of-any-round", "privacy/secure_sum/messages.py",
+        "np.array([round_number, num_parties], np.int64)", "np.array([0, num_parties], np.int64)",
+        SECURE, "clients of two rounds are in one sum",
+    ),
 )  # fmt: skip
 
 
