@@ -617,6 +617,22 @@ MUTANTS = (
         "np.array([round_number, num_parties], np.int64)", "np.array([0, num_parties], np.int64)",
         SECURE, "clients of two rounds are in one sum",
     ),
+    Mutant(
+        "orders-that-do-not-fit-without-end", "deploy/misfits.py",
+        "if len(known) >= MOST_MISFITS and order not in known:", "if False:",
+        "tests/adversary/test_lying_orders.py", "a server reads rated items off orders that a node refuses",
+    ),
+    Mutant(
+        "orders-that-do-not-fit-are-forgotten", "deploy/misfits.py",
+        "                self._note(order)\n", "                pass\n",
+        "tests/adversary/test_lying_orders.py", "a server reads rated items off orders that a node refuses",
+    ),
+    Mutant(
+        "the-same-order-counts-again", "deploy/misfits.py",
+        "            if order not in known:\n                self._note(order)",
+        "            self._note(os.urandom(8).hex())",
+        "tests/adversary/test_lying_orders.py", "an honest server that tries again shuts a node out",
+    ),
 )  # fmt: skip
 
 
