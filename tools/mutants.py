@@ -83,6 +83,7 @@ SERVER_LIES = "tests/adversary/test_lying_server.py"
 CLIENT_LIES = "tests/adversary/test_lying_client.py"
 OWNER_LIES = "tests/adversary/test_lying_owner.py"
 PLEDGES = "tests/adversary/test_pledged_owners.py"
+MADE_UP = "tests/adversary/test_made_up_numbers.py"
 RELATIVES = "tests/adversary/test_revoked_and_copied_kits.py"
 
 MUTANTS = (
@@ -541,8 +542,96 @@ MUTANTS = (
     ),
     Mutant(
         "mail-proves-everything", "runtime/calling.py",
-        "is_proven = not has_mail or isinstance(error, WireError)", "is_proven = True",
+        "is_proven = not has_mail or isinstance(error, WireError | MadeUpError)", "is_proven = True",
         CLIENT_LIES, "who sums up a lie of others is left out for it",
+    ),
+    # --- Numbers that nobody can add up ------------------------------------------------------------------------
+    Mutant(
+        "made-up-gradients-of-an-owner", "systems/drift/replies.py",
+        "is_bad = ~(np.abs(message.gradients.values) <= row_limit(1)).all(axis=1)",
+        "is_bad = np.zeros(len(message.gradients.values), np.bool_)",
+        MADE_UP, "an owner ends the run of all by gradients that it made up",
+    ),
+    Mutant(
+        "made-up-sums-for-the-users-side", "systems/drift/kept_by_users.py",
+        "is_bad = _beyond(message.sums.values, self.limit)",
+        "is_bad = _beyond(message.sums.values, 2**63 - 1)",
+        MADE_UP, "an owner's sums wrap the vectors of the users",
+    ),
+    Mutant(
+        "made-up-sums-prove-nothing", "runtime/calling.py",
+        "isinstance(error, WireError | MadeUpError)", "isinstance(error, WireError)",
+        MADE_UP, "an owner that makes up sums breaks rounds off again and again and stays",
+    ),
+    Mutant(
+        "honest-sums-pass-for-a-lie", "systems/drift/kept_by_users.py",
+        "if any(_beyond(total.totals, _limit_of(1)).any() for _, total in both):", "if False:",
+        MADE_UP, "an owner whose training diverges is left out as a liar",
+    ),
+    Mutant(
+        "made-up-gradients-of-a-partner", "systems/fedcore/mail.py",
+        "if not is_addable(own if own.ndim > 1 else own[None], self.num_partners):", "if False:",
+        MADE_UP, "a partner ends the training of all by gradients that it made up",
+    ),
+    Mutant(
+        "honest-gradients-pass-for-a-lie", "systems/fedcore/partners.py",
+        "if not released.is_addable(len(self.aligned_with)):", "if False:",
+        MADE_UP, "a partner whose training diverges is taken for a liar",
+    ),
+    # --- What nodes remember -----------------------------------------------------------------------------------
+    Mutant(
+        "a-letter-passed-on-twice", "runtime/guard.py",
+        "if len(set(letters)) < len(letters):", "if False:",
+        "tests/adversary/test_lying_relay.py", "a server sends a letter twice through a relay and finds it again",
+    ),
+    Mutant(
+        "asks-without-end-through-a-relay", "runtime/guard.py",
+        "if len(relayed) > MOST_RELAYED:", "if False:",
+        "tests/runtime/test_guard.py", "a server fills a relay's disk with asks to remember",
+    ),
+    Mutant(
+        "errors-are-forgotten", "runtime/node.py",
+        "guard.memory = guard.admit_mail(memory, message, numbers, came)",
+        "memory = guard.admit_mail(memory, message, numbers, came)",
+        SERVER_LIES, "a server tries one V after the other until one is answered",
+    ),
+    Mutant(
+        "errors-are-forgotten-after-a-restart", "deploy/node_run.py",
+        "                self._save(node, self.last)\n", "                pass\n",
+        SERVER_LIES, "a node that starts anew answers another V after an error",
+    ),
+    Mutant(
+        "masks-of-whatever-was-told", "privacy/secure_sum/masks.py",
+        "digest_size=KEY_BYTES, key=self._told, person", "digest_size=KEY_BYTES, person",
+        f"{SECURE} tests/adversary/test_lying_sums.py",
+        "a server tells some clients of a sum another model and reads the others",
+    ),
+    Mutant(
+        "masks-whatever-is-left-out", "privacy/secure_sum/messages.py",
+        "np.array([round_number, num_parties], np.int64), left_out.astype(np.int32)]",
+        "np.array([round_number, num_parties], np.int64)]",
+        SECURE, "a server has some leave an item out and reads who has it",
+    ),
+    Mutant(
+        "masks-of-any-round", "privacy/secure_sum/messages.py",
+        "np.array([round_number, num_parties], np.int64)", "np.array([0, num_parties], np.int64)",
+        SECURE, "clients of two rounds are in one sum",
+    ),
+    Mutant(
+        "orders-that-do-not-fit-without-end", "deploy/misfits.py",
+        "if len(known) >= MOST_MISFITS and order not in known:", "if False:",
+        "tests/adversary/test_lying_orders.py", "a server reads rated items off orders that a node refuses",
+    ),
+    Mutant(
+        "orders-that-do-not-fit-are-forgotten", "deploy/misfits.py",
+        "                self._note(order)\n", "                pass\n",
+        "tests/adversary/test_lying_orders.py", "a server reads rated items off orders that a node refuses",
+    ),
+    Mutant(
+        "the-same-order-counts-again", "deploy/misfits.py",
+        "            if order not in known:\n                self._note(order)",
+        "            self._note(os.urandom(8).hex())",
+        "tests/adversary/test_lying_orders.py", "an honest server that tries again shuts a node out",
     ),
 )  # fmt: skip
 

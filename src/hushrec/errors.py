@@ -76,6 +76,10 @@ class OutOfRangeError(DivergedError):
     """Numbers that cannot be added up. Who sends such is at fault: an honest party says that it diverges."""
 
 
+class MadeUpError(OutOfRangeError):
+    """Numbers that an honest party never sends, whatever mail it got: it looks at them before it sends them."""
+
+
 class FaultyPartyError(HushrecError):
     """Parties sent what they should not have. It was found when all replies were in; `numbers` says who it was."""
 

@@ -300,3 +300,41 @@ def test_a_node_that_is_killed_anywhere_has_counted_what_left(federation: Federa
     assert ordered.drive(wire).status == "done"
     asked = {leg.round_number for leg in wire.legs if leg.round_number}
     assert rounds(federation, "node-1") == rounds(federation, "node-2") == {ordered.order.run_id: len(asked)}
+
+
+# --- Orders that do not fit ------------------------------------------------------------------------------------
+
+
+def test_rated_items_cannot_be_read_off_refused_orders(federation: Federation) -> None:
+    """A catalogue that lacks an item tells whether somebody has it; so few may not fit, then none is looked at."""
+    settled(federation)
+    ordered = federation.order("sdcf", small("sdcf", **SECURE))
+    going_on = after_one_round(ordered)
+    [packet] = [data for leg, data in going_on if (leg.phase, leg.node) == ("enrol", "node-1")]
+    old, everything = opened(packet), about(opened(packet), Invitation)
+
+    def order(number: int, *lacking: str) -> str:
+        """What a node says to a new run without these items: empty if it takes part."""
+        left = [item for item in everything.catalogue.ids if item not in lacking]
+        catalogue = msgspec.structs.replace(everything.catalogue, ids=left, titles=None)
+        body = msgspec.msgpack.encode(msgspec.structs.replace(everything, catalogue=catalogue))
+        told = encode_packet(Packet(old.kind, number.to_bytes(16, "big"), 0, 1, body))
+        reply = opened(federation.site("node-1").handle(told))
+        return about(reply, Refusal).reason if reply.kind == Kind.REFUSAL else ""
+
+    train = federation.split.train
+    here = np.isin(train.users, federation.numbers("node-1"))
+    rated = sorted({str(train.item_ids[item]) for item in train.items[here]})
+    unrated = sorted(set(everything.catalogue.ids) - set(rated))
+    assert order(1) == ""
+    for number, item in enumerate(rated[:3], 2):
+        for again in range(3):  # which tells nothing new: an honest server tries it again, too
+            assert order(100 * again + number, item).startswith("cannot")
+            federation.kill()
+    for number, lacking in enumerate(([rated[3]], unrated[:1], rated, []), 10):
+        assert "3 orders did not fit this node's files" in order(number, *lacking)
+    assert order(20, rated[0]).startswith("cannot")
+    assert order(1) == "", "a run that it takes part in goes on"
+    (federation.folder / "node-1" / "private" / "misfits.txt").unlink()
+    assert order(30) == ""
+    assert ordered.finish()[-1].status == "done"

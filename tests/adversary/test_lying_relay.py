@@ -360,9 +360,19 @@ def test_letters_are_not_passed_on_one_by_one(federation: Federation) -> None:
         first, *others = [entry for entry in given if entry[0].relay == relay]
         assert others
         batch = [first, *others]
+        moved = msgspec.structs.replace(first[0], sequence=first[0].sequence + 1)
+        for lie, words in (
+            ([*batch, first], "to pass on a letter twice"),
+            ([first, first], "to pass on a letter twice"),
+            ([*batch, (moved, first[1])], "does not open"),
+        ):
+            reply = passed_on(relay, lie)
+            assert reply.kind == Kind.REFUSAL
+            assert words in about(reply, Refusal).reason
+        federation.kill(relay)
         assert passed_on(relay, batch).kind == Kind.REPLY
         assert passed_on(relay, [*others, first]).kind == Kind.REPLY  # the same, in another order
-        for other in ([first], others, others[:1], [*batch, first]):
+        for other in ([first], others, others[:1]):
             federation.kill(relay)
             reply = passed_on(relay, other)
             assert reply.kind == Kind.REFUSAL

@@ -348,12 +348,9 @@ def test_a_client_is_not_a_denoiser_because_the_server_says_so(server: Server) -
         numbers, request, _ = server.request(node)
         counted = np.full(len(numbers), 2, np.int32)
         named = ItemFactors(request.item_factors, counted, np.full(len(numbers), victims[0], np.int32))
-        unmoved(
-            server,
-            node,
-            lambda node=node, named=named, numbers=numbers: server.ask(node, named, numbers.tolist(), None, 3),
-            "not appointed",
-        )
+        for _ in range(2):  # what was asked is kept; nothing is sent
+            assert "not appointed" in refused(server.ask(node, named, numbers.tolist(), None, 3))
+            server.federation.kill(node)
 
 
 # --- Rounds ------------------------------------------------------------------------------------------------------
@@ -388,6 +385,27 @@ def test_a_round_is_not_answered_again_with_another_v(server: Server) -> None:
     )
     assert bytes(again.sections[0]) == bytes(opened(first).sections[0])
     assert_undisturbed(server.ordered)
+
+
+def test_an_ask_that_ended_in_an_error_is_not_asked_again_with_another_v(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a server could try one V after the other, and read something off each error."""
+    node = "node-1"
+    numbers, request, _ = server.request(node)
+    asked, third = numbers.tolist(), replace(request, counted_round=np.full(len(numbers), 2, np.int32))
+
+    def failing(*_: Any) -> None:
+        raise HushrecError("an error of whatever kind")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("hushrec.runtime.node.check_own", failing)
+        assert refused(server.ask(node, third, asked, None, 3)).startswith("cannot")
+    other = replace(third, item_factors=third.item_factors * np.float32(0))
+    for _ in range(2):
+        assert "another item_factors" in refused(server.ask(node, other, asked, None, 3))
+        server.federation.kill(node)
+    assert server.ask(node, third, asked, None, 3).kind == Kind.REPLY
 
 
 def test_rounds_beyond_the_last_are_not_answered(server: Server) -> None:

@@ -222,6 +222,26 @@ def test_whose_numbers_are_too_large_is_not_told_and_ends_the_run_on_the_node(fe
                 server.sum_of(server.members[name], vectors, 3)
 
 
+def test_nodes_that_are_told_different_models_give_noise(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server could have read the sum of one node alone, if the others are told a V of its choice."""
+    server = Server(federation, num_rounds=5)
+    name = sorted(server.members)[0]
+    honest = server.network._request
+    server.sum_of(server.everybody)
+
+    def lying(head: Any, message: Message, numbers: Numbers, *rest: Any) -> Any:
+        if isinstance(message, ItemFactors) and np.isin(numbers, server.members[name]).all():
+            message = replace(message, item_factors=np.zeros_like(message.item_factors))
+        return honest(head, message, numbers, *rest)
+
+    with monkeypatch.context() as told:
+        told.setattr(server.network, "_request", lying)
+        with pytest.raises(HushrecError, match=r"a sum counts fewer than none|larger than its rows can be"):
+            server.sum_of(server.everybody, round_number=3)
+
+
 def _signed_by(message: Message, number: Numbers) -> Message:
     return replace(message, writer=np.repeat(number, len(message.lengths)))
 

@@ -164,6 +164,11 @@ AT_UPLOAD: dict[str, Attack] = {
         numbers=np.arange(len(decode(now.decoded.sections[0], MESSAGES).numbers), dtype=np.int32)
     ),
     "factors that are not finite": lambda now: now.with_frame(with_factors(lambda array: array * np.nan)),
+    "an ask from nowhere": lambda now: now.changed(
+        now.earlier("start"), sequence=now.decoded.sequence, about=b"\xc0"
+    ),
+}
+MIDWAY: dict[str, Attack] = {
     "factors of another catalogue": lambda now: now.with_frame(with_factors(lambda array: array[:-1])),
     "too few factors": lambda now: now.with_frame(with_factors(lambda array: array[:, :-1].copy())),
     "a round that was never counted": lambda now: now.with_frame(
@@ -171,9 +176,6 @@ AT_UPLOAD: dict[str, Attack] = {
     ),
     "a denoiser that is nobody": lambda now: now.with_frame(
         lambda message: type(message)(message.item_factors, message.counted_round, message.denoiser + 1000)
-    ),
-    "an ask from nowhere": lambda now: now.changed(
-        now.earlier("start"), sequence=now.decoded.sequence, about=b"\xc0"
     ),
 }
 AT_COLLECTION: dict[str, Attack] = {
@@ -246,6 +248,25 @@ def test_intruding_packets_have_no_effect(federation: Federation, phase: str, is
     assert told.keys() == attacks.keys()
     assert [report.status for report in reports] == ["done"]
     ordered.assert_equals(undisturbed())
+
+
+@pytest.mark.parametrize("what", MIDWAY)
+def test_an_ask_that_fails_midway_counts_as_asked(federation: Federation, what: str) -> None:
+    """Else one could be tried after the other, and errors read. It ends the run, which a server can do anyway."""
+    ordered, last = federation.order(SYSTEM), federation.nodes[-1]
+
+    def fate(deliver: Deliver, packet: bytes) -> bytes:
+        moment = Moment(packet, wire, wire.legs[-1])
+        assert opened(deliver(MIDWAY[what](moment))).kind == Kind.REFUSAL
+        federation.kill(last)
+        return deliver(packet)
+
+    def mishap(leg: Leg) -> Fate | None:
+        return fate if (leg.phase, leg.round_number, leg.node) == ("ItemFactors", 2, last) else None
+
+    wire = Wire(federation, mishap)
+    report = ordered.drive(wire)
+    assert "asked again in round 2 with another" in report.lost[last]
 
 
 def test_a_packet_too_large_is_refused_unread(federation: Federation) -> None:

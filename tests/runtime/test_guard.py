@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hushrec.protocol import Ragged
-from hushrec.runtime.guard import MOST_CONTENTS, Guard, GuardError, Limits, Slices
+from hushrec.runtime.guard import MOST_CONTENTS, MOST_RELAYED, Guard, GuardError, Limits, Slices
 from hushrec.systems import fcf
 from hushrec.systems.fedrec import ItemFactors
 from hushrec.systems.fedrec_plus_plus import Noise
@@ -79,3 +79,14 @@ def test_whose_noise_it_is_shows_in_its_items_and_the_ends_of_its_rows() -> None
     found = [Slices().with_message(one, np.array([0])).digests[0] for one in parts]
     assert len(set(found)) == len(parts)
     assert found[0] == Slices().with_message(noise([1, 4, 7, 9], 1, 9, 9, 4), np.array([0])).digests[0]
+
+
+def test_a_relay_remembers_so_many_asks_and_passes_on_no_letters_of_others() -> None:
+    """Of a round; who could make it remember any number would fill its disk, or have it forget."""
+    guard, letters = Guard(Limits(3)), [(f"{ask} 7", b"letter") for ask in range(MOST_RELAYED)]
+    guard.memory = guard.admit_relay(1, letters)
+    guard.memory = guard.admit_relay(1, letters[-1:])
+    with pytest.raises(GuardError, match="letters of more than 4,096 asks in a round"):
+        guard.admit_relay(1, [("other 7", b"letter")])
+    assert len(guard.memory.relayed) == MOST_RELAYED
+    assert len(guard.admit_relay(2, [("other 7", b"letter")]).relayed) == 1

@@ -31,12 +31,13 @@ from hushrec.privacy.secure_sum.messages import (
     SharesSent,
     Unmask,
     Unmasking,
+    told_to_all,
 )
 from hushrec.privacy.secure_sum.plan import plan_for
 from hushrec.privacy.secure_sum.server import Graph, take_out_masks
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.shared_denoising import FactorsToShare, MaskedGradients, SummedShares
-from hushrec.protocol import Collect, Message, Recorded, View
+from hushrec.protocol import NO_ONE, Collect, Message, Recorded, View
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -63,20 +64,22 @@ def sums_in(view: View, settings: Mapping[str, Any]) -> list[SeenSum]:
     found: list[SeenSum] = []
     left_out: list[Any] = []  # of the sum to come; it is named after a sum of counts
     for part in _attempts(view, SendKeys, MaskedNumbers):
-        seen = _unmasked(part, settings)
+        seen = _unmasked(part, settings, left_out)
         if seen is not None:
             if left_out and found and np.array_equal(found[-1].participants, seen.participants):
                 seen.counts[left_out[0]] = found.pop().counts[left_out[0]]  # all that is known of these
             found.append(seen)
-        left_out = [one.message.items for one in part if isinstance(one.message, LeaveOut)]
+        left_out = _left_out_after(part)
     return found + [_without_shares(part) for part in _attempts(view, FactorsToShare, SummedShares)]
 
 
 def dense_sums_in(view: View, own: Own) -> list[SeenSum]:
     """The secure sums of a round that have a row of each item, whether they count or not; without counts."""
     found: list[SeenSum] = []
+    left_out: list[Any] = []
     for part in _attempts(view, SendKeys, MaskedNumbers):
-        unmasked, requests = _words_of(part, own.settings), _with_vectors(part)
+        unmasked, requests = _words_of(part, own.settings, left_out), _with_vectors(part)
+        left_out = _left_out_after(part)
         if unmasked is None or not len(unmasked.words) or len(unmasked.words) % own.num_items:
             continue
         totals = unmasked.words.reshape(own.num_items, -1).astype(np.float64) * 2.0**-FRACTION_BITS
@@ -125,13 +128,26 @@ class _Unmasked(NamedTuple):
     participants: NDArray[np.int64]
 
 
-def _unmasked(part: View, settings: Mapping[str, Any]) -> SeenSum | None:
+def _unmasked(part: View, settings: Mapping[str, Any], left_out: list[Any]) -> SeenSum | None:
     """The sum that the masked numbers of an attempt have; None: it was not unmasked, or does not count."""
-    found = _words_of(part, settings)
+    found = _words_of(part, settings, left_out)
     return None if found is None else _counting(found.words, part, found.participants)
 
 
-def _words_of(part: View, settings: Mapping[str, Any]) -> _Unmasked | None:
+def _left_out_after(part: View) -> list[Any]:
+    """Items to be left out of the sum to come, as each batch of participants is told after a sum of counts."""
+    return [one.message.items for one in part if isinstance(one.message, LeaveOut)]
+
+
+def _told(part: View, num_parties: int, left_out: list[Any]) -> bytes:
+    """A digest of what all participants were told: the request is the last thing before the masked numbers."""
+    first = next(place for place, one in enumerate(part) if isinstance(one.message, MaskedNumbers))
+    request = part[first - 1]
+    none = not left_out or isinstance(request.message, SendCounts)
+    return told_to_all(request.message, request.round_number, num_parties, NO_ONE if none else left_out[0])
+
+
+def _words_of(part: View, settings: Mapping[str, Any], left_out: list[Any]) -> _Unmasked | None:
     """The numbers of an attempt without their masks; None: it was not unmasked."""
     unmask = _of_kind(part, Unmask)
     if not unmask or not _of_kind(part, Unmasking):
@@ -141,7 +157,8 @@ def _words_of(part: View, settings: Mapping[str, Any]) -> _Unmasked | None:
     words: Counts = masked.words.values.reshape(len(senders), -1).sum(axis=0)
     shares = Collect([(one.numbers, one.message) for one in _of_kind(part, Unmasking)])
     sharing = _joined(_of_kind(part, SharesSent))[0]
-    take_out_masks(words, _graph(part, settings), sharing, survivors, shares)
+    graph = _graph(part, settings)
+    take_out_masks(words, graph, sharing, survivors, shares, _told(part, len(graph.numbers), left_out))
     return _Unmasked(words, survivors.astype(np.int64))
 
 

@@ -5,6 +5,7 @@ the system's own store keeps, and what the guard remembers of the round.
 """
 
 import secrets
+from contextlib import nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -34,6 +35,7 @@ from hushrec.deploy.identity import check_key_card, key_card, own_keys
 from hushrec.deploy.kits import node_names, read_kit
 from hushrec.deploy.measuring import measure
 from hushrec.deploy.membership import standing_hosts
+from hushrec.deploy.misfits import Misfits
 from hushrec.deploy.orders import Assignment, Enrolled, Hosts, Invitation, Measure, Measured, Ready
 from hushrec.draws import Draws
 from hushrec.errors import (
@@ -107,14 +109,7 @@ class NodeRun:
                 raise Refused("the same run with other settings; order a new run")
             run._restore()
         else:
-            try:
-                held = run._read_own()
-            except NotAsOrderedError as error:
-                raise HushrecError(error.for_log) from None
-            except HushrecError:
-                # Its words may quote a rating or an id.
-                raise HushrecError("the node's files cannot be used; start it again to see why") from None
-            run._check_items(held.train)
+            held = run._fitting()
             save_train(folder / "fold-1" / "train.npz", held.train, run.system)
             if held.lists_users:
                 lines = [f"{user}\t{number}\n" for number, user in enumerate(held.train.user_ids.tolist())]
@@ -134,6 +129,26 @@ class NodeRun:
         run._restore()
         return run
 
+    def _fitting(self) -> NodeData:
+        """Who is on this node, if the order fits that; few orders may not fit."""
+        if self._settings.files.items is not None:
+            self._check_known_items(Path(self._settings.files.items))
+        counted = (
+            nullcontext() if self._settings.accepts_everything else Misfits(self._kit).counting(self.invitation)
+        )
+        with counted:
+            try:
+                held = self._read_own()
+            except NotAsOrderedError as error:
+                raise HushrecError(error.for_log) from None
+            except HushrecError:
+                # Its words may quote a rating or an id.
+                raise HushrecError("the node's files cannot be used; start it again to see why") from None
+            self._check_items(held.train)
+            system = self.system
+            system.feedback.check_trainable(prepared(system, held.train, self.config), system.name)
+        return held
+
     def _read_own(self) -> NodeData:
         """Who is on this node, as its owner's files say."""
         invitation = self.invitation
@@ -141,15 +156,17 @@ class NodeRun:
             self._settings.files, self._name, invitation.catalogue, invitation.rating_range
         )
 
-    def _check_items(self, train: Interactions) -> None:
-        """Refuse a catalogue with items that its owner does not know, or else one that cannot be meant."""
-        files, holders, catalogue = self._settings.files, self.system.holders, self.invitation.catalogue
-        if not holders.knows_all_items or files.data is None:
-            return
-        if files.items is None:
-            check_catalogue(len(catalogue.ids), len(np.unique(train.items)))
-        elif set(catalogue.ids) - set(read_catalogue(Path(files.items), as_texts=True).ids):
+    def _check_known_items(self, items: Path) -> None:
+        """Refuse a catalogue with items that its owner does not know, whatever is rated here."""
+        is_of_run = self.system.holders.knows_all_items and self._settings.files.data is not None
+        if is_of_run and set(self.invitation.catalogue.ids) - set(read_catalogue(items, as_texts=True).ids):
             raise Refused("a catalogue with items that are not in the list of this node's owner")
+
+    def _check_items(self, train: Interactions) -> None:
+        """Refuse a catalogue that cannot be meant, where its owner has no list."""
+        files, holders = self._settings.files, self.system.holders
+        if holders.knows_all_items and files.data is not None and files.items is None:
+            check_catalogue(len(self.invitation.catalogue.ids), len(np.unique(train.items)))
 
     def check_not_older(self, last_round: int) -> None:
         """Refuse to go on with less than this node remembered when it answered, by its ledger, the last round.
@@ -175,7 +192,6 @@ class NodeRun:
     def enrolled(self) -> Enrolled:
         """How many parties are here, and their names if they have some."""
         system, train = self.system, self._train()
-        system.feedback.check_trainable(prepared(system, train, self.config), system.name)
         num_parties = system.holders.num_parties(train)
         agreed = read_arrays(self._folder / "numbers.npz").get("agreed")
         private = self._first_private()
@@ -262,15 +278,29 @@ class NodeRun:
         return self._charter
 
     def answer(self, packet: Packet, mark: ReplayMark) -> Packet:
-        """Serve an ask; what it changed is on disk before the reply leaves."""
+        """Serve an ask; what it changed, or what was asked, is on disk before a reply or an error leaves."""
         node = self._opened()
         if self._agreed() is None:
             raise WireError("an ask before all nodes have signed the charter")
+        assert node.guard is not None
+        before = node.guard.memory
+        try:
+            reply = self._answered(node, packet)
+        except Exception:
+            if node.guard.memory is not before:
+                self._save(node, self.last)
+            raise
+        if packet.kind in (Kind.ASK, Kind.RELAY):
+            self._save(node, mark)
+        return reply
+
+    def _answered(self, node: Node, packet: Packet) -> Packet:
+        """The node's answer; the end of the run on this node, if a client's numbers are too large."""
         end = self._folder / "diverged"
         if end.exists():
             raise DivergedError(end.read_text(encoding="utf-8"))
         try:
-            reply = node.answer(packet)
+            return node.answer(packet)
         except ModelDivergedError:
             raise  # which no client has a part in
         except DivergedError as error:
@@ -279,13 +309,14 @@ class NodeRun:
             told = diverged(self.config, packet.round_number, "an update is not finite or far too large")
             write_private_file(end, str(told).encode())
             raise told from error
-        if packet.kind in (Kind.ASK, Kind.RELAY):
-            assert self._store is not None
-            assert node.guard is not None
-            memory = node.guard.memory
-            kept = msgspec.msgpack.encode(memory) if memory.round_number else b""
-            self._store.save(node.private, mark._replace(memory=kept))
-        return reply
+
+    def _save(self, node: Node, mark: ReplayMark) -> None:
+        """Write the state and what the guard remembers."""
+        assert self._store is not None
+        assert node.guard is not None
+        memory = node.guard.memory
+        kept = msgspec.msgpack.encode(memory) if memory.round_number else b""
+        self._store.save(node.private, mark._replace(memory=kept))
 
     def measure(self, order: Measure) -> Measured:
         """Finish: keep a folder that `hushrec recommend` can use, and measure if there are test ratings.

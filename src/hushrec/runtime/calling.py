@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from hushrec.errors import DivergedError, HushrecError, OutOfRangeError
+from hushrec.errors import DivergedError, HushrecError, MadeUpError, OutOfRangeError
 from hushrec.runtime.mailroom import NoRoom
 from hushrec.runtime.packets import Buffer, Kind, Packet, Refusal, about, decode_packet, encode_packet
 from hushrec.runtime.transport import Requests, Transport
@@ -93,7 +93,8 @@ class Caller:
         """Have every reply received, one at a time, as they come; who answers garbage is asked once more.
 
         `head` is any of the requests, with or without its sections. What `receive` refuses is its sender's loss.
-        With `has_mail`, replies follow from mail of others: then numbers that cannot be prove nothing.
+        With `has_mail`, replies follow from mail of others: then numbers that cannot be prove nothing, unless an
+        honest party looks at them itself.
         """
         waiting = requests
         for _ in range(2):
@@ -135,7 +136,7 @@ class Caller:
         except HushrecError as error:
             if is_divergence(error):
                 raise
-            is_proven = not has_mail or isinstance(error, WireError)
+            is_proven = not has_mail or isinstance(error, WireError | MadeUpError)
             losses.spoils(name, str(error), is_proven=is_proven, is_over=is_reply)
         except Exception as error:  # nothing that a node sends may end the run; but it may be a fault of ours
             LOGGER.exception("what %s sent cannot be used", name)

@@ -15,8 +15,12 @@ remembers of the round that runs what was asked (`Memory`, which is on disk befo
   declines so is named, and the round goes on without it and its clients;
 - a sum is of no more parties than there are in the run, whoever says so: each adds the less noise the more it is
   told of;
-- letters of an ask are passed on in one batch: who gets them one by one learns who wrote to whom;
+- letters of an ask are passed on in one batch, each once: who gets them one by one, or one of them twice, learns
+  who wrote to whom. A relay remembers `MOST_RELAYED` asks of a round, and passes on no letters of others;
 - vectors are no longer than training makes them.
+
+What was admitted is remembered also if the answer was an error, and on disk before that leaves: else another V
+could be tried until one is answered.
 
 Guarantee: of one round and one V a client gives one answer. A refusal that depends on what clients have is an
 answer, too: the node ends the run with it (`deploy.node_run`).
@@ -54,6 +58,7 @@ MOST_PER_RATED = 20  # items of a catalogue for each that somebody of a node rat
 _FEW_RATED = 100  # of which a node cannot say how many others there are
 _USUAL_RATING = 5.0
 MOST_CONTENTS = 12  # of a request that varies, in a round: twice as many as a round is begun before a run gives up
+MOST_RELAYED = 4096  # asks of a round: a sum of FCF for each few clients, in a round that begins again and again
 _DIGEST_BYTES = 12
 
 _GUARDED = (Role.CLIENT, Role.DENOISER)
@@ -162,11 +167,13 @@ class Guard:
         return self.memory if round_number == self.memory.round_number else Memory(round_number)
 
     def admit_relay(self, round_number: int, letters: Sequence[tuple[str, bytes]]) -> Memory:
-        """Refuse to pass on letters of an ask in another batch than before; the same.
+        """Refuse to pass on letters of an ask in another batch than before, or one of them twice; the same.
 
         Of each letter: of which ask it is, and itself.
         """
         memory = self._of_round(round_number)
+        if len(set(letters)) < len(letters):
+            raise GuardError("asked to pass on a letter twice, which would show who wrote it")
         relayed = dict(memory.relayed)
         for ask in {ask for ask, _ in letters}:
             batch = _digest(
@@ -176,6 +183,8 @@ class Guard:
                 raise GuardError(
                     "asked to pass on letters of one ask in two batches, which would show who wrote which"
                 )
+        if len(relayed) > MOST_RELAYED:
+            raise GuardError(f"asked to pass on letters of more than {MOST_RELAYED:,} asks in a round")
         return msgspec.structs.replace(memory, relayed=relayed)
 
     def admit_mail(self, memory: Memory, request: Message, numbers: Numbers, mail: Mapping[int, Slices]) -> Memory:

@@ -63,13 +63,10 @@ class Node:
 
     def _pass_on(self, packet: Packet) -> Packet:
         _, letters = contents_of(packet)
-        memory = None
         if self.guard:
             batch = [(f"{mail.sequence} {mail.code}", bytes(letter)) for mail, letter in letters]
-            memory = self.guard.admit_relay(packet.round_number, batch)
+            self.guard.memory = self.guard.admit_relay(packet.round_number, batch)
         mixed = self.post.pass_on(letters, packet.round_number)
-        if self.guard and memory:
-            self.guard.memory = memory
         return packet.reply(Contents(0, [mail for mail, _ in mixed]), tuple(letter for _, letter in mixed))
 
     def _serve(self, packet: Packet) -> Packet:
@@ -89,8 +86,8 @@ class Node:
             raise TooLongError(str(diverged(self.config, round_number, str(error)))) from None
         handler = self.system.handlers[type(message)]
         inboxes, came = self._open(letters, round_number, handler.reads, watch)
-        if guard and memory:
-            memory = guard.admit_mail(memory, message, numbers, came)
+        if guard and memory:  # from here on it counts as asked, whether it can be answered or not
+            guard.memory = guard.admit_mail(memory, message, numbers, came)
         frames: list[Buffer] = []
         mail: list[Sealed] = []
         for first, last in cohort_bounds(self._reply_bytes[rows]):
@@ -106,8 +103,6 @@ class Node:
                 for sealed in mail:
                     guard.check_mail_out(sealed.message, sealed.addressees)
             sent = list(self.post.write(mail, round_number, packet.sequence))
-        if guard and memory:
-            guard.memory = memory
         contents = Contents(len(frames), [outside for outside, _ in sent], dict(watch.seconds))
         return packet.reply(contents, (*frames, *(letter for _, letter in sent)))
 

@@ -85,13 +85,15 @@ def test_t_less_one_shares_are_uniform_whatever_the_secret() -> None:
 def test_two_neighbours_agree_and_a_third_does_not() -> None:
     keys = [draw_secrets(Draws(0).key("test"), number, 0).private_key for number in range(3)]
     public = [public_key_of(key) for key in keys]
-    assert Agreements(keys[0]).mask_key(public[1]) == Agreements(keys[1]).mask_key(public[0])
-    assert Agreements(keys[2]).mask_key(public[1]) != Agreements(keys[0]).mask_key(public[1])
+    ours = Agreements(keys[0], b"told").mask_key(public[1])
+    assert ours == Agreements(keys[1], b"told").mask_key(public[0])
+    assert ours != Agreements(keys[1], b"told otherwise").mask_key(public[0])
+    assert ours != Agreements(keys[2], b"told").mask_key(public[1])
 
 
 def test_a_key_of_low_order_is_refused() -> None:
     with pytest.raises(HushrecError, match="not an X25519 key"):
-        Agreements(bytes([7] * 32)).mask_key(bytes(32))
+        Agreements(bytes([7] * 32), bytes(32)).mask_key(bytes(32))
 
 
 def test_secrets_are_of_one_party_one_attempt_and_one_purpose() -> None:

@@ -5,7 +5,7 @@ can lose parties in any step, or be the server itself.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,15 @@ from hushrec.privacy.masking import as_ragged
 from hushrec.privacy.secure_sum.attempts import AskedOtherwiseError, TakesPart, remembering
 from hushrec.privacy.secure_sum.letters import LetterBox
 from hushrec.privacy.secure_sum.masks import Agreements, Streams, draw_secrets, public_key_of
-from hushrec.privacy.secure_sum.messages import MaskedNumbers, SendKeys, SendShares, Shares, Unmask, Unmasking
+from hushrec.privacy.secure_sum.messages import (
+    MaskedNumbers,
+    SendKeys,
+    SendShares,
+    Shares,
+    Unmask,
+    Unmasking,
+    told_to_all,
+)
 from hushrec.privacy.secure_sum.noise import Size
 from hushrec.privacy.secure_sum.parties import (
     PURPOSE,
@@ -35,7 +43,20 @@ from hushrec.privacy.secure_sum.server import secure_sum
 from hushrec.privacy.secure_sum.settings import SecureSums
 from hushrec.privacy.secure_sum.shamir import combine
 from hushrec.privacy.secure_sum.system import summed
-from hushrec.protocol import Answer, Ask, Cohort, Message, Numbers, Ragged, Reply, Role, Sealed, ragged, shared
+from hushrec.protocol import (
+    NO_ONE,
+    Answer,
+    Ask,
+    Cohort,
+    Message,
+    Numbers,
+    Ragged,
+    Reply,
+    Role,
+    Sealed,
+    ragged,
+    shared,
+)
 
 REAL = SecureSums(secure_sums=True, secure_masks="real")
 
@@ -93,6 +114,7 @@ class Parties:
     config: SecureSums = REAL
     draws: Draws = field(default_factory=lambda: Draws(0))
     box: LetterBox = field(default_factory=LetterBox)
+    round_number: int = 1
     sent: list[tuple[Numbers, Message]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -113,7 +135,9 @@ class Parties:
     def ask(self, numbers: list[int], request: Message, box: LetterBox | None = None) -> Reply:
         """What parties answer, all in one cohort."""
         to = np.array(numbers, np.int32)
-        cohort = Cohort(to, to.astype(np.int64), self.private, 1, {Shares: self.box if box is None else box})
+        cohort = Cohort(
+            to, to.astype(np.int64), self.private, self.round_number, {Shares: self.box if box is None else box}
+        )
         reply: Reply = self.handlers[type(request)](cohort, request, self.config, self.draws)
         self.sent.append((to, reply.message))
         return reply
@@ -175,8 +199,10 @@ def test_three_clients_by_hand() -> None:
         return words
 
     def common(one: int, other: int) -> NDArray[np.int64]:
-        return stream(Agreements(secrets[one].private_key).mask_key(public_key_of(secrets[other].private_key)))
+        agreements = Agreements(secrets[one].private_key, told)
+        return stream(agreements.mask_key(public_key_of(secrets[other].private_key)))
 
+    told = told_to_all(Give(np.array(1)), 1, 3, NO_ONE)
     own = [stream(one.seed) for one in secrets]
     expected = [
         rows[0] + own[0] + common(0, 1) + common(0, 2),
@@ -187,6 +213,37 @@ def test_three_clients_by_hand() -> None:
         message.words.values.reshape(3, 2) for _, message in parties.sent if isinstance(message, MaskedNumbers)
     ]
     np.testing.assert_array_equal(sent[0], expected)
+
+
+@pytest.mark.parametrize("what", ["request", "round", "items left out", "nothing"])
+@pytest.mark.parametrize("others", [[0], [0, 1, 2], list(range(0, 20, 2))])
+def test_a_server_that_tells_some_something_else_gets_noise(
+    what: str, others: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the sum over all, nor one of each group: the masks between both do not cancel."""
+    parties = Parties(np.ones((20, 4), np.int64))
+    honest = parties.ask
+
+    def lying(numbers: list[int], request: Message, box: LetterBox | None = None) -> Reply:
+        if not isinstance(request, Give):
+            return honest(numbers, request, box)
+        groups = [[number for number in numbers if (number in others) is is_other] for is_other in (False, True)]
+        replies = []
+        for group, is_other in zip(groups, (False, True), strict=True):
+            parties.round_number = 2 if is_other and what == "round" else 1
+            parties.private.sum_left_out = np.full(3, is_other and what == "items left out")
+            factor = np.array(0 if is_other and what == "request" else 1)
+            replies.append(honest(group, Give(factor), box).message)
+        return Reply(MaskedNumbers.join(replies).take(np.argsort(np.concatenate(groups))))
+
+    parties.ask = lying  # type: ignore[method-assign]
+    if what == "items left out":
+        parties.summed = replace(parties.summed, is_of_items=True)
+        parties.handlers[Give] = answering(parties._give, parties.summed)
+        monkeypatch.setattr("hushrec.privacy.secure_sum.parties.without_items", lambda reply, _left_out: reply)
+    found, _ = parties.sum()
+    is_noise = min(abs(word) for word in found) > 2**40
+    assert is_noise is (what != "nothing")
 
 
 @settings(deadline=None, max_examples=60)

@@ -506,8 +506,8 @@ def test_the_server_sees_no_mail_and_only_sizes_digests_and_who_is_there() -> No
 
 def test_mail_of_another_width_is_refused_as_it_comes() -> None:
     """From a partner with other settings: the runtime can name who wrote it; no step ends in a crash."""
-    inbox = FEDCORE.inboxes[UserGradients](None, FEDCORE.configure({"num_factors": 5}))
     finished = fedcore(some_partners(2), num_rounds=1, num_factors=4)
+    inbox = FEDCORE.inboxes[UserGradients](finished.private, FEDCORE.configure({"num_factors": 5}))
     mail = finished.sent(UserGradients)[0]
     with pytest.raises(
         HushrecError, match=r"^gradients of 4 numbers in a row, not 5; agree on the same settings$"

@@ -101,5 +101,5 @@ def sum_without_few(
         return Answer(ask.to)
     places = np.searchsorted(ask.to, present)
     rest = replace(ask, to=present, request=ask.request.take(places))
-    answer = yield from secure_sum(rest, name, summed, *how)
+    answer = yield from secure_sum(rest, name, summed, *how, left_out)
     return Answer(ask.to[~np.isin(ask.to, answer.came(present))])

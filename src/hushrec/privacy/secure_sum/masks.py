@@ -1,8 +1,10 @@
 """Masks: streams of 64-bit numbers that two neighbours agree on, or that a participant draws for itself.
 
-Two neighbours agree by X25519; BLAKE2b makes a key of what they agree on. The stream is ChaCha20 with all its 20
-rounds, as OpenSSL has it: draws of a simulation may use 8 rounds, but masks are all that stands between a server
-and an upload. OpenSSL's code is reviewed, takes the same time whatever the key is, and uses vector registers.
+Two neighbours agree by X25519; BLAKE2b makes a key of what they agree on and of a digest of what each was told of
+the sum (`messages.told_to_all`): masks cancel among those alone who were told the same. The stream is ChaCha20
+with all its 20 rounds, as OpenSSL has it: draws of a simulation may use 8 rounds, but masks are all that stands
+between a server and an upload. OpenSSL's code is reviewed, takes the same time whatever the key is, and uses
+vector registers.
 
 Guarantee: a number plus one of such a stream, modulo 2^64, is uniform to whoever has not the key (computational,
 about 128 bits). A key is for one sum: a stream that masks two uploads tells their difference.
@@ -60,18 +62,18 @@ def public_key_of(private_key: bytes) -> bytes:
 
 
 class Agreements:
-    """The keys of masks that one participant has in common with others."""
+    """The keys of masks that one participant has in common with others who were told the same."""
 
-    def __init__(self, private_key: bytes) -> None:
-        self._private_key = X25519PrivateKey.from_private_bytes(private_key)
+    def __init__(self, private_key: bytes, told: bytes) -> None:
+        self._private_key, self._told = X25519PrivateKey.from_private_bytes(private_key), told
 
     def mask_key(self, public_key: bytes) -> bytes:
-        """The same for both of two participants."""
+        """The same for both of two participants, if both were told the same."""
         try:
             agreed = self._private_key.exchange(X25519PublicKey.from_public_bytes(public_key))
         except ValueError:
             raise HushrecError("a participant's public key is not an X25519 key; leave it out") from None
-        return blake2b(agreed, digest_size=KEY_BYTES, person=b"hushrec sum mask").digest()
+        return blake2b(agreed, digest_size=KEY_BYTES, key=self._told, person=b"hushrec sum mask").digest()
 
 
 class Streams:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,6 +134,21 @@ COUNTING: tuple[type[Message], ...] = (SendCounts, LeaveOut, LeftOut)
 MESSAGES: tuple[type[Message], ...] = (
     SendKeys, PublicKeys, SendShares, SharesSent, Shares, MaskedNumbers, NoisyNumbers, Unmask, Unmasking,
 )  # fmt: skip
+
+
+def told_to_all(request: Message, round_number: int, num_parties: int, left_out: Numbers) -> bytes:
+    """A digest of what all participants of a sum are told alike; the masks that they have in common depend on it.
+
+    Guarantee: who was told something else has other masks, so that the sum with its numbers is noise.
+    """
+    total = blake2b(digest_size=KEY_BYTES, person=b"hushrec sum told")
+    told: list[NDArray[Any]] = [np.array([round_number, num_parties], np.int64), left_out.astype(np.int32)]
+    told += [getattr(request, kind.name) for kind in request.kinds() if kind.layout == "shared"]
+    total.update(type(request).__name__.encode())
+    for column in told:
+        total.update(repr((column.dtype.str, column.shape)).encode())
+        total.update(np.ascontiguousarray(column).data)
+    return total.digest()
 
 
 def rows_of_one(rows: NDArray[np.uint8]) -> Ragged:

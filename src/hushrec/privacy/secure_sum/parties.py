@@ -6,7 +6,9 @@ names two sets of survivors, it gets both secrets of nobody: a participant answe
 one secret of each neighbour, and the threshold is above half of all shares that there can then be.
 
 A participant agrees on masks with those who wrote to it, by the keys in their letters. Where letters are signed,
-as on nodes, a server can neither make up participants nor swap keys on the way.
+as on nodes, a server can neither make up participants nor swap keys on the way. Masks depend on what a participant
+was told: the round, the request as far as it is the same for all, how many take part, which items are left out. A
+server that tells some something else has no sum of them, nor of the others.
 
 Not protected: the sum itself, who took part, and how many numbers there are; a sum that a participant spoils with
 other numbers.
@@ -48,6 +50,7 @@ from hushrec.privacy.secure_sum.messages import (
     no_keys,
     rows_of_one,
     stand_in,
+    told_to_all,
 )
 from hushrec.privacy.secure_sum.noise import Noise, Size, Sized, noise_for, with_noise
 from hushrec.privacy.secure_sum.plan import Plan, plan_for
@@ -180,9 +183,14 @@ def masked(
         once(cohort.private, int(cohort.rows[place]), "mask", [*parts, left_out.tobytes(), *digest_parts(own)])
     reply = without_items(answer().message, left_out)
     rows = _rows(cohort, request, reply, summed, int(letters.shares.num_parties.max()), config, draws)
-    streams = Streams(rows.shape[1])
+    streams, told = Streams(rows.shape[1]), dict[int, bytes]()
+    out = np.flatnonzero(left_out).astype(np.int32)
     for place, own_secrets in enumerate(drawn):
-        _add_masks(rows[place], int(cohort.numbers[place]), own_secrets, letters.of(place), streams)
+        own = letters.of(place)
+        if (count := int(own.num_parties[0])) not in told:
+            told[count] = told_to_all(request, cohort.round_number, count, out)
+        agreements = Agreements(own_secrets.private_key, told[count])
+        _add_masks(rows[place], int(cohort.numbers[place]), own_secrets.seed, agreements, own, streams)
     return Reply(MaskedNumbers(as_ragged(rows)))
 
 
@@ -285,10 +293,11 @@ def _words(empty: Total, cohort: Cohort[TakesPart], reply: Message, place: int) 
     return words
 
 
-def _add_masks(words: Words, number: int, own: Secrets, letters: Shares, streams: Streams) -> None:
+def _add_masks(
+    words: Words, number: int, seed: bytes, agreements: Agreements, letters: Shares, streams: Streams
+) -> None:
     """Add all masks of a participant to its numbers, in place."""
-    agreements = Agreements(own.private_key)
-    streams.add(words, own.seed, 1)
+    streams.add(words, seed, 1)
     for writer, key in zip(letters.writer.tolist(), letters.writer_key.values, strict=True):
         streams.add(words, agreements.mask_key(key.tobytes()), sign_of(number, writer))
 

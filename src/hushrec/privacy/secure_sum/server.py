@@ -12,7 +12,7 @@ from hushrec.errors import HushrecError, option
 from hushrec.privacy.masking import MaskedSum
 from hushrec.privacy.secure_sum.graph import places_of, ring_neighbours
 from hushrec.privacy.secure_sum.masks import KEY_BYTES, Agreements, Streams, Words, public_key_of, sign_of
-from hushrec.privacy.secure_sum.messages import PublicKeys, SendKeys, SendShares, Unmask, Unmasking
+from hushrec.privacy.secure_sum.messages import PublicKeys, SendKeys, SendShares, Unmask, Unmasking, told_to_all
 from hushrec.privacy.secure_sum.noise import read_noisy
 from hushrec.privacy.secure_sum.parties import Summed, Total
 from hushrec.privacy.secure_sum.plan import Plan, plan_for
@@ -20,7 +20,7 @@ from hushrec.privacy.secure_sum.settings import SecureSums, is_counted
 from hushrec.privacy.secure_sum.shamir import combine
 from hushrec.privacy.secure_sum.together import Together
 from hushrec.privacy.user_privacy import is_private
-from hushrec.protocol import Answer, Ask, Collect, Numbers, Ragged
+from hushrec.protocol import NO_ONE, Answer, Ask, Collect, Numbers, Ragged
 
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.int64]
@@ -62,10 +62,12 @@ def secure_sum(
     config: SecureSums,
     draws: Draws,
     together: Together | None = None,
+    left_out: Numbers = NO_ONE,
 ) -> SubRound:
     """What an ask is answered with if its replies are summed securely: who is lost is not in the sum.
 
     `together`: who may be in a sum with whom; where a sum would tell of too few, it is not made, and all are lost.
+    `left_out`: items that participants were told to leave out.
     """
     keys = Collect(check=_check_keys)
     answer = yield Ask(ask.to, SendKeys(), keys)
@@ -94,7 +96,8 @@ def secure_sum(
         shares = Collect()  # there are none
     yield Ask(survivors, Unmask(survivors), shares)
     if not is_counted(config):
-        take_out_masks(total.totals, graph, sharing, survivors, shares)
+        told = told_to_all(request, round_number, len(present), left_out)
+        take_out_masks(total.totals, graph, sharing, survivors, shares, told)
     if is_private(config):
         noise = summed.noise(len(present), len(total.totals), config)
         total.totals = read_noisy(total.totals, sums, noise, len(survivors))
@@ -131,9 +134,14 @@ def _draw_graph(present: Numbers, keys: Bytes, config: SecureSums, generator: np
 # --- Unmasking ---------------------------------------------------------------------------------------------------
 
 
-def take_out_masks(words: Words, graph: Graph, sharing: Numbers, survivors: Numbers, shares: Collect) -> None:
-    """Take all masks that did not cancel out of a sum, in place, by the shares that were sent of them."""
-    _take_out(words, graph, sharing, survivors, _opened(graph, sharing, survivors, shares))
+def take_out_masks(
+    words: Words, graph: Graph, sharing: Numbers, survivors: Numbers, shares: Collect, told: bytes
+) -> None:
+    """Take all masks that did not cancel out of a sum, in place, by the shares that were sent of them.
+
+    `told`: a digest of what all were told.
+    """
+    _take_out(words, graph, sharing, survivors, _opened(graph, sharing, survivors, shares), told)
 
 
 def _opened(graph: Graph, sharing: Numbers, survivors: Numbers, shares: Collect) -> dict[int, bytes]:
@@ -186,7 +194,9 @@ def _places_of_shares(
     return about, places
 
 
-def _take_out(words: Words, graph: Graph, sharing: Numbers, survivors: Numbers, opened: dict[int, bytes]) -> None:
+def _take_out(
+    words: Words, graph: Graph, sharing: Numbers, survivors: Numbers, opened: dict[int, bytes], told: bytes
+) -> None:
     """Take the survivors' own masks out of a sum, and those that they have in common with who was lost."""
     streams, numbers = Streams(len(words)), graph.numbers
     is_survivor = np.isin(numbers, survivors)
@@ -196,7 +206,7 @@ def _take_out(words: Words, graph: Graph, sharing: Numbers, survivors: Numbers, 
             continue
         if public_key_of(opened[place]) != graph.keys[place].tobytes():
             raise HushrecError(f"the shares of participant {numbers[place]}'s key do not fit; leave it out")
-        agreements, others = Agreements(opened[place]), graph.neighbours[place]
+        agreements, others = Agreements(opened[place], told), graph.neighbours[place]
         for other in others[is_survivor[others]].tolist():
             key = agreements.mask_key(graph.keys[other].tobytes())
             streams.add(words, key, -sign_of(int(numbers[other]), int(numbers[place])))

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.draws import Draws
-from hushrec.errors import DivergedError, HushrecError, PublicError
-from hushrec.privacy.exact_sum import ExactSum
+from hushrec.errors import DivergedError, HushrecError, MadeUpError, PublicError
+from hushrec.privacy.exact_sum import ExactSum, sender_of
 from hushrec.protocol import Answer, Ask, Cohort, Collect, Handler, Message, Numbers, Reply, Sealed
 from hushrec.systems.drift.blocks import Groups
 from hushrec.systems.drift.gradients import group_gradients
@@ -46,6 +46,18 @@ from hushrec.systems.drift.users import events_of_window
 from hushrec.systems.drift.vectors import Factors, best_held, move_items, summed_rows
 
 _SUM_LIMIT = 2**62  # of all owners' sums together, in fixed point
+_MANY_OWNERS = 256  # whose limits are the same, however many they are
+
+
+def _limit_of(num_owners: int) -> int:
+    """How large a number of one owner's sums may be."""
+    return _SUM_LIMIT // max(num_owners, _MANY_OWNERS)
+
+
+def _beyond(sums: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
+    """Which rows have a number that is too large."""
+    is_within: NDArray[np.bool_] = np.all((sums <= limit) & (sums >= -limit), axis=1)
+    return ~is_within
 
 
 # --- The orchestrator -------------------------------------------------------------------------------------
@@ -62,7 +74,7 @@ class SummedItems:
     @classmethod
     def zeros(cls, shape: tuple[int, ...], num_owners: int, held: Held) -> "SummedItems":
         """An empty one for so many owners."""
-        return cls(ExactSum.zeros(shape, 1), _SUM_LIMIT // max(num_owners, 1), held)
+        return cls(ExactSum.zeros(shape, 1), _limit_of(num_owners), held)
 
     def fork(self) -> "SummedItems":
         """An empty one of the same shape."""
@@ -79,10 +91,10 @@ class SummedItems:
             raise PublicError("sums came of an item twice, or that do not fit the vectors")
         if not self.held.by(np.repeat(numbers, message.items.lengths), items).all():
             raise PublicError("sums came of an item that the owner does not hold")
-        is_bad = ((sums > self.limit) | (sums < -self.limit)).any(axis=1)
+        is_bad = _beyond(sums, self.limit)
         if is_bad.any():
-            place = int(np.searchsorted(message.items.starts, np.flatnonzero(is_bad)[0], side="right")) - 1
-            raise DivergedError(f"a sum of owner {numbers[place]} is too large")
+            sender = sender_of(numbers, message.items, is_bad)
+            raise MadeUpError(f"a sum of owner {sender} is too large; leave it out")
         np.add.at(self.total.totals, items, sums)
         np.add.at(self.total.counts, items, 1)
 
@@ -184,6 +196,8 @@ def _sums_of(
     )
     sender = np.full(len(is_item), owner.number, np.int32)
     both = [summed_rows(groups.numbers[rows], gradients[rows], sender[rows]) for rows in (is_item, ~is_item)]
+    if any(_beyond(total.totals, _limit_of(1)).any() for _, total in both):
+        raise DivergedError(f"a sum of owner {owner.number} is too large")  # if it is sent, it passes for a lie
     return (both[0][0], both[0][1].totals), (both[1][0], both[1][1].totals)
 
 
@@ -225,13 +239,10 @@ def users_move(cohort: Cohort[Members], request: MoveUsers, config: Planned, _dr
         raise PublicError(f"window {window} is not the one that was sent; ask in order")
     listed = _written(cohort, UserSums, window, "users")
     summed = _written(cohort, UserSums, window, "sums")
-    limit = _SUM_LIMIT // max(len(listed), 1)
     for (owner, rows), (_, numbers) in zip(listed, summed, strict=True):
         _check_known(rows, kept)
         if numbers.shape[1] != plan.num_columns:
             raise PublicError(f"sums of owner {owner} do not fit the vectors; use the same settings")
-        if ((numbers > limit) | (numbers < -limit)).any():
-            raise DivergedError(f"a sum of owner {owner} is too large")
     users = np.concatenate([np.empty(0, np.int32), *(rows for _, rows in listed)])
     sums = np.concatenate([np.empty((0, plan.num_columns), np.int64), *(rows for _, rows in summed)])
     touched, places = np.unique(users, return_inverse=True)
@@ -273,9 +284,33 @@ def _check_known(users: Numbers, kept: KeptVectors) -> None:
 # --- What it adds to the system ----------------------------------------------------------------------------
 
 
+@dataclass
+class WrittenSums(Collect):
+    """Owners' sums of users' gradients; what cannot be added up is refused as it comes, with its letter."""
+
+    limit: int = 0  # of one number
+
+    def fork(self) -> "WrittenSums":
+        """An empty one with the same limit."""
+        return WrittenSums(limit=self.limit)
+
+    def add(self, numbers: Numbers, message: UserSums) -> None:
+        """Keep one batch."""
+        is_bad = _beyond(message.sums.values, self.limit)
+        if is_bad.any():
+            writer = sender_of(message.owner, message.sums, is_bad)
+            raise MadeUpError(f"a sum of owner {writer} is too large; leave it out")
+        super().add(numbers, message)
+
+
 def open_inbox(_private: Members, _config: Planned) -> Collect:
     """Mail is kept as it comes."""
     return Collect()
+
+
+def open_sums(private: Members, _config: Planned) -> WrittenSums:
+    """Mail of as many owners as the table has."""
+    return WrittenSums(limit=_limit_of(len(np.unique(private.only_gateway().table_owners))))
 
 
 MESSAGES: tuple[type[Message], ...] = (
@@ -288,4 +323,4 @@ HANDLERS: dict[type[Message], Handler[Any, Members]] = {
     HeldVectors: Handler(owner_learn_held, reads=(UserVectors,)),
     MoveUsers: Handler(users_move, reads=(UserSums,)),
 }
-INBOXES = {WantedUsers: open_inbox, UserVectors: open_inbox, UserSums: open_inbox}
+INBOXES = {WantedUsers: open_inbox, UserVectors: open_inbox, UserSums: open_sums}

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError, PublicError
+from hushrec.errors import HushrecError, MadeUpError, PublicError
 from hushrec.limits import MOST_EVENTS, MOST_ITEMS, MOST_NUMBERS
+from hushrec.privacy.exact_sum import row_limit, sender_of
 from hushrec.protocol import NO_ONE, Collect, Message, Numbers
 from hushrec.systems.drift.messages import Began, BlockGradients, Holdings, Wanted, WindowSent
 from hushrec.systems.drift.plan import Plan
@@ -146,7 +147,7 @@ class Requests(Collect):
 
 @dataclass
 class ReturnedGradients(Collect):
-    """Gradients, a row for each vector that was sent."""
+    """Gradients, a row for each vector that was sent; what nobody could add up is refused as it comes."""
 
     num_rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # by owner
     num_factors: int = 0
@@ -160,6 +161,10 @@ class ReturnedGradients(Collect):
         is_right = message.gradients.values.shape[1] == self.num_factors
         if not is_right or not np.array_equal(message.gradients.lengths, self.num_rows[numbers]):
             raise PublicError("gradients came that do not fit the vectors that were sent")
+        is_bad = ~(np.abs(message.gradients.values) <= row_limit(1)).all(axis=1)
+        if is_bad.any():
+            sender = sender_of(numbers, message.gradients, is_bad)
+            raise MadeUpError(f"a gradient of owner {sender} is not finite or far too large; leave it out")
         super().add(numbers, message)
 
 

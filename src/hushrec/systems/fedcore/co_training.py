@@ -32,11 +32,16 @@ from hushrec.privacy.exact_sum import is_within
 Rows = NDArray[np.float32]
 
 _UNIT = 2.0**FRACTION_BITS
-# Partners' rows of one batch are added up: so many are within 64 bits even if all of them are of one user.
+# Partners' rows of one batch are added up: they are within 64 bits even if all of them are of one user.
 _ROW_LIMIT = np.float32(FIXED_LIMIT / 2)
 _SUM_LIMIT = 2.0 ** (62 - FRACTION_BITS)
-_SAFE_ROWS = int(_SUM_LIMIT / _ROW_LIMIT)
 _UNKNOWN, _TOO_LARGE = 1, 2
+
+
+def is_addable(rows: Rows, num_partners: int) -> bool:
+    """Whether a partner's rows can be added to those of the others, who may send as much, whatever they are of."""
+    largest = float(np.abs(rows).max(initial=0.0))
+    return largest < float(_ROW_LIMIT) and largest * len(rows) * num_partners < _SUM_LIMIT
 
 
 @numba.njit(nogil=True, cache=True)
@@ -110,7 +115,7 @@ class Sums:
     last_sender: NDArray[np.int32]
     touched: NDArray[np.int64]  # vectors that have a sum; the first entry tells how many
     senders: int = 0
-    num_rows: int = 0
+    largest: float = 0.0  # that a number of the sums can be
 
     @classmethod
     def zeros(cls, num_vectors: int, num_factors: int) -> "Sums":
@@ -131,9 +136,6 @@ class Sums:
                 f"agree on the same {option('num_factors')}"
             )
         self.senders += 1
-        self.num_rows += len(numbers)
-        if self.num_rows > _SAFE_ROWS and np.abs(rows).max(initial=0.0) * self.num_rows >= _SUM_LIMIT:
-            raise DivergedError("gradients are too large to be added up")
         fault = _add(
             width_of(rows.shape[1]),
             numbers,
@@ -149,17 +151,20 @@ class Sums:
             raise HushrecError("a partner sent gradients of what is not common; align again")
         if fault == _TOO_LARGE:
             raise DivergedError("a gradient is not finite or far too large")
+        self.largest += float(np.abs(rows).max(initial=0.0)) * len(rows)
+        if self.largest >= _SUM_LIMIT:
+            raise DivergedError("gradients are too large to be added up")
 
     def move(self, vectors: Rows, learning_rate: float) -> None:
         """Move every vector by the mean over the partners that sent something about it (Alg. 1, line 21)."""
         _move(vectors, self.totals, self.num_partners, self.last_sender, self.touched, learning_rate)
-        self.senders = self.num_rows = 0
+        self.senders, self.largest = 0, 0.0
 
     def clear(self) -> None:
         """Forget what was added and not moved: a step that failed half way."""
         self.totals[:] = 0
         self.num_partners[:] = self.last_sender[:] = 0
-        self.touched[0], self.senders, self.num_rows = 0, 0, 0
+        self.touched[0], self.senders, self.largest = 0, 0, 0.0
 
 
 @numba.njit(nogil=True, cache=True)

@@ -7,9 +7,11 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.errors import HushrecError, PublicError
+from hushrec.errors import HushrecError, MadeUpError, PublicError
 from hushrec.limits import MOST_PARTNERS
 from hushrec.protocol import Answer, Cohort, Collect, Message, Numbers, Ragged
+from hushrec.systems.fedcore.co_training import is_addable
+from hushrec.systems.fedcore.messages import ItemGradients, LayerGradients, UserGradients
 from hushrec.systems.fedcore.partners import Partnership
 
 Mail = TypeVar("Mail", bound=Message)
@@ -17,13 +19,17 @@ Mail = TypeVar("Mail", bound=Message)
 
 @dataclass
 class Inbox(Collect):
-    """Mail of a type. Rows of another width than was agreed on are refused as they come: their writer is named."""
+    """Mail of a type. What cannot be used is refused as it comes, so that its writer is named.
+
+    That are rows of another width than was agreed on, and gradients that cannot be added up.
+    """
 
     width: int = 0
+    num_partners: int = 0  # whose gradients are added up
 
     def fork(self) -> "Inbox":
         """An empty one."""
-        return Inbox(width=self.width)
+        return Inbox(width=self.width, num_partners=self.num_partners)
 
     def add(self, numbers: Numbers, message: Message) -> None:
         """Keep one batch."""
@@ -32,7 +38,16 @@ class Inbox(Collect):
                 raise PublicError(
                     f"{kind.name} of {width} numbers in a row, not {self.width}; agree on the same settings"
                 )
+            if isinstance(message, UserGradients | ItemGradients | LayerGradients) and kind.dtype == np.float32:
+                self._check_addable(message.column(kind.name), message.writer)
         super().add(numbers, message)
+
+    def _check_addable(self, column: Ragged, writers: Numbers) -> None:
+        """Refuse gradients that an honest partner does not send: it says that the training diverges."""
+        for place, writer in enumerate(writers.tolist()):
+            own = column.values[column.starts[place] : column.starts[place + 1]]
+            if not is_addable(own if own.ndim > 1 else own[None], self.num_partners):
+                raise MadeUpError(f"a gradient of partner {writer} is not finite or far too large; leave it out")
 
 
 def slices_to(
@@ -122,6 +137,6 @@ def inbox_of(width: int) -> Callable[[object, object], Inbox]:
     return lambda _private, _config: Inbox(width=width)
 
 
-def inbox_of_rows(_private: object, config: _HasWidth) -> Inbox:
-    """An inbox for gradients of vectors."""
-    return Inbox(width=config.width)
+def inbox_of_gradients(private: Partnership, config: _HasWidth) -> Inbox:
+    """An inbox for gradients, of vectors or of layers."""
+    return Inbox(width=config.width, num_partners=max(len(one.aligned_with) for one in private.partners))

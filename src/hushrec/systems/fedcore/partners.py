@@ -15,11 +15,19 @@ from numpy.typing import NDArray
 
 from hushrec.data import PartnerRows
 from hushrec.draws import Draws
-from hushrec.errors import HushrecError, PublicError
+from hushrec.errors import DivergedError, HushrecError, PublicError
 from hushrec.limits import MOST_PARTNERS, MOST_PASSES, MOST_RATINGS
 from hushrec.models import neucf
 from hushrec.protocol import Numbers, kept, packed
-from hushrec.systems.fedcore.co_training import Rows, Sums, move_layers, move_own, pmf_gradients, shared_rows
+from hushrec.systems.fedcore.co_training import (
+    Rows,
+    Sums,
+    is_addable,
+    move_layers,
+    move_own,
+    pmf_gradients,
+    shared_rows,
+)
 from hushrec.systems.fedcore.gaussian import gaussian_rows
 from hushrec.systems.fedcore.laplace import key_for, private_rows
 
@@ -67,6 +75,11 @@ class Release(NamedTuple):
     items: Numbers  # of aligned items
     item_rows: Rows
     layers: Rows
+
+    def is_addable(self, num_partners: int) -> bool:
+        """Whether it can be added to what the others release: who sends another one is at fault."""
+        parts = self.user_rows, self.item_rows, self.layers[None]
+        return all(is_addable(rows, num_partners) for rows in parts)
 
 
 class Step(NamedTuple):
@@ -199,6 +212,8 @@ class Partner:
                 self.ratings[places], training.activation, neucf.Gradients(user_rows, item_rows, layers),
             )  # fmt: skip
         released = self._release(number, places, user_rows, item_rows, layers, training.privatizer, draws)
+        if not released.is_addable(len(self.aligned_with)):
+            raise DivergedError("a gradient is not finite or far too large")
         self.pending = Step(number, places, user_rows, item_rows, released)
         return self.pending
 

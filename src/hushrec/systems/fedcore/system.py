@@ -75,7 +75,7 @@ from hushrec.systems.fedcore.facts import facts_of, promises_of, warnings_of
 from hushrec.systems.fedcore.holds import holds_of
 from hushrec.systems.fedcore.inference import MAIL, Serve, Served, partner_serve, serve_visitors
 from hushrec.systems.fedcore.laplace import scale_of
-from hushrec.systems.fedcore.mail import inbox_of, inbox_of_rows, still_here
+from hushrec.systems.fedcore.mail import inbox_of, inbox_of_gradients, still_here
 from hushrec.systems.fedcore.messages import (
     ItemGradients,
     LayerGradients,
@@ -421,9 +421,7 @@ SYSTEM = System(
     ),
     inboxes={
         Identities: inbox_of(TOKEN_BYTES),
-        UserGradients: inbox_of_rows,
-        ItemGradients: inbox_of_rows,
-        LayerGradients: inbox_of(0),
+        **dict.fromkeys((UserGradients, ItemGradients, LayerGradients), inbox_of_gradients),
         **{kind: inbox_of(width) for kind, width in MAIL.items()},
     },
 )  # fmt: skip
