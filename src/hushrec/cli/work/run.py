@@ -25,7 +25,7 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
     """Run a system in this process, measure it, and print what came out."""
     runtime = runtime_options(options.threads, options.cohort_size)
     system.configure(values)  # for what it refuses, before data is read
-    following = Following(options.track, options.out)
+    following = Following(options.track, options.out, warn)
     for name, place in following.places().items():
         note(f"tracked by {name} in {place}")
     data = options.source.load()
