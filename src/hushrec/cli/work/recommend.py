@@ -126,11 +126,13 @@ def print_recommendations(found: list[Recommendation], why: bool = False) -> Non
     table.add_column("", justify="right")
     table.add_column("item", justify="right")
     table.add_column("score", justify="right")
-    table.add_column("title")
+    has_titles = any(entry.title for entry in found)
+    if has_titles:
+        table.add_column("title")
     if why:
         table.add_column("because of")
     for place, entry in enumerate(found, 1):
-        cells = [str(place), str(entry.item), format_number(entry.score), entry.title]
+        cells = [str(place), str(entry.item), format_number(entry.score), *([entry.title] if has_titles else [])]
         table.add_row(*cells, *([_reason(entry)] if why else []))
     show(table, num_keys=2)
 
