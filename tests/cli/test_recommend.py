@@ -315,6 +315,11 @@ def test_titles_are_printed_as_they_are(title: str, capsys: pytest.CaptureFixtur
     assert title in capsys.readouterr().out
 
 
+def test_spaces_around_a_user_are_no_part_of_it(folder: Path) -> None:
+    """As in files."""
+    assert invoke(folder, "--user", " 7 ", "--json").stdout == invoke(folder, "--user", "7", "--json").stdout
+
+
 def test_without_titles_there_is_no_column_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     print_recommendations([Recommendation("x", 4.5, ""), Recommendation("y", 4.25, "")])
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [

@@ -179,7 +179,8 @@ HEAD = "user,item,rating,timestamp\n1,1,1,1\n"
         (HEAD + "1,2,3\n", ", line 3: expected 4 columns (user, item, rating, timestamp), found 3"),
         (HEAD + "1,2,3,4,5\n", ", line 3: expected 4 columns (user, item, rating, timestamp), found 5"),
         (HEAD + "\n  \n", ", line 4: expected 4 columns"),
-        (HEAD + "\n1,2,good,4\n", ", line 4: rating is 'good'; expected a finite number"),
+        (HEAD + "\n1,2,good,4\n", ", line 4: rating is 'good'; expected a finite number; write numbers, or leave "
+         "the column out with columns={'rating': ''}"),
         (HEAD + "1,2,,4\n", ", line 3: rating is missing (1 such rows); leave them out with missing='drop'"),
         (HEAD + "1,2,1_0,4\n", ", line 3: rating is '1_0'; expected a finite number"),
         (HEAD + "1,2,NaN,4\n", ", line 3: rating is missing (1 such rows); leave"),
@@ -205,7 +206,7 @@ HEAD = "user,item,rating,timestamp\n1,1,1,1\n"
         ("user,stuff\n1,2\n", ": no item column among: user, stuff; name it with columns={'item': NAME}"),
         ("once upon a time\n", ": no user column and no item column among: once upon a time; name them"),
         ("a;b;c\n1;2;x\n", ": no user column and no item column among: a, b, c; name them with "
-         "columns={'user': NAME, 'item': NAME}; or put a line of names above, if the first line is a row"),
+         "columns={'user': NAME, 'item': NAME}; or have the first line name the columns"),
         ("user,user\n1,2\n", ", line 1: two columns have the same name; rename one of: user, user"),
         ("1,2,3,4,5\n", ", line 1: 5 columns and no header; expected a header line, or user, item"),
         (b"\x7fELF\0\0\1\2", ": not a table of text; expected .inter, u.data"),

@@ -147,7 +147,7 @@ def _text_part(source: Source, reading: Reading) -> _Part:
     except HushrecError as error:
         if named or any(guessed_column(text_format.names, role) for role in DEFAULT_NAMES):
             raise
-        raise HushrecError(f"{error}; or put a line of names above, if the first line is a row") from None
+        raise HushrecError(f"{error}; or have the first line name the columns") from None
     types = {name: _TEXT_TYPES.get(role, TEXT_CODES) for role, name in names.items()}
     fast_types = {name: _FAST_TYPES.get(role, pa.string()) for role, name in names.items()}
     return _Part(

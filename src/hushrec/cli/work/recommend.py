@@ -75,7 +75,7 @@ def recommend_from(
         if not len(train):
             told = f"{person.user} is the number of a client, counted from 0"
             note(f"a deployed server has no ids and items of users: {told}")
-        _show(model.recommend([person.user], *wish)[0], why, as_json)
+        _show(model.recommend([person.user.strip()], *wish)[0], why, as_json)
     if not as_json:
         note(f"computed on this machine from {model.source}")
 
