@@ -119,7 +119,7 @@ def _of_typer(error: Any) -> str:
     """The message that Typer would print in a box of several lines."""
     text = " ".join(error.format_message().split())
     context, flag = getattr(error, "ctx", None), getattr(error, "option_name", None)
-    if flag and hasattr(getattr(context, "command", None), "commands"):
+    if flag and context is not None and hasattr(context.command, "commands"):
         text = (
             f"No such option: {flag} here; options go behind the command, as in {context.command_path} NAME {flag}"
         )
