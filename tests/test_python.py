@@ -95,7 +95,7 @@ def test_columns_and_duplicates_are_told_to_fit_and_evaluate(train: Any, test: A
     with pytest.raises(HushrecError, match="duplicates='last' or duplicates='mean'"):
         hushrec.FedRec(**QUICK).fit(twice)
     hushrec.FedRec(**QUICK).fit(twice, duplicates="last")
-    with pytest.raises(HushrecError, match=r"name it with columns=\{'user': NAME\}"):
+    with pytest.raises(HushrecError, match=r"name them with columns=\{'user': NAME, 'item': NAME\}"):
         hushrec.FedRec(**QUICK).fit(train.rename(columns=named))
 
 

@@ -98,6 +98,22 @@ def test_absurd_numbers_are_refused_by_their_own_name(
     assert "--learning-rate" not in err or "learning-rate" in " ".join(words)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "--data", "x.csv", "fedrec"], "--data here; options go behind the command, as in hushrec run "
+         "NAME --data"),
+        (["--json", "systems"], "--json here; options go behind the command, as in hushrec NAME --json"),
+    ],
+)  # fmt: skip
+def test_an_option_before_its_command_is_told_its_place(
+    words: list[str], told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, err = ends(capfd, *words)
+    assert code == 2
+    assert err.startswith(f"hushrec: No such option: {told}; see hushrec ")
+
+
 def test_vectors_that_cannot_be_compiled_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
     code, err = ends(capfd, *RUN, "--num-factors", "1001")
     assert code == 2

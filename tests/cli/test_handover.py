@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hushrec.cli.endings import exits_cleanly
 from hushrec.cli.verbs import app
+from hushrec.handover import tracking
 
 DATA = "synthetic:users=40,items=30,ratings=500"
 SHORT = ["--preset", "paper", "--rounds", "2", "--num-factors", "3", "--threads", "1", "--no-baselines"]
@@ -54,6 +56,37 @@ def test_a_card_is_printed_or_written(kept: Path, tmp_path: Path, capfd: pytest.
     code, out, _ = ends(capfd, "card", str(kept), "--out", str(tmp_path / "card.md"))
     assert out == f"{tmp_path / 'card.md'}\n"
     assert (tmp_path / "card.md").read_text(encoding="utf-8") == printed.removesuffix("\n")
+
+
+def test_an_audit_tells_no_tracker_that_a_folder_names_unless_asked(
+    kept: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sent the folder may have named an address of their own."""
+    called: list[str | None] = []
+
+    class Store:
+        def __init__(self, place: str | None) -> None:
+            self.place = place
+            called.append(place)
+
+        def begin(self, *_: object) -> str:
+            return "7"
+
+        def end(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(tracking, "import_module", lambda _name: SimpleNamespace(MLflow=Store))
+    place = "http://elsewhere.example"
+    (kept / tracking.FILE).write_text(json.dumps({"mlflow": {"id": "7", "place": place}}), encoding="utf-8")
+    code, _, err = ends(capfd, "audit", str(kept), "--threads", "1")
+    assert (code, called) == (0, [])
+    assert f"not told to the trackers that the folder names (mlflow in {place}); --track tells them" in err
+    code, _, err = ends(capfd, "audit", str(kept), "--threads", "1", "--track")
+    assert (code, called) == (0, [place])
+    assert f"mlflow was told what attacks read, in {place}" in err
+    (kept / tracking.FILE).write_text("{", encoding="utf-8")
+    code, _, err = ends(capfd, "audit", str(kept), "--threads", "1")
+    assert (code, "tracked.json" in err) == (0, False)
 
 
 @pytest.mark.parametrize(

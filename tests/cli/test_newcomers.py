@@ -1,9 +1,12 @@
 """Newcomers of every system, from files as people write them: a list, or one line."""
 
+import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -120,11 +123,40 @@ def test_bad_files_are_told_in_one_line(folder: Path, tmp_path: Path, case: str)
     assert isinstance(told(folder, tmp_path, BAD[case]), str)
 
 
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        (b"artikel;note\ni13;5\ni11;1\n", ["--columns", "item=artikel,rating=note"]),
+        (b"k\xe4ufer;item;note\nann;i13;4,5\nann;i11;1\n",
+         ["--columns", "rating=note,user=", "--encoding", "latin-1", "--decimal", ","]),
+        (b"item,rating\ni13,5\ni11,\n", ["--missing", "drop"]),
+        (gzip.compress(b"i13,5\ni11,1\n"), []),
+        ("item\trating\ni13\t5\n".encode("utf-16"), []),
+    ],
+    ids=["named", "Latin-1", "missing", "packed, no header", "UTF-16"],
+)  # fmt: skip
+def test_files_are_read_as_run_reads_them(tmp_path: Path, content: bytes, options: list[str]) -> None:
+    data = hushrec.load("synthetic:users=40,items=30,ratings=700")
+    named = replace(data, item_ids=np.array([f"i{item + 10}" for item in range(data.num_items)]))
+    hushrec.PMF(num_rounds=3, num_factors=3).fit(named, stop_early=False).save(tmp_path / "pmf")
+    file = tmp_path / "me.csv"
+    file.write_bytes(content)
+    words = ["recommend", str(tmp_path / "pmf"), "--newcomer", str(file), "--json", *options]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert len(json.loads(result.stdout)) == 10
+
+
+def test_what_is_said_of_no_file_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["recommend", str(tmp_path), "--user", "1", "--encoding", "latin-1"])
+    told = "--encoding is of the file of --newcomer; give that, or leave --encoding out"
+    assert str(result.exception) == told
+
+
 def test_items_alone_are_enough_where_ratings_are_not_needed(folder: Path, tmp_path: Path) -> None:
     found = told(folder, tmp_path, "item\ni3\ni1\ni20\n")
     if SYSTEMS[folder.name].feedback.needs_ratings:
         assert isinstance(found, str)
-        assert found.endswith("me.csv has no ratings; give a column named rating")
+        assert "me.csv has no ratings; give a column named rating, or name it with " in found
     else:
         assert_fit_to_be_shown(found, folder, "i3,i1,i20")
 

@@ -64,7 +64,7 @@ def test_a_list_is_the_models(folder: Path) -> None:
     expected = hushrec.load_run(folder).recommend(7, k=4)[0]
     result = invoke(folder, "--user", "7", "-k", "4")
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert lines[0] == ["item", "score", "title"]
+    assert lines[0] == ["item", "score"]
     assert lines[1:] == [
         [str(place), str(entry.item), f"{entry.score:.2f}"] for place, entry in enumerate(expected, 1)
     ]
@@ -230,7 +230,7 @@ def test_chosen_items_of_a_file_may_be_unknown(folder: Path, tmp_path: Path) -> 
 def test_why_is_a_column(folder: Path, layered: Path, tmp_path: Path) -> None:
     expected = hushrec.load_run(folder).recommend(7, 4, why=True)[0]
     lines = [line.split() for line in invoke(folder, "--user", "7", "-k", "4", "--why").stdout.splitlines()]
-    assert lines[0] == ["item", "score", "title", "because", "of"]
+    assert lines[0] == ["item", "score", "because", "of"]
     for line, entry in zip(lines[1:], expected, strict=True):
         assert line[3:] == ([] if entry.because is None else [str(entry.because.item)])
     assert any(len(line) == 4 for line in lines[1:])
@@ -313,6 +313,18 @@ def test_ids_of_the_source_go_in_and_come_out(tmp_path: Path) -> None:
 def test_titles_are_printed_as_they_are(title: str, capsys: pytest.CaptureFixture[str]) -> None:
     print_recommendations([Recommendation(1, 4.5, title)])
     assert title in capsys.readouterr().out
+
+
+def test_spaces_around_a_user_are_no_part_of_it(folder: Path) -> None:
+    """As in files."""
+    assert invoke(folder, "--user", " 7 ", "--json").stdout == invoke(folder, "--user", "7", "--json").stdout
+
+
+def test_without_titles_there_is_no_column_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    print_recommendations([Recommendation("x", 4.5, ""), Recommendation("y", 4.25, "")])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["item", "score"], ["1", "x", "4.50"], ["2", "y", "4.25"],
+    ]  # fmt: skip
 
 
 def test_long_titles_and_no_titles(capsys: pytest.CaptureFixture[str]) -> None:

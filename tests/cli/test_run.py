@@ -152,6 +152,19 @@ def test_a_list_longer_than_the_items_with_ten_raters_falls_to_one() -> None:
     assert "can be listed" not in invoke("pmf", *SHORT, "--json").stderr
 
 
+def test_where_no_lists_are_measured_is_told(tmp_path: Path) -> None:
+    """Five folds of six rows: some have no relevant row. Metrics of lists were left out without a word."""
+    path = tmp_path / "six.csv"
+    path.write_text(
+        "user,item,rating\n"
+        + "".join(f"{user},{item},{3 + (user + item) % 3}\n" for user in range(3) for item in (1, 2))
+    )
+    words = ["fedrec", "--data", str(path), "--folds", "5", "--rounds", "2", "--no-baselines"]
+    told = "no lists are measured: in a fold no user has a test row rated 4.5 or more; --relevant-from lowers that"
+    assert told in invoke(*words).stderr
+    assert told not in invoke(*words, "--relevant-from", "1").stderr
+
+
 def test_validation_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     done = run_here("pmf")
     print_run(replace(done, provenance=replace(done.provenance, measure="validation")))

@@ -104,7 +104,8 @@ def test_nothing_to_measure_is_said_before_training(tmp_path: Path) -> None:
     path = tmp_path / "two.csv"
     path.write_text("user,item,rating,timestamp\na,x,5,1\na,y,1,2\n")
     result = CliRunner().invoke(app, ["run", "drift", "--data", str(path), "--owners", "1"])
-    assert str(result.exception).startswith("no user has a relevant item in the test part; bring more data")
+    told = "two.csv: --test-share 0.2 of at most 2 rows a user is less than one"
+    assert str(result.exception).startswith(told)
 
 
 def test_items_that_changed_hands_are_not_gone_on_with(tmp_path: Path) -> None:

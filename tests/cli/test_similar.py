@@ -39,6 +39,13 @@ def test_a_list_is_the_models(folder: Path) -> None:
     assert result.stderr == "nearest to Title 7 (7), from the server's model\n"
 
 
+def test_without_titles_there_is_no_column_of_them(tmp_path: Path) -> None:
+    hushrec.PMF(num_rounds=2, num_factors=5).fit(replace(hushrec.load(DATA), titles=None)).save(tmp_path / "pmf")
+    result = invoke(tmp_path / "pmf", "--item", "7", "-k", "2")
+    assert [len(line.split()) for line in result.stdout.splitlines()] == [2, 3, 3]
+    assert result.stdout.split()[:2] == ["item", "cosine"]
+
+
 def test_options_reach_the_model(folder: Path) -> None:
     found = json.loads(
         invoke(folder, "--item", "7", "--min-raters", "0", "--only", "1,2,3", "--not", "2", "--json").stdout

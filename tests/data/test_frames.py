@@ -191,7 +191,7 @@ def test_a_bad_frame_is_one_clear_error(frame: Any, told: str) -> None:
 def test_wrong_wishes_are_refused() -> None:
     with pytest.raises(HushrecError, match=r"columns= has 'buyer'; choose of: user, item"):
         load(PANDAS, columns={"buyer": "userId"})
-    with pytest.raises(HushrecError, match="frame: no column 'x'; the columns are: userId, movie_id"):
+    with pytest.raises(HushrecError, match="frame: no column 'x' among: userId, movie_id"):
         load(PANDAS, columns={"user": "x"})
     with pytest.raises(HushrecError, match="duplicates='first' is unknown; use error, last or mean"):
         load(PANDAS, duplicates="first")  # type: ignore[arg-type]

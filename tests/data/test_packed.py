@@ -110,7 +110,11 @@ def test_named_encodings(tmp_path: Path) -> None:
         read(path)
     refuses(put(tmp_path / "odd.csv", b"user,item\n1,2\n"[:-1]), ": not text in utf-16", encoding="utf-16")
     refuses(put(tmp_path / "c.csv", RATINGS.encode("utf-16-le")), ": not a table of text")
-    refuses(put(tmp_path / "d.csv", b"user,item\n1,2\n"), ": no user column among: ", encoding="utf-16")
+    refuses(
+        put(tmp_path / "d.csv", b"user,item\n1,2\n"),
+        ": no user column and no item column among: ",
+        encoding="utf-16",
+    )
     with pytest.raises(HushrecError, match="encoding='klingon' is unknown; choose for example utf-8"):
         read(path, Reading(encoding="klingon"))
 

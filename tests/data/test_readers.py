@@ -179,7 +179,8 @@ HEAD = "user,item,rating,timestamp\n1,1,1,1\n"
         (HEAD + "1,2,3\n", ", line 3: expected 4 columns (user, item, rating, timestamp), found 3"),
         (HEAD + "1,2,3,4,5\n", ", line 3: expected 4 columns (user, item, rating, timestamp), found 5"),
         (HEAD + "\n  \n", ", line 4: expected 4 columns"),
-        (HEAD + "\n1,2,good,4\n", ", line 4: rating is 'good'; expected a finite number"),
+        (HEAD + "\n1,2,good,4\n", ", line 4: rating is 'good'; expected a finite number; write numbers, or leave "
+         "the column out with columns={'rating': ''}"),
         (HEAD + "1,2,,4\n", ", line 3: rating is missing (1 such rows); leave them out with missing='drop'"),
         (HEAD + "1,2,1_0,4\n", ", line 3: rating is '1_0'; expected a finite number"),
         (HEAD + "1,2,NaN,4\n", ", line 3: rating is missing (1 such rows); leave"),
@@ -203,7 +204,9 @@ HEAD = "user,item,rating,timestamp\n1,1,1,1\n"
         (HEAD + "1,2,3,2024-06-31\n", ", line 2: timestamp is '1', others are dates"),
         ("buyer,item\n1,2\n", ": no user column among: buyer, item; name it with columns={'user': NAME}"),
         ("user,stuff\n1,2\n", ": no item column among: user, stuff; name it with columns={'item': NAME}"),
-        ("once upon a time\n", ": no user column among: once upon a time; name it"),
+        ("once upon a time\n", ": no user column and no item column among: once upon a time; name them"),
+        ("a;b;c\n1;2;x\n", ": no user column and no item column among: a, b, c; name them with "
+         "columns={'user': NAME, 'item': NAME}; or have the first line name the columns"),
         ("user,user\n1,2\n", ", line 1: two columns have the same name; rename one of: user, user"),
         ("1,2,3,4,5\n", ", line 1: 5 columns and no header; expected a header line, or user, item"),
         (b"\x7fELF\0\0\1\2", ": not a table of text; expected .inter, u.data"),
@@ -282,11 +285,73 @@ def test_column_that_is_not_there(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", RATINGS_CSV)
     fails(
         path,
-        ": no column 'buyer'; the columns are: userId, movieId, rating, timestamp",
+        ": no column 'buyer' among: userId, movieId, rating, timestamp; name it with columns={'user': NAME}",
         columns=Columns(user="buyer"),
+    )
+    fails(
+        path,
+        ": no column 'buyer' and no column 'stars' among: userId, movieId, rating, timestamp; name them with "
+        "columns={'user': NAME, 'rating': NAME}",
+        columns=Columns(user="buyer", rating="stars"),
     )
     fails(path, ": one column has two uses", columns=Columns(user="movieId"))
     fails(write(tmp_path, "u.data", U_DATA), ": has no header line", columns=Columns(user="user"))
+
+
+@pytest.mark.parametrize(
+    ("content", "roles"),
+    [
+        ("u39,i10\nu7,i2\nu39,i4\n", "user item"),
+        ("39,10\n7,2\n", "user item"),
+        ("u39,i10,1600000000\nu7,i2,1600000100\n", "user item timestamp"),
+        ("39;10;2024-01-31\n7;2;2024-02-01T10:00Z\n", "user item timestamp"),
+        ("ann,lamp,2024-01-31 10:00\nann,bed,2024-02-01 11:00\n", "user item timestamp"),
+        ("39,10,5\n7,2,3\n", "user item rating"),
+        ("39,10,5,1600000000\n7,2,3,1600000100\n", "user item rating timestamp"),
+    ],
+)
+def test_without_a_header(tmp_path: Path, content: str, roles: str) -> None:
+    """A first line of texts was taken for a header, and times for ratings."""
+    data = read(write(tmp_path, "a.csv", content))
+    found = {"rating": data.ratings, "timestamp": data.timestamps}
+    assert roles.split() == ["user", "item", *(role for role, values in found.items() if values is not None)]
+    assert len(data) == len(content.splitlines())
+
+
+def test_a_line_with_a_named_column_is_a_header(tmp_path: Path) -> None:
+    """Also if it has a number in it, or comes again."""
+    content = "wer,was,2024\na,x,1\nwer,y,2\n"
+    data = read(
+        write(tmp_path, "a.csv", content), Reading(columns={"user": "wer", "item": "was", "rating": "2024"})
+    )
+    assert data.user_ids.tolist() == ["a", "wer"]
+
+
+def test_a_column_can_be_left_out_without_a_header(tmp_path: Path) -> None:
+    data = read(write(tmp_path, "a.csv", "1,2,3,4\n"), Reading(columns={"timestamp": ""}))
+    assert data.timestamps is None
+
+
+@pytest.mark.parametrize(
+    ("content", "roles"),
+    [
+        ("i1\ni2\n", "item"),
+        ("lamp\n", "item"),
+        ("1\n2\n", "item"),
+        ("i1,5\ni2,3\n", "item rating"),
+        ("1,5\n2,3\n", "item rating"),
+        ("i1;5;1600000000\ni2;3;1600000100\n", "item rating timestamp"),
+        ("i1;1600000000\ni2;1600000100\n", "item timestamp"),
+        ("ann,i1,5\nann,i2,3\n", "item rating"),
+        ("7,1\n7,2\n", "item"),
+    ],
+)
+def test_one_user_without_a_header(tmp_path: Path, content: str, roles: str) -> None:
+    data = read(write(tmp_path, "a.csv", content), Reading(one_user=True))
+    found = {"rating": data.ratings, "timestamp": data.timestamps}
+    assert data.num_users == 1
+    assert roles.split() == ["item", *(role for role, values in found.items() if values is not None)]
+    assert len(data) == len(content.splitlines())
 
 
 def test_order_that_is_no_number(tmp_path: Path) -> None:

@@ -90,6 +90,14 @@ def test_files_are_not_named(done: Run) -> None:
     assert public_command(replace(own, command="hushrec run drift --data ml-1m --owners genre")).endswith("genre")
 
 
+def test_files_are_not_named_where_an_equals_sign_stands(done: Run) -> None:
+    """In a folder of elsewhere a command is as somebody typed it."""
+    typed = "hushrec run pmf '--data=/home/ann/her clinic.csv' --columns=user=patient --rho=3 --owners=genre"
+    told = public_command(replace(done, command=typed))
+    assert told == "hushrec run pmf --data=RATINGS --columns=COLUMNS --rho=3 --owners=genre"
+    assert public_command(replace(done, command="hushrec run pmf --data=ml-1m")).endswith("--data=ml-1m")
+
+
 def test_an_estimator_has_a_card(tmp_path: Path) -> None:
     split = next(hushrec.k_folds(hushrec.load(DATA)))
     model = hushrec.FedRec(rho=1, **QUICK).fit(split.train, stop_early=False, progress=False)

@@ -201,11 +201,38 @@ def test_a_tracker_that_breaks_is_one_line(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Listener, "tell", full)
+    monkeypatch.setattr(Listener, "begin", full)
     with pytest.raises(
         HushrecError, match=r"mlflow refused to keep the run in here \(.*No space left.*choose another"
     ):
         followed_run(data, Following("mlflow"))
+
+
+@pytest.mark.parametrize("where", ["tell", "end"])
+def test_a_run_goes_on_without_a_tracker_that_fails_in_the_middle(
+    heard: list[tuple[Any, ...]],
+    data: hushrec.Interactions,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    where: str,
+) -> None:
+    """The run ended, after however many hours; it warns once, and the other tracker is told on."""
+    whole = Listener.tell if where == "tell" else Listener.end
+
+    def gone(self: Listener, step: Any, *others: Any) -> None:
+        if self.place == "there" and step != 1:
+            raise HushrecError("server\nhas gone") if where == "tell" else KeyError("no such run")
+        whole(self, step, *others)
+
+    monkeypatch.setattr(Listener, where, gone)
+    warned: list[str] = []
+    following = Following({"mlflow": "there", "wandb": "here"}, tmp_path / "run", warned.append)
+    done = followed_run(data, following, tmp_path / "run")
+    reason = "server has gone" if where == "tell" else "'no such run'"
+    assert warned == [f"mlflow in there failed ({reason}); it is told nothing more of this run"]
+    assert done.mean == followed_run(data, Following(None)).mean
+    assert [told[0] for told in heard].count("tell") == (4 if where == "tell" else 6)
+    assert [told[0] for told in heard].count("end") == 1
 
 
 def test_rounds_that_were_told_are_not_told_again() -> None:

@@ -579,17 +579,30 @@ def test_a_kept_fold_predicts_as_it_did(name: str, data: Interactions, tmp_path:
     np.testing.assert_array_equal(first.train.items, next(splits_of(data, settings)).train.by_user().items)
 
 
-def test_what_cannot_be_measured_leaves_no_folder(tmp_path: Path) -> None:
-    lonely = hushrec.load(([1, 2], [1, 2], [5, 1]))  # one row each: nobody has one to be tested by
-    with pytest.raises(HushrecError, match="no user has a relevant item in the test part"):
-        run(
-            SYSTEMS["fcf"],
-            SYSTEMS["fcf"].configure(short("fcf")),
-            lonely,
-            RunSettings(split="random", min_raters=0),
-            ONE_THREAD,
-            tmp_path / "run",
-        )
+@pytest.mark.parametrize(
+    ("name", "num_items", "settings", "told"),
+    [
+        ("fcf", 1, {"split": "random"}, "no user has two rows, so that split='random' holds none back for a test; "
+         "choose split='folds', or bring more rows"),
+        ("fedrec", 1, {"split": "leave-one-out"}, "no user has two rows, so that split='leave-one-out' holds none "
+         "back for a test; choose split='folds', or bring more rows"),
+        ("fedrec", 1, {"measure": "validation"}, "no user has two rows, so that split='folds' holds none back for "
+         "validation; choose measure='test', or bring more rows"),
+        ("fedrec", 7, {"split": "random", "test_share": 0.01}, "test_share=0.01 of at most 7 rows a user is less "
+         "than one, so that none is held back for a test; use test_share=0.08 or more"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_measured_leaves_no_folder(
+    tmp_path: Path, name: str, num_items: int, settings: dict[str, Any], told: str
+) -> None:
+    """Systems that learn from ratings were trained first, and told of an empty test set."""
+    rows = [(user, user + item, 1 + item % 5) for user in range(6) for item in range(num_items)]
+    users, items, ratings = zip(*rows, strict=True)
+    few = hushrec.load((list(users), list(items), list(ratings)))
+    config = SYSTEMS[name].configure(short(name))
+    with pytest.raises(HushrecError) as refused:
+        run(SYSTEMS[name], config, few, RunSettings(min_raters=0, **settings), ONE_THREAD, tmp_path / "run")
+    assert str(refused.value) == f"frame: {told}"
     assert not (tmp_path / "run").exists()
 
 

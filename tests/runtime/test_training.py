@@ -198,7 +198,7 @@ def test_implicit_data_is_refused(name: str) -> None:
         lambda: run(job.system, job.config, implicit, RunSettings(), ONE_THREAD),
     ):
         with pytest.raises(
-            HushrecError, match=r"^\S+ needs ratings, synthetic has none; choose data with explicit"
+            HushrecError, match=r"^\S+ needs ratings, synthetic has none; name their column with columns="
         ):
             refuses()
 

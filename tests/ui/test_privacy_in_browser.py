@@ -87,6 +87,37 @@ def test_ratings_below_zero_are_shown(browser: Any, runs_folder: Path) -> None:
         page.context.close()
 
 
+def test_a_picture_says_where_it_is_cut(browser: Any, runs_folder: Path) -> None:
+    """Squares beyond 1,600 were left out without a word."""
+    view = """async ([numOwn, numWrong, numSent]) => {
+        const { pictureOf } = await import("/page/privacy_picture.js");
+        const items = Array.from({ length: numOwn + numWrong }, (_, item) => item);
+        const own = items.slice(0, numOwn);
+        const titles = Object.fromEntries(items.map((item) => [item, `item ${item}`]));
+        const column = { name: "sums", kind: "words", width: 1, count: numSent, numbers: Array(960).fill("ab") };
+        const attack = { items, ratings: items.map(() => null), is_right: items.map((item) => item < numOwn),
+                         is_exact: items.map(() => false), exact: null,
+                         right: numOwn, missed: 0, wrong: numWrong };
+        const sent = [{ type: "Sums", seen: true, bytes: 9000, columns: [column] }];
+        const person = { items: own, ratings: null, scale: null, titles };
+        const figure = pictureOf({ person, detail: { sent, titles }, attack, who: "server", title: "t" });
+        document.querySelector("main").append(figure);
+        while (!figure.querySelector("text")) await new Promise((done) => setTimeout(done, 50));
+        return [...figure.querySelectorAll(".drawing text")].map((one) => one.textContent).join("\\n");
+    }"""
+    with served(runs_folder) as server:
+        page = open_page(browser, f"{server.address}/#/privacy?rounds=3&people=60")
+        page.locator(STAGE).wait_for()
+        told = page.evaluate(view, [2000, 1700, 5000])
+        assert told.count("are drawn") == 4
+        assert told.count("1,600 of 2,000 are drawn") == 2
+        assert "960 of 5,000 are drawn" in told
+        assert "1,600 of 1,700 wrong ones are drawn" in told
+        assert "are drawn" not in page.evaluate(view, [1600, 1600, 960])
+        assert page.complaints == []
+        page.context.close()
+
+
 def test_from_a_run_to_the_privacy_of_its_settings(browser: Any, runs_folder: Path) -> None:
     hushrec.FedRec(num_rounds=2, num_factors=4, rho=2).fit(hushrec.load(SMALL)).save(runs_folder / "mine")
     with served(runs_folder) as server:

@@ -94,6 +94,10 @@ class FolderOptions:
     fold: Fold = None
     colluders: As = None
     attacks: Attacks = None
+    track: Annotated[
+        bool,
+        typer.Option("--track", help="Tell the trackers, too, that tracked.json in the folder names."),
+    ] = False
     threads: Threads = None
     picture: Picture = None
     as_json: AsJson = False

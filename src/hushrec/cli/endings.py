@@ -118,7 +118,11 @@ def told_of(error: Exception) -> str | None:
 def _of_typer(error: Any) -> str:
     """The message that Typer would print in a box of several lines."""
     text = " ".join(error.format_message().split())
-    context = getattr(error, "ctx", None)
+    context, flag = getattr(error, "ctx", None), getattr(error, "option_name", None)
+    if flag and context is not None and hasattr(context.command, "commands"):
+        text = (
+            f"No such option: {flag} here; options go behind the command, as in {context.command_path} NAME {flag}"
+        )
     return f"{text.rstrip('.')}; see {context.command_path if context else 'hushrec'} --help" if text else ""
 
 

@@ -2,14 +2,26 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hushrec.choices import Side
 from hushrec.cli.groups import work
-from hushrec.cli.options import AsJson, Fold, RunFolder
+from hushrec.cli.options import (
+    AsJson,
+    ColumnNames,
+    DecimalSign,
+    Fold,
+    RunFolder,
+    TextEncoding,
+    WhatOfMissing,
+    parse_columns,
+)
 from hushrec.errors import HushrecError
+
+if TYPE_CHECKING:
+    from hushrec.data import Reading
 
 Length = Annotated[int, typer.Option("-k", help="How many items; more than there are: all.")]
 MinRaters = Annotated[
@@ -49,6 +61,34 @@ class Person:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NewcomersFile:
+    """How the file of a newcomer is read."""
+
+    columns: ColumnNames = None
+    missing: WhatOfMissing = "refuse"
+    encoding: TextEncoding = None
+    decimal: DecimalSign = "."
+
+    def check(self, has_file: bool) -> None:
+        """Refuse what is said of a file that is not there."""
+        if not has_file and self != NewcomersFile():
+            told = next(f"--{name}" for name, value in vars(self).items() if value != getattr(NewcomersFile, name))
+            raise HushrecError(f"{told} is of the file of --newcomer; give that, or leave {told} out")
+
+    def reading(self) -> "Reading":
+        """As a reader takes it."""
+        from hushrec.data import Reading
+
+        return Reading(
+            columns=parse_columns(self.columns),
+            one_user=True,
+            missing=self.missing,
+            encoding=self.encoding,
+            decimal=self.decimal,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """Where the lists of all users go."""
 
@@ -71,10 +111,11 @@ class ListOptions:
 def recommend(
     run: RunFolder,
     person: Person,
+    file: NewcomersFile,
     chosen: Chosen,
     target: Target,
     options: ListOptions,
     as_json: AsJson = False,
 ) -> None:
     """Recommend items to a user of a run, to all of them, or to a newcomer."""
-    work("recommend").recommend_from(run, person, chosen, target, options, as_json)
+    work("recommend").recommend_from(run, person, file, chosen, target, options, as_json)

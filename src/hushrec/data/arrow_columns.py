@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from hushrec.data.checking import RowError
 from hushrec.data.field_scan import look_up, mark, span_of
 from hushrec.data.interactions import Ids
-from hushrec.errors import option
+from hushrec.errors import is_typed, option
 
 # What stands for a rating that is not there, or a time.
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none", "NaN", "nan", "NAN", "<NA>"]
@@ -139,14 +139,16 @@ def ratings_of(column: pa.ChunkedArray, decimal: str = ".") -> npt.NDArray[np.fl
     is_wrong = ~np.isfinite(values) & ~is_missing
     if is_wrong.any():
         row = _first_row(codes, is_wrong)
-        hint = (
-            f"; for decimal commas add {option('decimal', ',')}"
-            if re.fullmatch(r"\d+,\d+", texts[codes[row]])
-            else ""
-        )
-        raise RowError(row, f"rating is {texts[codes[row]]!r}; expected a finite number{hint}")
+        is_comma = re.fullmatch(r"\d+,\d+", texts[codes[row]])
+        hint = f"for decimal commas add {option('decimal', ',')}" if is_comma else _how_without_ratings()
+        raise RowError(row, f"rating is {texts[codes[row]]!r}; expected a finite number; {hint}")
     values[is_missing] = np.nan
     return values[codes]
+
+
+def _how_without_ratings() -> str:
+    left_out = option("columns", "rating=") if is_typed() else f"{option('columns')}{{'rating': ''}}"
+    return f"write numbers, or leave the column out with {left_out}"
 
 
 def blanks_of(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:

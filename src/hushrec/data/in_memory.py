@@ -20,7 +20,7 @@ from hushrec.data.frames import (
     missing_id,
 )
 from hushrec.data.interactions import Interactions
-from hushrec.data.reading import ColumnNames, Columns, Reading, Tell, choose_columns, named_column, no_column
+from hushrec.data.reading import ColumnNames, Columns, Reading, Tell, choose_columns, named_column, no_columns
 from hushrec.data.tables import Rows, checked_rows, draft_of
 from hushrec.data.titles import with_named_items
 from hushrec.errors import HushrecError
@@ -70,7 +70,7 @@ def ids_in(source: object, role: str, columns: ColumnNames | None = None) -> NDA
     named = columns_of(source)
     column = named_column("frame", list(named), role, Columns.of(columns))
     if not column:
-        raise no_column("frame", list(named), role)
+        raise no_columns("frame", list(named), {role: None})
     found = arrow_column(named[column], column)
     if found.null_count:
         raise missing_id(role)

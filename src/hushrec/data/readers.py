@@ -3,7 +3,7 @@
 import bisect
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,10 +11,10 @@ import pyarrow.parquet as pa_parquet
 
 from hushrec.data.interactions import Interactions
 from hushrec.data.json_lines import is_json, line_of_object, names_in, read_json, read_json_as_text
-from hushrec.data.reading import Columns, Reading, Tell, choose_columns
+from hushrec.data.reading import Columns, Reading, Tell, choose_columns, guessed_column
 from hushrec.data.sources import EXPECTED, Source, sources_of
 from hushrec.data.tables import Rows, checked_rows, draft_of
-from hushrec.data.text_tables import TEXT_CODES, line_of_row, read_text, sniff
+from hushrec.data.text_tables import DEFAULT_NAMES, TEXT_CODES, line_of_row, read_text, sniff
 from hushrec.data.titles import about_items, items_beside, with_items, with_named_items
 from hushrec.errors import HushrecError, option
 
@@ -135,12 +135,19 @@ def _json_part(source: Source, reading: Reading) -> _Part:
 
 
 def _text_part(source: Source, reading: Reading) -> _Part:
-    text_format = sniff(source, reading.decimal)
-    if not text_format.has_header and Columns.of(reading.columns) != Columns():
+    columns = Columns.of(reading.columns)
+    named = [name for name in asdict(columns).values() if name]
+    text_format = sniff(source, reading.decimal, named, reading.one_user)
+    if not text_format.has_header and named:
         raise HushrecError(
             f"{source.path}: has no header line, so no column can be named; add one, or leave the names out"
         )
-    names = _chosen(source, list(text_format.names), reading)
+    try:
+        names = _chosen(source, list(text_format.names), reading)
+    except HushrecError as error:
+        if named or any(guessed_column(text_format.names, role) for role in DEFAULT_NAMES):
+            raise
+        raise HushrecError(f"{error}; or have the first line name the columns") from None
     types = {name: _TEXT_TYPES.get(role, TEXT_CODES) for role, name in names.items()}
     fast_types = {name: _FAST_TYPES.get(role, pa.string()) for role, name in names.items()}
     return _Part(

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -131,12 +131,17 @@ def choose_columns(
     if not names:
         raise HushrecError(f"{name}: there are no columns; expected one of users and one of items at least")
     chosen: dict[str, str] = {}
-    for role in asdict(columns):
-        wanted = named_column(name, names, role, columns)
+    missing: dict[str, str | None] = {}  # from role to the name that was given
+    for role, named in asdict(columns).items():
+        wanted = guessed_column(names, role) if named is None else named
         if wanted and not (role == "rating" and implicit):
             chosen[role] = wanted
+            if wanted not in names:
+                missing[role] = wanted
         elif role == "item" or (role == "user" and wanted is None and not one_user):
-            raise no_column(name, names, role)
+            missing[role] = None
+    if missing:
+        raise no_columns(name, names, missing)
     if len(set(chosen.values())) < len(chosen):
         raise HushrecError(f"{name}: one column has two uses; name each column once: {chosen}")
     twice = [column for column in chosen.values() if list(names).count(column) > 1]
@@ -149,7 +154,7 @@ def named_column(name: str, names: Sequence[str], role: str, columns: Columns) -
     """The column of a role, named or guessed; "": it is not to be read, None: there is none."""
     wanted: str | None = getattr(columns, role)
     if wanted and wanted not in names:
-        raise HushrecError(f"{name}: no column {wanted!r}; the columns are: {_listed(names)}")
+        raise no_columns(name, names, {role: wanted})
     return guessed_column(names, role) if wanted is None else wanted
 
 
@@ -159,11 +164,23 @@ def guessed_column(names: Sequence[str], role: str) -> str | None:
     return next((plain[usual] for usual in USUAL_NAMES.get(role, "").split() if usual in plain), None)
 
 
-def no_column(name: str, names: Sequence[str], role: str) -> HushrecError:
-    """That there is no column of users, or of items; with how one is named, on the command line and in Python."""
-    typed = option("columns", f"{role}=NAME")
-    naming = typed if typed.startswith("-") else f"{option('columns')}{{{role!r}: NAME}}"
-    return HushrecError(f"{name}: no {role} column among: {_listed(names)}; name it with {naming}")
+def no_columns(name: str, names: Sequence[str], missing: Mapping[str, str | None]) -> HushrecError:
+    """That columns are not there: by role the name that was given, None: no name is a usual one.
+
+    All that are missing are told at once, with those that there are and how they are named.
+    """
+    told = " and ".join(
+        f"no column {wanted!r}" if wanted else f"no {role} column" for role, wanted in missing.items()
+    )
+    what = "it" if len(missing) == 1 else "them"
+    return HushrecError(f"{name}: {told} among: {_listed(names)}; name {what} with {naming_of(missing)}")
+
+
+def naming_of(roles: Iterable[str]) -> str:
+    """How columns are named, on the command line and in Python."""
+    if is_typed():
+        return option("columns", ",".join(f"{role}=NAME" for role in roles))
+    return f"{option('columns')}{{{', '.join(f'{role!r}: NAME' for role in roles)}}}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,8 @@ _DELIMITERS = (",", ";", "|")  # beside "::" and tabs, which are sure signs
 _RECBOLE_FIELD = re.compile(r"[^:]+:(token|token_seq|float|float_seq)")
 _UNIT_SEPARATOR = "\x1f"  # stands in for "::", as Arrow separates by one character only
 _SNIFFED_BYTES = 1 << 16
+_SNIFFED_LINES = 1000
+_TIME = re.compile(r"\d{9,}|(19|20)\d\d-\d\d-\d\d.*")  # Unix seconds since 1973, or a date
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,11 @@ def _encoding_hint() -> str:
     return f"for another encoding name it, as in {option('encoding', 'latin-1')}"
 
 
-def sniff(source: Source, decimal: str = ".") -> TextFormat:
-    """The format of a table, judged by its first line."""
+def sniff(source: Source, decimal: str = ".", named: Iterable[str] = (), one_user: bool = False) -> TextFormat:
+    """The format of a table, judged by its first line, and by the next ones where that has no usual name.
+
+    A line with one of the `named` columns is a header. With `one_user` there need be no column of users.
+    """
     head = bytes(source.content[:_SNIFFED_BYTES])
     if b"\0" in head:
         raise HushrecError(
@@ -56,12 +61,14 @@ def sniff(source: Source, decimal: str = ".") -> TextFormat:
     except UnicodeDecodeError:
         raise HushrecError(f"{source.path}: not a table of UTF-8 text; {EXPECTED}; {_encoding_hint()}") from None
     delimiter = _delimiter_of(line, decimal)
-    fields = next(csv.reader([line])) if delimiter == "," else line.split(delimiter)
-    fields = [field.strip().strip('"') for field in fields]
+    fields = _fields(line, delimiter)
     is_recbole = all(_RECBOLE_FIELD.fullmatch(field) for field in fields)
     has_names = all(guessed_column(fields, role) for role in ("user", "item"))
-    if not has_names and any(_is_number(field.replace(decimal, ".")) for field in fields):
-        return _headless(source, delimiter, len(fields), decimal)
+    if not has_names and not set(named) & set(fields):
+        rows = [fields, *_next_rows(head, delimiter, len(fields))]
+        is_list = one_user and len(fields) == 1 and guessed_column(fields, "item") is None
+        if is_list or any(_is_number(field.replace(decimal, ".")) for field in fields) or _is_row(rows):
+            return _headless(source, delimiter, rows, decimal, one_user)
     names = tuple(
         (field.split(":")[0] if is_recbole else field) or f"column {place}"
         for place, field in enumerate(fields, start=1)
@@ -83,13 +90,50 @@ def _delimiter_of(line: str, decimal: str) -> str:
     return best if best in line or decimal != "," else decimal
 
 
-def _headless(source: Source, delimiter: str, num_columns: int, decimal: str) -> TextFormat:
-    if not 2 <= num_columns <= len(DEFAULT_NAMES):
+def _fields(line: str, delimiter: str) -> list[str]:
+    fields = next(csv.reader([line])) if delimiter == "," else line.split(delimiter)
+    return [field.strip().strip('"') for field in fields]
+
+
+def _next_rows(head: bytes, delimiter: str, num_columns: int) -> list[list[str]]:
+    """Rows below the first, as far as they can be told without reading the table."""
+    whole = head if len(head) < _SNIFFED_BYTES else head[: head.rfind(b"\n") + 1]
+    lines = [line for line in re.split(rb"[\r\n]+", whole) if line][1:_SNIFFED_LINES]
+    rows = (_fields(line.decode(errors="replace"), delimiter) for line in lines)
+    return [row for row in rows if len(row) == num_columns]
+
+
+def _is_row(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first line is no header: none of its names is a usual one, and one of them comes again below."""
+    first, *others = rows
+    if any(guessed_column(first, role) for role in DEFAULT_NAMES):
+        return False
+    return any(field and any(row[place] == field for row in others) for place, field in enumerate(first))
+
+
+def _has_user(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first column is that of one user: alike in all rows, before one that is not a rating."""
+    if len(rows) == 1:
+        return not _is_number(rows[0][1])
+    return len({row[0] for row in rows}) == 1
+
+
+def _headless(
+    source: Source, delimiter: str, rows: Sequence[Sequence[str]], decimal: str, one_user: bool
+) -> TextFormat:
+    num_columns = len(rows[0])
+    names: tuple[str, ...] = DEFAULT_NAMES
+    # Of one user, who stands in every row or in none.
+    if one_user and (num_columns == 1 or (num_columns < 4 and not _has_user(rows))):
+        names = DEFAULT_NAMES[1:]
+    if num_columns == names.index("rating") + 1 and all(_TIME.fullmatch(row[-1]) for row in rows):
+        names = tuple(name for name in names if name != "rating")
+    if not names.index("item") < num_columns <= len(names):
         raise HushrecError(
             f"{source.path}, line 1: {num_columns} columns and no header; "
             "expected a header line, or user, item and if known rating, timestamp"
         )
-    names = DEFAULT_NAMES[:num_columns]
+    names = names[:num_columns]
     return TextFormat(delimiter, names, has_header=False, has_quotes=delimiter in ",;", decimal=decimal)
 
 

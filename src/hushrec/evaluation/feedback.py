@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Interactions, SplitKind
+from hushrec.data.reading import naming_of
 from hushrec.errors import HushrecError
 from hushrec.evaluation.candidates import candidates
 from hushrec.evaluation.held_back import held_back_metrics, held_back_names
@@ -95,7 +96,8 @@ class _Explicit(Feedback):
         """The ratings, unchanged."""
         if data.ratings is None:
             raise HushrecError(
-                f"{wanted_by} needs ratings, {data.name} has none; choose data with explicit ratings"
+                f"{wanted_by} needs ratings, {data.name} has none; name their column with "
+                f"{naming_of(['rating'])}, or choose a system that needs none, such as fcf or fedrec-bpr"
             )
         return data
 

@@ -107,9 +107,11 @@ def public_command(run: Run) -> str:
     """The command that makes a run again, with words in capitals for what is its owner's."""
     words = shlex.split(run.command)
     for place, word in enumerate(words[1:], 1):
-        before = words[place - 1]
+        before, (flag, equals, value) = words[place - 1], word.partition("=")
         if before in _FILES and not _is_known(before, word):
             words[place] = _FILES[before]
+        elif equals and flag in _FILES and not _is_known(flag, value):
+            words[place] = f"{flag}={_FILES[flag]}"
     return shlex.join(words)
 
 

@@ -5,6 +5,7 @@ that it is told comes from `hushrec.handover.public`: nothing of one person, and
 local; only an address that was given is called.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -28,6 +29,8 @@ from hushrec.handover.public import (
 )
 from hushrec.runs.record import Run
 from hushrec.runs.watching import FoldProgress
+
+_log = logging.getLogger("hushrec")
 
 FILE = "tracked.json"  # in a run's folder: which run it is at each tracker
 PROJECT = "hushrec"
@@ -122,13 +125,18 @@ def _opened(wanted: Wanted) -> Tracker:
 
 
 class Following:
-    """Trackers that follow one run. Without any, all this does nothing."""
+    """Trackers that follow one run. Without any, all this does nothing.
 
-    def __init__(self, asked: Asked | None, folder: Path | None = None) -> None:
+    One that refuses the run at its start ends it; one that fails later is left out, after a warning.
+    """
+
+    def __init__(
+        self, asked: Asked | None, folder: Path | None = None, warn: Callable[[str], None] = _log.warning
+    ) -> None:
         """Refuse what is unknown or not installed, before anything is trained."""
         self._trackers = {wanted.name: _opened(wanted) for wanted in parse_trackers(asked)}
-        self._folder = folder
-        self._is_open = False
+        self._folder, self._warn = folder, warn
+        self._is_open = self._has_begun = False
 
     def places(self) -> dict[str, str]:
         """Where each tracker's store is."""
@@ -141,19 +149,20 @@ class Following:
         known = _known(self._folder)
         settings, name = public_settings(planned), f"{planned.system} on {public_data(planned)}"
         ids = dict(known)
-        for tracker_name, tracker in self._trackers.items():
+        for tracker_name, tracker in list(self._trackers.items()):
             found = known.get(tracker_name, {})
             own = found.get("id") if found.get("place") == tracker.place else None
             told = self._plainly(tracker_name, tracker.begin, own, name, settings)
-            ids[tracker_name] = {"id": told, "place": tracker.place}
+            if told is not None:
+                ids[tracker_name] = {"id": told, "place": tracker.place}
         if self._folder is not None:
             write_private_file(self._folder / FILE, msgspec.json.format(msgspec.json.encode(ids), indent=1))
-        self._is_open = True
+        self._is_open = self._has_begun = True
 
     def on_round(self, now: FoldProgress) -> None:
         """Tell what is known after a round."""
         values = public_round(now) if self._trackers else {}
-        for name, tracker in self._trackers.items():
+        for name, tracker in list(self._trackers.items()):
             order = (now.fold - 1) * now.num_rounds + now.round_number
             self._plainly(name, tracker.tell, now.round_number, values, order)
 
@@ -166,17 +175,24 @@ class Following:
             (self._folder / FILE).unlink(missing_ok=True)
         audit = None if self._folder is None or done is None else read_audit(self._folder)
         values, digests = ({}, {}) if done is None else public_results(done, audit)
-        for name, tracker in self._trackers.items():
+        for name, tracker in list(self._trackers.items()):
             self._plainly(name, tracker.end, values, digests, ending)
 
     def _plainly(self, name: str, call: Callable[..., Any], *values: Any) -> Any:
-        """What a package raises of its own, in one line: a store that cannot be written is bad input."""
+        """What a package raises of its own, in one line.
+
+        At the start, a store that cannot be written is bad input; later it is no reason to lose a run.
+        """
         try:
             return call(*values)
-        except (HushrecError, KeyboardInterrupt):
-            raise
         except Exception as error:
             where = self._trackers[name].place
+            if self._has_begun:
+                del self._trackers[name]
+                self._warn(f"{name} in {where} failed ({_words_of(error)}); it is told nothing more of this run")
+                return None
+            if isinstance(error, HushrecError):
+                raise
             raise HushrecError(
                 f"{name} refused to keep the run in {where} ({_words_of(error)}); choose another place"
             ) from None
@@ -194,6 +210,11 @@ def _known(folder: Path | None) -> dict[str, dict[str, str]]:
         return msgspec.json.decode((folder / FILE).read_bytes(), type=dict[str, dict[str, str]])
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise HushrecError(f"{folder / FILE} is damaged; delete it, and the run is tracked anew") from None
+
+
+def tracked_in(folder: Path) -> list[str]:
+    """The trackers that a run's folder names, and where; nobody is asked."""
+    return [f"{name} in {found.get('place', '')}" for name, found in _known(folder).items() if name in _HOMES]
 
 
 def tell_leakage(folder: Path, audit: KeptAudit) -> Iterable[str]:

@@ -29,7 +29,7 @@ from hushrec.runs.beside import Beside, stopwatch, with_beside
 from hushrec.runs.following import Teller
 from hushrec.runs.quality import curve_names, final_metrics, group_metrics, num_cold, round_metrics
 from hushrec.runs.record import Choice, FoldResult, Provenance, Run, alone_in, open_run, read_run, write_run
-from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, data_to_split, splits_for
+from hushrec.runs.run_settings import NUM_FOLDS, RunSettings, check_held_back, data_to_split, splits_for
 from hushrec.runs.watching import FoldProgress, Follower, Watch, followed, round_bytes
 from hushrec.runtime.checkpoint import (
     Progress,
@@ -89,6 +89,7 @@ def run(
     planned = replace(planned_run(system, config, whole, settings, first.train), chosen=chosen, command=command)
     limit = relevance_limit(first.test, settings.relevant_from)
     planned = replace(planned, provenance=replace(planned.provenance, relevance_limit=limit))
+    check_held_back(first, settings)
     system.feedback.check_measurable(first.test)  # a folder is for a run that can begin
     candidates(first.train, planned.provenance.min_raters or 0)  # refuses to rank nothing, before the training
     current = open_run(folder, planned, resume) if folder else planned
@@ -98,6 +99,7 @@ def run(
         for split in islice(chain([first], splits), len(current.folds), None):
             fold_folder = folder / f"fold-{split.fold}" if folder else None
             job = Job(system, config, settings.seed, split.train)
+            check_held_back(split, settings)
             system.feedback.check_measurable(split.test)
             if fold_folder:
                 _open_fold(fold_folder, job, keeps_checkpoint and probe is None)

@@ -1,9 +1,12 @@
 """What to run, apart from a system's own settings: the split of the data, the lengths of lists, the seed."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
+
+import numpy as np
 
 from hushrec.data import (
     Deal,
@@ -193,6 +196,30 @@ def splits_for(
     for split in splits:
         held = system.holders.held_in_run
         yield replace(split, train=held(split.train), test=held(split.test))
+
+
+def check_held_back(split: Split, settings: RunSettings) -> None:
+    """Refuse, before training, a split that holds no row back: there is nothing to measure a model by."""
+    if len(split.test):
+        return
+    most = int(np.bincount(split.train.users, minlength=1).max())  # rows of a user
+    name, kind = split.train.name, option("split", settings.split)
+    part = "for validation" if settings.measure == "validation" else "for a test"
+    others = [option("split", "folds")] if settings.split != "folds" else []
+    others += [option("measure", "test")] if settings.measure == "validation" else []
+    other = " and ".join(others)
+    if most < 2:
+        raise HushrecError(
+            f"{name}: no user has two rows, so that {kind} holds none back {part}; choose {other}, or bring "
+            "more rows"
+        )
+    if settings.split in _WITH_SHARE:
+        least = math.ceil(50 / most) / 100
+        raise HushrecError(
+            f"{name}: {option('test_share', settings.test_share)} of at most {most} rows a user is less than one, "
+            f"so that none is held back {part}; use {option('test_share', least)} or more"
+        )
+    raise HushrecError(f"{name}: {kind} holds no row back {part}; choose {other}, or bring more rows")
 
 
 def _judged_by(split: Split, rated: Interactions) -> Split:

@@ -32,7 +32,7 @@ from hushrec.experiments.drift_thresholds import (
     audit_threshold,
     conclusion,
 )
-from hushrec.handover.tracking import tell_leakage
+from hushrec.handover.tracking import tell_leakage, tracked_in
 from hushrec.protocol import AnySystem, Role
 from hushrec.registry import SYSTEMS
 from hushrec.report.audit_figure import audit_figure
@@ -117,8 +117,16 @@ def audit_folder(run: Path, options: FolderOptions) -> None:
     if options.attacks is None and options.colluders is None:
         write_audit(run, found)
         note(f"kept for hushrec report in {run / KEPT}")
-        for line in tell_leakage(run, found):
+        for line in tell_leakage(run, found) if options.track else _not_told(run):
             note(line)
+
+
+def _not_told(run: Path) -> list[str]:
+    """Of the trackers that a folder names. It may come from elsewhere, so that they are told when asked for."""
+    named = ""
+    with suppress(HushrecError):  # damaged, and not needed
+        named = ", ".join(tracked_in(run))
+    return [f"not told to the trackers that the folder names ({named}); --track tells them"] if named else []
 
 
 def _audit(

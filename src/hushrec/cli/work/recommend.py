@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from hushrec.cli.console import counting, note, print_json, results, show
-from hushrec.cli.recommend import Chosen, ListOptions, Person, Target
+from hushrec.cli.recommend import Chosen, ListOptions, NewcomersFile, Person, Target
 from hushrec.data import Interactions
 from hushrec.data.item_choice import read_choice
 from hushrec.data.readers import read_draft
-from hushrec.data.reading import Reading
+from hushrec.data.reading import Reading, naming_of
 from hushrec.data.tables import checked_rows
 from hushrec.errors import HushrecError
 from hushrec.estimators import load_run
@@ -49,10 +49,18 @@ def _check_target(target: Target, person: Person) -> None:
 
 
 def recommend_from(
-    run: Path, person: Person, chosen: Chosen, target: Target, options: ListOptions, as_json: bool
+    run: Path,
+    person: Person,
+    file: NewcomersFile,
+    chosen: Chosen,
+    target: Target,
+    options: ListOptions,
+    as_json: bool,
 ) -> None:
     """Print a list, or write those of all users."""
     _check_target(target, person)
+    file.check(person.newcomer is not None)
+    reading = file.reading()
     model = load_run(run, options.fold, options.side)
     train, why = model.ranker().train, options.why
     wish = options.k, not options.include_seen, options.min_raters, *chosen_ids(chosen, model), why
@@ -61,25 +69,31 @@ def recommend_from(
     if target.out is not None:
         _write_all(target.out, model.recommend_all(*wish), train, as_json)
     elif person.newcomer is not None:
-        items, ratings = newcomers_ratings(person.newcomer, model)
+        items, ratings = newcomers_ratings(person.newcomer, model, reading)
         _show(model.recommend_newcomer(items, ratings, *wish), why, as_json)
     elif person.user is not None:
         if not len(train):
             told = f"{person.user} is the number of a client, counted from 0"
             note(f"a deployed server has no ids and items of users: {told}")
-        _show(model.recommend([person.user], *wish)[0], why, as_json)
+        _show(model.recommend([person.user.strip()], *wish)[0], why, as_json)
     if not as_json:
         note(f"computed on this machine from {model.source}")
 
 
-def newcomers_ratings(file: Path, model: Recommender) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+def newcomers_ratings(
+    file: Path, model: Recommender, reading: Reading
+) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
     """Items and ratings of a newcomer's file. Notes say what is left out: rows that come again, unknown items."""
-    rows, draft = read_draft(file, Reading(one_user=True))
+    rows, draft = read_draft(file, reading, note)
     own = checked_rows(rows, draft, "last")
     if own.num_users != 1:
-        raise HushrecError(f"{file} holds {own.num_users} users; a newcomer's file holds one")
+        raise HushrecError(
+            f"{file} holds {own.num_users} users; a newcomer's file holds one, leave the others out"
+        )
     if own.ratings is None and model.system.feedback.needs_ratings:
-        raise HushrecError(f"{file} has no ratings; give a column named rating")
+        raise HushrecError(
+            f"{file} has no ratings; give a column named rating, or name it with {naming_of(['rating'])}"
+        )
     if len(own) < len(draft):
         note(f"{len(draft) - len(own)} rows are of items that come again later; the last row counts")
     items = own.item_ids[own.items]
@@ -126,11 +140,13 @@ def print_recommendations(found: list[Recommendation], why: bool = False) -> Non
     table.add_column("", justify="right")
     table.add_column("item", justify="right")
     table.add_column("score", justify="right")
-    table.add_column("title")
+    has_titles = any(entry.title for entry in found)
+    if has_titles:
+        table.add_column("title")
     if why:
         table.add_column("because of")
     for place, entry in enumerate(found, 1):
-        cells = [str(place), str(entry.item), format_number(entry.score), entry.title]
+        cells = [str(place), str(entry.item), format_number(entry.score), *([entry.title] if has_titles else [])]
         table.add_row(*cells, *([_reason(entry)] if why else []))
     show(table, num_keys=2)
 

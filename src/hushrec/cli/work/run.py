@@ -25,7 +25,7 @@ def run_system(system: AnySystem, values: dict[str, Any], options: RunOptions) -
     """Run a system in this process, measure it, and print what came out."""
     runtime = runtime_options(options.threads, options.cohort_size)
     system.configure(values)  # for what it refuses, before data is read
-    following = Following(options.track, options.out)
+    following = Following(options.track, options.out, warn)
     for name, place in following.places().items():
         note(f"tracked by {name} in {place}")
     data = options.source.load()
@@ -124,7 +124,15 @@ def _cautions(done: Run, options: RunOptions) -> list[str]:
     can = "an item with 1" if used else "every item"
     fallen = f"fewer than {max(done.at)} items have {usual} raters in training: {can} can be listed"
     has_fallen = options.min_raters is None and used is not None and used < usual
-    return [*([fallen] if has_fallen else []), *([alike] if alike else [])]
+    has_lists = any(name.startswith("NDCG@") for name in done.mean)
+    limit = done.provenance.relevance_limit
+    wanted = "" if limit is None else f" rated {limit:g} or more"
+    unmeasured = f"no lists are measured: in a fold no user has a test row{wanted}; --relevant-from lowers that"
+    return [
+        *([fallen] if has_fallen else []),
+        *([alike] if alike else []),
+        *([unmeasured] if limit is not None and not has_lists else []),
+    ]
 
 
 def _print_beside(done: Run) -> None:

@@ -39,9 +39,12 @@ def list_similar(
     table = Table(box=None, pad_edge=False)
     for name in ("", "item", "cosine"):
         table.add_column(name, justify="right")
-    table.add_column("title")
+    has_titles = any(entry.title for entry in found)
+    if has_titles:
+        table.add_column("title")
     for place, entry in enumerate(found, 1):
-        table.add_row(str(place), str(entry.item), format_number(entry.score), entry.title)
+        cells = [str(place), str(entry.item), format_number(entry.score)]
+        table.add_row(*cells, *([entry.title] if has_titles else []))
     show(table, num_keys=2)
     asked = title_of(ranker.train, model.item_number(item))
     note(f"nearest to {f'{asked} ({item})' if asked else item}, from {model.source}")

@@ -62,6 +62,11 @@ function sentCells(message, titles) {
   });
 }
 
+// How many squares it would take: the page has the first numbers of long messages only.
+function sentCount(message) {
+  return message?.items?.length ?? Math.max(0, ...(message?.columns ?? []).map((column) => column.count));
+}
+
 function sentWords(message) {
   if (!message) return "nothing in this round";
   const size = bytes(message.bytes);
@@ -164,14 +169,20 @@ function paint({ person, detail, attack, who }, width, readout, read) {
     return y + HEAD;
   };
   const end = (low) => { bottom = Math.max(isStacked ? 0 : bottom, low); };
+  // Below squares, where there are not as many as there is to draw.
+  const cut = (place, low, drawn, all, of = "") => (drawn < all ? wrapped(svg, `${number(drawn)} of ${number(all)}${of} are drawn`, at(place), low + 20, panelWidth, "count") : low);
   const what = person.ratings ? "rating" : "item";
-  end(grid(svg, shown.own, { x: at(0), y: begin(0, "Private", plural(own.length, what)), width: panelWidth, size, spots }));
+  const low0 = grid(svg, shown.own, { x: at(0), y: begin(0, "Private", plural(own.length, what)), width: panelWidth, size, spots });
+  end(cut(0, low0, shown.own.length, own.length));
   const top = begin(1, "Left the device", sentWords(message));
-  end(grid(svg, shown.sent, { x: at(1), y: top, width: panelWidth, size: sentSize, spots }));
+  const low1 = grid(svg, shown.sent, { x: at(1), y: top, width: panelWidth, size: sentSize, spots });
+  end(cut(1, low1, shown.sent.length, sentCount(message)));
   const said0 = begin(2, `${who} concludes`, saidWords(attack, own.length));
   if (attack) {
     let low = grid(svg, shown.said, { x: at(2), y: said0, width: panelWidth, size, spots });
+    low = cut(2, low, shown.said.length, said.cells.length);
     if (shown.wrong.length) low = grid(svg, shown.wrong, { x: at(2), y: low + 8, width: panelWidth, size, spots });
+    low = cut(2, low, shown.wrong.length, said.wrong.length, " wrong ones");
     end(low);
   } else {
     const low = Math.max(isStacked ? said0 + 90 : bottom, said0 + 90);
