@@ -145,6 +145,10 @@ class BfvAdder:
         self._evaluator = self.seal.Evaluator(self.context)
         self._encoder = self.seal.BatchEncoder(self.context)
 
+    def __deepcopy__(self, _memo: object) -> "BfvAdder":
+        """Itself: nothing of it changes, and SEAL's objects cannot be copied."""
+        return self
+
     def load(self, row: Bytes) -> Any:
         """A ciphertext from its bytes; SEAL checks that it is one of these parameters."""
         empty, refusal = self.seal.Ciphertext(), "a ciphertext is damaged; leave it out"
@@ -206,6 +210,10 @@ class BfvKey:
         adder = BfvAdder()
         seeded = _bfv_context(adder.seal, [int(word) for word in seed])
         return cls(adder, adder.seal.KeyGenerator(seeded).secret_key())
+
+    def __deepcopy__(self, _memo: object) -> "BfvKey":
+        """Itself, as its adder."""
+        return self
 
     def encrypt(self, numbers: Integers) -> Bytes:
         """The bytes of a fresh ciphertext."""

@@ -1,6 +1,6 @@
 """Lies to small systems: what they tell today, that they tell nothing where uploads are hidden, and refusals."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,13 @@ from hushrec.audit.lying import bare_name
 from hushrec.audit.scoreboard import Finding, Own
 from hushrec.audit.told import Told
 from hushrec.audit.uploads import items_of
-from hushrec.data import Interactions
-from hushrec.errors import HushrecError
+from hushrec.data import Interactions, synthetic
+from hushrec.errors import HushrecError, MissingExtraError
 from hushrec.protocol import Ask, Collect, Handler, Message, Ragged, Recorded, Role, Seat, each, ragged, shared
 from hushrec.registry import SYSTEMS
 from hushrec.runtime.checkpoint import model_digest
 from hushrec.runtime.in_process import RuntimeOptions
-from hushrec.runtime.training import Job, job_for, run_job
+from hushrec.runtime.training import Job, job_for, prepared, run_job
 
 ACTIVE = (Role.ACTIVE_SERVER,)
 
@@ -251,6 +251,23 @@ def test_a_party_is_asked_once_by_a_request(data: Interactions) -> None:
     ).findings
     assert "names a party twice" in finding.refusal
     assert "names a party twice" in guarded.refusal
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_can_be_lied_to_as_it_is_published(name: str) -> None:
+    """Also where parties hold keys, or models of others: each lie is found something, or left out in words."""
+    system, settings = SYSTEMS[name], {"num_rounds": 1, "inference": "none", "epochs": 1, "parts": 2}
+    known = {entry.name for entry in fields(system.config)}
+    config = system.configure({key: value for key, value in settings.items() if key in known})
+    try:
+        job = Job(system, config, 0, prepared(system, system.holders.sample(synthetic(20, 30, 240), 0), config))
+        done = lied_to(job)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    told = {bare_name(finding.attack.name) for finding in done.findings}
+    lies = {attack.name for attack in attacks_on(system, is_active=True) if attack.lie and len(attack.seats) == 1}
+    assert told | {bare_name(name) for name in done.left_out} == lies
+    assert all(done.left_out.values())
 
 
 def test_lies_are_told_only_if_asked_for() -> None:
