@@ -38,6 +38,8 @@ def test_a_list_that_no_longer_fits_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").touch()
     once = tool.Mutant("once", "some.py", "a < b", "a > b", "test_some.py", "it")
     assert tool.check([once], tmp_path) == []
+    broken = tool.Mutant("broken", "some.py", "b < c", "", "test_some.py", "it")
+    assert [line.partition(":")[0] for line in tool.check([broken], tmp_path)] == ["broken"]
     twice = tool.Mutant("twice", "some.py", "pass", "raise", "test_some.py", "it")
     gone = tool.Mutant("gone", "other.py", "a < b", "a > b", "test_none.py", "it")
     found = tool.check([once, once, twice, gone], tmp_path)

@@ -56,6 +56,15 @@ class Mutant:
         path = root / self.path
         return path.read_text(encoding="utf-8").count(self.text) if path.exists() else 0
 
+    def fault(self, root: Path = ROOT) -> str:
+        """Why what it makes of its file could not be imported; else nothing."""
+        text = (root / self.path).read_text(encoding="utf-8").replace(self.text, self.instead)
+        try:
+            compile(text, str(self.path), "exec")
+        except SyntaxError as error:
+            return str(error)
+        return ""
+
     def apply(self, root: Path) -> None:
         """Change the copy."""
         path = root / self.path
@@ -90,7 +99,7 @@ MUTANTS = (
     # --- Survivors of an earlier audit -------------------------------------------------------------------------
     Mutant(
         "fsync-dropped", "files.py",
-        "            os.fsync(file.fileno())\n", "",
+        "                os.fsync(file.fileno())\n", "                pass\n",
         SURVIVORS, "after a power cut a file can be empty that was said to be written",
     ),
     Mutant(
@@ -645,6 +654,8 @@ def check(mutants: Sequence[Mutant] = MUTANTS, root: Path = ROOT) -> list[str]:
     for mutant in mutants:
         if (found := mutant.count(root)) != 1:
             wrong.append(f"{mutant.name}: its text is found {found} times in {mutant.path}, not once")
+        elif fault := mutant.fault(root):
+            wrong.append(f"{mutant.name}: what it makes is no Python: {fault}")
         if mutant.text == mutant.instead:
             wrong.append(f"{mutant.name}: changes nothing")
         missing = [one for one in mutant.tests.split() if not (root / one.partition("::")[0]).exists()]
