@@ -193,7 +193,7 @@ class FedRecPlusPlus(Recommender):
     ) -> None: ...
 
 class FedRecBPR(Recommender):
-    """FedRec++ with a pairwise ranking loss: virtual pairs, and denoisers who take their noise out again.
+    """FedRec-BPR: FedRec++ that ranks, with virtual pairs, and denoisers who take their noise out again.
 
     Feng Liang, Weike Pan, Zhong Ming: FedRec++: Lossless Federated Recommendation with Explicit Feedback (AAAI 2021).
 

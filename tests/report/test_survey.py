@@ -1,5 +1,6 @@
 """The table and the pictures of a comparison of systems, and the record that comes with hushrec."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,16 @@ def test_labels_do_not_overlap(is_brief: bool) -> None:
     rows = [row(name, accuracy=0.9 + 0.0001 * place) for place, name in enumerate(names)]
     rows += [row(name, "--secure-sums", 0.02, 0.9) for name in names]
     assert _texts_meet(rows, is_brief) == []
+
+
+def test_a_long_title_leaves_the_panel_its_room() -> None:
+    """The short name stands for it: else tick labels met."""
+    rows = [
+        replace(row("mine"), title="A system whose title is a sentence of its own"),
+        row("mine", "--shares 2", 0),
+    ]
+    assert _texts_meet(rows, is_brief=True) == []
+    assert [text.get_text() for text in leakage_figure(rows).axes[0].texts][-1].startswith("mine ")
 
 
 def test_picture_has_a_panel_per_metric_and_what_it_needs() -> None:

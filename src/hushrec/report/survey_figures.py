@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LETTER_POINTS = 5.0  # width of a letter of size 8.5, on average
+_MOST_LETTERS = 24  # of a name beside a panel
 _LABEL_INCHES = 0.19  # height of a label
 _PANEL_INCHES = 1.9  # of a panel at least
 _ROOM_INCHES = 0.75  # above and below a panel
@@ -98,14 +99,15 @@ def _dots(rows: Sequence[Row], is_brief: bool) -> list[Dot]:
 
 
 def _label(row: Row, rows: Sequence[Row], is_brief: bool) -> str:
-    """The system's name; of a repair, that it is one, or its switches."""
+    """The system's name, or a short one where it is long; of a repair, that it is one, or its switches."""
+    title = row.title if len(row.title) <= _MOST_LETTERS else row.system
     if not row.switches:
-        return row.title if is_brief else f"{row.title}, published"
+        return title if is_brief else f"{title}, published"
     if not is_brief:
         return row.switches
     repairs = [one.switches for one in rows if one.system == row.system and one.switches]
     number = f" {repairs.index(row.switches) + 1}" if len(repairs) > 1 else ""
-    return f"{row.title}, repaired{number}"
+    return f"{title}, repaired{number}"
 
 
 def _panel_height(dots: Sequence[Dot]) -> float:

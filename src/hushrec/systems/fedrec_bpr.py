@@ -1,4 +1,4 @@
-"""FedRec++ with a pairwise ranking loss: lists worth showing, and denoisers who take the noise out again.
+"""FedRec-BPR, FedRec++ with a pairwise ranking loss: lists worth showing, and denoisers who take noise out again.
 
 Liang, Pan, Ming: FedRec++ (AAAI 2021) names other losses, pairwise ones among them, as future work; this is that
 system. The loss is BPR's: Rendle, Freudenthaler, Gantner, Schmidt-Thieme: BPR: Bayesian Personalized Ranking from
@@ -348,7 +348,7 @@ GENERAL = {"crowding": 100.0, "from_popularity": True, "bias_pace": 1.0, "initia
 _PLAIN: System[Config, UserRows, ServerState, RankingClients] = System(
     about=About(
         name="fedrec-bpr",
-        title="FedRec++ with a pairwise ranking loss: virtual pairs, and denoisers who take their noise out again",
+        title="FedRec-BPR: FedRec++ that ranks, with virtual pairs, and denoisers who take their noise out again",
         paper=plus_plus.PAPER,
         class_name="FedRecBPR",
         presets={"usual": {}, "general": GENERAL},
