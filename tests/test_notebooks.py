@@ -84,7 +84,7 @@ TUTORIALS = {
 QUICK = ("transcript", "write-a-system", "write-an-attack")  # the others have their words checked by slow tests
 # What each prints when what it says is true.
 SAYS = {
-    "audit-repair": ["gives an F1 of 1.000", "['published']", "nobody sent anything that it could tell apart"],
+    "audit-repair": ["gives an F1 of 1.000", "[published]", "nobody sent anything that it could tell apart"],
     "deploy": ["model digest", "in one process: the same"],
     "drift": ["theta 60: What the threshold leaves open"],
     "drift-live": ["model digest", "'items': ["],

@@ -163,7 +163,7 @@ def test_the_wheel_runs_outside_of_the_clone(installed: Path, tmp_path: Path) ->
     run = ["run", "fedrec++", "--data", SMALL, "--preset", "paper", "--rounds", "5", "--no-baselines", "--json"]
     told: dict[str, Any] = json.loads(call(installed, tmp_path, "hushrec", *run, "--out", "one").stdout)
     assert told["mean"]["RMSE"] > 0
-    assert "title" in call(installed, tmp_path, "hushrec", "recommend", "one", "--user", "1", "-k", "3").stdout
+    assert "score" in call(installed, tmp_path, "hushrec", "recommend", "one", "--user", "1", "-k", "3").stdout
     assert "server" in call(installed, tmp_path, "hushrec", "audit", "one").stdout
     assert call(installed, tmp_path, "hushrec", "card", "one").stdout.startswith("# Model card: fedrec++")
     call(installed, tmp_path, "hushrec", "export", "one", "--to", "out")

@@ -424,6 +424,10 @@ DOUBLES = '''
     """Stand-ins for the driver and the site, in every Python process of the test's federation."""
     import os, sys, types
 
+    def requests_of(packets):
+        from hushrec.runtime.transport import Requests
+        return Requests(packets, lambda node: iter([packets[node]]))
+
     def drive(transport, nodes, folder, job):
         import json, time
         with (folder / "log.jsonl").open("a") as log:
@@ -434,9 +438,10 @@ DOUBLES = '''
                 text = step.get("text", "").encode() or bytes(step.get("bytes", 1))
                 packets = {node: text + node.encode() for node in nodes}
                 for number in range(step.get("repeat", 1)):
-                    delivery = transport.call("ask", packets, number, step.get("timeout", 60))
-                    right = all(reply == packets[node] for node, reply in delivery.replies.items())
-                    say(what="call", replies=sorted(delivery.replies), right=right, lost=delivery.lost)
+                    delivery = transport.call("ask", requests_of(packets), number, step.get("timeout", 60))
+                    replies = dict(delivery.arriving())
+                    right = all(reply == packets[node] for node, reply in replies.items())
+                    say(what="call", replies=sorted(replies), right=right, lost=delivery.lost)
                     time.sleep(step.get("every", 0))
             say(what="end")
 

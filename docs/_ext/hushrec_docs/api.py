@@ -295,19 +295,20 @@ def example_of(system: AnySystem) -> str:
     values = dict(system.about.small)
     length = {"num_rounds": 2} if "num_rounds" in {one.name for one in _config_fields(system)} else {}
     given = ", ".join(f"{name}={value!r}" for name, value in {**values, **length}.items())
+    data, user = f'hushrec.load("{_SMALL_DATA}")', "1"
+    if system.holders.usual_split == "partners":  # each with people of its own
+        data, user = f"next(hushrec.data.copies({data}, hushrec.data.Deal(), 0)).train", '"a:1"'
+    elif system.holders.word == "partner":
+        user = '"1"'
     lines = [
         ">>> import hushrec",
-        f'>>> data = hushrec.load("{_SMALL_DATA}")',
-    ]
-    lines += [
+        f">>> data = {data}",
         f">>> model = hushrec.{system.about.class_name}({given})",
         ">>> model = model.fit(data, progress=False)",
+        f">>> len(model.recommend({user}, k=3, min_raters=0)[0])",
+        "3",
     ]
-    if system.holders.word == "partner":
-        asked = 'model.recommend("1", k=3, min_raters=0)'
-    else:
-        asked = "model.recommend(1, k=3, min_raters=0)"
-    return "\n".join([*lines, f">>> len({asked}[0])", "3"])
+    return "\n".join(lines)
 
 
 def _config_fields(system: AnySystem) -> Any:
