@@ -235,6 +235,20 @@ def test_a_job_that_never_begins_is_aborted(tmp_path: Path, clock: Clock) -> Non
     assert engine.aborted == ["job-1"]
 
 
+def test_a_job_that_lost_nodes_is_ended_before_the_next_begins(tmp_path: Path, clock: Clock) -> None:
+    """It may wait for their replies, and its workers keep those of the next job from the nodes' files."""
+
+    def lingering(engine: Engine, attempt: int) -> JobState:
+        losing("node-2", 1)(engine, attempt)
+        return JobState.RUNNING
+
+    engine = Engine(tmp_path, clock, script(lingering, done))
+    watcher, _, _ = supervised(engine)
+    watcher.run()
+    assert engine.aborted == ["job-1"]
+    assert len(engine.attempts) == 2
+
+
 def test_a_job_that_cannot_be_aborted_is_left_behind(tmp_path: Path, clock: Clock) -> None:
     """The server does not answer when the stalled job is to be ended; it is back a moment later."""
     engine = Engine(tmp_path, clock, script(hanging, done))

@@ -206,6 +206,11 @@ class Supervisor:
                 last, progress_at = report, now
                 self.watch(report)
             if last is not None and last.status != "running":
+                if last.status == "paused":
+                    # It may still wait for replies that do not come, with a worker on each node: those of the next
+                    # job could not begin.
+                    with suppress(HushrecError):
+                        session.abort(job)
                 return last
             if now - asked_at > _JOB_STATE_SECONDS:
                 asked_at = now
