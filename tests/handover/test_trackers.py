@@ -207,7 +207,7 @@ def test_an_audit_is_told_to_the_same_run(proxy: Proxy, data: Path) -> None:
     needs("mlflow")
     place = data.parent / "runs.db"
     run(proxy, data, f"mlflow={place}")
-    told = hushrec(proxy, data.parent, "audit", str(data.parent / "one"), "--threads", "1")
+    told = hushrec(proxy, data.parent, "audit", str(data.parent / "one"), "--track", "--threads", "1")
     assert f"mlflow was told what attacks read, in sqlite:///{place}" in told.stderr
     _, found = mlflow_run(place)
     leakage = {name: value for name, value in found.data.metrics.items() if name.startswith("leakage/")}
