@@ -10,11 +10,13 @@ import pytest
 
 from hushrec.draws import Draws
 from hushrec.errors import MissingExtraError
+from hushrec.privacy.homomorphic import BfvAdder
 from hushrec.protocol import Message, Ragged, Round, Transcript
 from hushrec.registry import SYSTEMS
 from hushrec.runtime.in_process import InProcess, RuntimeOptions
 from hushrec.runtime.wire import WireError, decode, encode
 from hushrec.systems.fedcore.inference import MAIL, Serve, Served, serve_visitors
+from hushrec.systems.fedmf.system import EncryptedSteps
 from hushrec.testing.altered import Alter
 from hushrec.testing.hostile import Act, Before, Scene, scenes
 
@@ -58,6 +60,17 @@ def test_altered_messages_are_well_formed(name: str) -> None:
             except WireError:
                 num_refused += 1
     assert 0 < num_refused < num_altered / 3
+
+
+def test_altered_ciphertexts_stay_within_the_bounds_of_a_small_run() -> None:
+    """A ciphertext is one long row: two thousand of them would be more than a process may take."""
+    row = BfvAdder.fresh_bytes
+    starts = np.arange(3, dtype=np.int64)
+    blocks, places = np.zeros((2, row), np.uint8), np.zeros(2, np.int32)
+    honest = EncryptedSteps(Ragged(starts, places), Ragged(starts, blocks), np.zeros(2, np.int64))
+    alter = Alter(np.random.default_rng(0))
+    sizes = [alter.message(honest, 2).blocks.values.nbytes for _ in range(60)]
+    assert 2 * row < max(sizes) <= 1 << 22
 
 
 def assert_same_columns(one: Message, other: Message) -> None:

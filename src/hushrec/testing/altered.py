@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from hushrec.protocol import FieldKind, Message, Ragged
 
 _MOST_ROWS = 2000  # of an altered slice
+_MOST_NUMBERS = 1 << 22  # in its widest column, where an honest one has fewer: ciphertexts are long rows
 _INTS = (0, 1, -1, 2, 7, 29, 30, 31, 23, 24, 25, 127, -128, 255, 1000, 10**6, 2**31 - 1, -(2**31), 2**62, -(2**63))
 _FLOATS = (0.0, -0.0, 1.0, -1.0, 1e-45, 1e-30, 0.5, 2048.0, -2048.0, 1e6, -1e10, 1e18, 3e38, -3e38, 1e300)
 _NOT_FINITE = (np.nan, np.inf, -np.inf)
@@ -49,11 +50,12 @@ class Alter:
         starts, lengths = _ragged_of(message).starts, message.lengths
         way = self.draws.choice(["empty", "cut", "repeat", "shuffle", "reverse", "one", "long"])
         chosen = self.draws.random(num_parties) < self.draws.choice([0.2, 1.0])
+        most = min(_MOST_ROWS, _MOST_NUMBERS // (max(num_parties, 1) * _widest_row(message)))
         places = []
         for party, (first, length) in enumerate(zip(starts[:-1].tolist(), lengths.tolist(), strict=True)):
             own = first + np.arange(length)
             if chosen[party]:
-                own = self._rearranged(own, str(way))
+                own = self._rearranged(own, str(way))[: max(length, most)]
             places.append(own)
         new_starts = np.concatenate([[0], np.cumsum([len(own) for own in places])]).astype(np.int64)
         taken = np.concatenate(places).astype(np.int64) if places else np.empty(0, np.int64)
@@ -152,6 +154,16 @@ class Alter:
 def pool_is_bounded(kind: FieldKind) -> bool:
     """Whether a column declares bounds."""
     return kind.low is not None or kind.high is not None
+
+
+def _widest_row(message: Message) -> int:
+    """Numbers in a row of the widest ragged column."""
+    widths = [
+        int(np.prod(getattr(message, kind.name).values.shape[1:]))
+        for kind in message.kinds()
+        if kind.layout == "ragged"
+    ]
+    return max(1, *widths)
 
 
 def _ragged_of(message: Message) -> Ragged:
