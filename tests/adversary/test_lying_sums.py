@@ -17,7 +17,7 @@ from hushrec.deploy.orders import Hosts
 from hushrec.draws import Draws
 from hushrec.errors import HushrecError
 from hushrec.privacy.secure_sum import server as sums
-from hushrec.privacy.secure_sum.messages import SendShares
+from hushrec.privacy.secure_sum.messages import SendCounts, SendShares
 from hushrec.privacy.secure_sum.parties import Summed
 from hushrec.privacy.secure_sum.plan import plan_for
 from hushrec.privacy.secure_sum.server import Graph, secure_sum
@@ -141,6 +141,14 @@ def test_a_sum_is_not_over_more_than_there_are(server: Server, monkeypatch: pyte
     monkeypatch.setattr(Graph, "request", lambda graph: replace(honest(graph), num_parties=np.array(10**6)))
     with pytest.raises(NodesLost, match="more clients than the 30 of this run"):
         server.sum_of(server.everybody)
+
+
+def test_the_noise_of_counts_is_not_less_for_what_the_server_says() -> None:
+    """Each client adds its share, by the number that it is told."""
+    guard, asked = Guard(Limits(3, num_clients=30)), np.array([0], np.int32)
+    guard.admit(1, SendCounts(np.array(9), np.array(30)), asked)
+    with pytest.raises(GuardError, match="more clients than the 30 of this run"):
+        guard.admit(1, SendCounts(np.array(9), np.array(31)), asked)
 
 
 def test_keys_that_were_swapped_on_their_way_are_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

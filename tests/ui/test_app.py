@@ -120,6 +120,16 @@ def test_every_module_that_is_imported_is_there() -> None:
             assert {*wanted} - {""} <= names
 
 
+def test_every_name_that_is_imported_is_exported_and_used() -> None:
+    texts = {one.name: one.read_text(encoding="utf-8") for one in PAGE_FILES.iterdir()}
+    for name, text in texts.items():
+        code = re.sub(r"^import [^;]*;", "", text, flags=re.MULTILINE)
+        for wanted, module in re.findall(r'^import \{([^}]*)\} from "\./([a-z_]+\.js)";', text, re.MULTILINE):
+            for one in filter(None, map(str.strip, wanted.split(","))):
+                assert re.search(rf"^export (async )?(function|const) {one}\b", texts[module], re.MULTILINE), one
+                assert re.search(rf"\b{one}\b", code), (name, one)
+
+
 # --- Runs --------------------------------------------------------------------------------------------------------
 
 

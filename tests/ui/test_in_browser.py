@@ -119,6 +119,14 @@ def test_a_run_on_the_command_line_says_where_it_can_be_watched(runs_folder: Pat
     assert "to watch it" not in done.stderr
 
 
+def test_a_folder_that_is_not_there_is_told(runs_folder: Path) -> None:
+    with served(runs_folder / "nosuch") as server:
+        wait_for(lambda: any("nosuch, a folder that is not there yet" in one for one in server.notes))
+    with served(runs_folder) as server:
+        wait_for(lambda: server.notes)
+        assert not any("not there yet" in one for one in server.notes)
+
+
 def test_pictures_can_be_saved_with_their_data(browser: Any, runs_folder: Path) -> None:
     make_runs(runs_folder, 1)
     kept = read_run(runs_folder / "batch-000" / "run-00000").folds[0].curve["RMSE"]

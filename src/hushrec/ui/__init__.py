@@ -20,9 +20,9 @@ How it is made, for whoever adds a page NAME:
    rejected promise is shown as a line. Add its line to `PAGES` in `shell.js`.
 3. Modules to use: `api.js` (`get(path, query)`, `post(path, value)`, `follow(path, query, onMessage)` for
    server-sent events; all with the token and the header that the server wants), `dom.js` (`make(tag, attributes,
-   ...children)`, text is always text, never HTML), `charts.js` (`lineChart`, `scatter`, `bars`, `parallel`,
-   `table`, `saveable`). Requests are relative to the server; the policy of the page forbids all others, inline
-   scripts and inline styles.
+   ...children)`, text is always text, never HTML; `table`), `charts.js` (`lineChart`, `scatter`, `bars`,
+   `parallel`), `figures.js` (`framed`, for pictures of another kind), `saving.js` (`saveable`). Requests are
+   relative to the server; the policy of the page forbids all others, inline scripts and inline styles.
 4. Colours are custom properties of `style.css` (`--ink`, `--quiet`, `--paper`, `--card`, `--line`, `--accent`,
    `--good`, `--bad`, `--series-1` to `--series-8`), each with a dark twin. No colour alone carries meaning: a
    word, a sign, a dash or a marker stands beside it.

@@ -52,7 +52,8 @@ def show_pages(runs: Path, options: PageOptions) -> None:
         door = Door(app, names_of(options.host, is_local))
         gate = Gate(door, RateLimit(_RATE), tokens, _MOST_BYTES, _log, private=PRIVATE)
         address = server.address_of(listening, tls)
-        note(f"page at {address}/ over {runs}; Ctrl-C ends it, runs go on")
+        missing = "" if runs.exists() else ", a folder that is not there yet: the first run makes it"
+        note(f"page at {address}/ over {runs}{missing}; Ctrl-C ends it, runs go on")
         if options.browser:
             webbrowser.open(address)
         with suppress(KeyboardInterrupt), told_open(runs, address):

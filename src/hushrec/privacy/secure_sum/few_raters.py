@@ -60,7 +60,7 @@ def counting(lists: Lists) -> Callable[[Cohort[Any], SendCounts, SecureItemSums,
         rows = np.zeros((len(cohort.numbers), num_items), np.int64)
         rows[np.repeat(np.arange(len(rows)), items.lengths), items.values] = 1
         if config.secure_count_noise:
-            chance = min(config.secure_count_noise**2 / max(int(request.num_participants), 1), 1.0)
+            chance = min(config.secure_count_noise**2 / max(int(request.num_parties), 1), 1.0)
             drawn = uniform_rows(draws.key("secure-count-noise"), cohort.numbers, num_items, -1.0, 1.0)
             rows += np.where(np.abs(drawn) < chance, np.sign(drawn), 0).astype(np.int64)
         return Reply(ItemCounts(as_ragged(rows)))

@@ -103,7 +103,7 @@ class SendCounts(Message):
     sender, receiver = Role.SERVER, Role.CLIENT
     varies = "freely"  # a sum is begun anew when somebody is lost; a participant answers once for each
     num_items: Integers = shared(np.int64, 0, low=0)
-    num_participants: Integers = shared(np.int64, 0, low=0)
+    num_parties: Integers = shared(np.int64, 0, low=0)
 
 
 @dataclass(frozen=True)

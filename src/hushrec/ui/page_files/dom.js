@@ -129,3 +129,16 @@ export function when(text) {
   const two = (part) => String(part).padStart(2, "0");
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}`;
 }
+
+// columns: [{name, kind: "number" | "text" | "name" | "long", format}], rows: [[]]
+export function table({ caption = "", columns, rows }) {
+  const cell = (tag, column, value) => {
+    const isNumber = column.kind === "number";
+    const shown = value instanceof Node ? value : column.format ? column.format(value) : isNumber ? number(value) : value ?? "–";
+    return make(tag, { class: isNumber ? "number" : ["name", "long"].includes(column.kind) ? column.kind : null, scope: tag === "th" ? "row" : null }, shown);
+  };
+  const head = make("tr", null, columns.map((column) => make("th", { scope: "col", class: column.kind === "number" ? "number" : null }, column.name)));
+  const body = rows.map((row) => make("tr", null, row.map((value, place) => cell(place === 0 ? "th" : "td", columns[place], value))));
+  const whole = make("table", null, caption && make("caption", null, caption), make("thead", null, head), make("tbody", null, body));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || columns.map((column) => column.name).join(", ") }, whole);
+}

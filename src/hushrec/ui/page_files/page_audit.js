@@ -1,9 +1,10 @@
 // The audit: verdicts, what attacks learn round after round, the ledger of epsilon, published beside repaired.
 
 import { get } from "./api.js";
-import { bars, lineChart, saveable, scatter, table } from "./charts.js";
-import { add, bytes, card, empty, labelled, make, number, seconds } from "./dom.js";
+import { bars, lineChart, scatter } from "./charts.js";
+import { add, bytes, card, empty, labelled, make, number, seconds, table } from "./dom.js";
 import { fillSelect, useStyle } from "./people.js";
+import { saveable } from "./saving.js";
 
 const share = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
 const MOST_LINES = 8;

@@ -1,9 +1,10 @@
 // Up to 500 runs beside each other: learning curves, parallel coordinates, accuracy against bytes against leakage.
 
 import { post } from "./api.js";
-import { lineChart, parallel, saveable, scatter, table } from "./charts.js";
-import { add, bytes, card, empty, labelled, make, measure, number } from "./dom.js";
+import { lineChart, parallel, scatter } from "./charts.js";
+import { add, bytes, card, empty, labelled, make, measure, number, table } from "./dom.js";
 import { chosenRuns, linkTo, stateChip } from "./page_runs.js";
+import { saveable } from "./saving.js";
 
 const MOST_AXES = 9;
 

@@ -1,8 +1,7 @@
 // A federation as its operator's machine sees it, or a node as its owner does. It only reads.
 
 import { follow, get } from "./api.js";
-import { table } from "./charts.js";
-import { add, bytes, card, empty, labelled, make, number, renew, when } from "./dom.js";
+import { add, bytes, card, empty, labelled, make, number, renew, table, when } from "./dom.js";
 
 export async function render(main, { query }) {
   const { federations } = await get("/api/federation/list");

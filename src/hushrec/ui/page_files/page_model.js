@@ -1,9 +1,10 @@
 // The model of a run: lists for its users, items that are alike, a newcomer typed in by hand, a map of the items.
 
 import { get, post } from "./api.js";
-import { saveable, scatter } from "./charts.js";
+import { scatter } from "./charts.js";
 import { add, card, empty, labelled, make, newId, number, renew } from "./dom.js";
 import { fillSelect, later, longList, stars, useStyle } from "./people.js";
+import { saveable } from "./saving.js";
 
 const LENGTH = 12;
 

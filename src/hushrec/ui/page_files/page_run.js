@@ -1,9 +1,10 @@
 // One run: what it does now, round by round, and what came of it; stop and resume.
 
 import { follow, get, post } from "./api.js";
-import { bars, lineChart, saveable, table } from "./charts.js";
-import { add, bytes, card, empty, labelled, make, measure, number, renew, seconds, when } from "./dom.js";
+import { bars, lineChart } from "./charts.js";
+import { add, bytes, card, empty, labelled, make, measure, number, renew, seconds, table, when } from "./dom.js";
 import { stateChip } from "./page_runs.js";
+import { saveable } from "./saving.js";
 
 const PAINT_EVERY = 400; // milliseconds between two drawings of curves that grow
 

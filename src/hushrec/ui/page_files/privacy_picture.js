@@ -1,8 +1,8 @@
 // The picture of three panels: what is private, what left the device, what was concluded. A square is an item, a
 // number or a conclusion; the third panel has the person's items in the same places as the first.
 
-import { framed } from "./charts.js";
 import { add, bytes, draw, make, number } from "./dom.js";
+import { framed } from "./figures.js";
 
 const GAP = 46;
 const HEAD = 58;
