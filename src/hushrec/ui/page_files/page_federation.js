@@ -63,7 +63,7 @@ export async function render(main, { query }) {
     return make("article", { class: "part" },
       make("h3", { class: "row" }, run.name, make("span", { class: `chip ${looks[1]}` }, `${looks[0]} ${run.status}`)),
       make("progress", { max: run.num_rounds || 1, value: run.round_number, "aria-label": `Rounds of ${run.name}` }),
-      make("dl", { class: "facts" }, [["system", run.system], ["round", `${number(run.round_number)} of ${number(run.num_rounds)}`], ["sent", bytes(run.sent_bytes)], ["attempt", number(run.attempt)], ["nodes", run.nodes.join(", ") || "–"], ["last change", when(new Date(run.changed * 1000).toISOString())],
+      make("dl", { class: "facts" }, [["system", run.system], ["round", `${number(run.round_number)} of ${number(run.num_rounds)}`], ["sent", bytes(run.sent_bytes)], ["attempt", number(run.attempt)], ["nodes", [...run.nodes].sort().join(", ") || "–"], ["last change", when(new Date(run.changed * 1000).toISOString())],
         ...perRound.map(([name, value]) => [`${name}, s a round`, value])].map(([name, value]) => make("div", null, make("dt", null, name), make("dd", null, value)))),
       run.reason && make("p", { class: "bad" }, run.reason),
       make("details", null, make("summary", null, "Settings as ordered"), table({ columns: [{ name: "setting" }, { name: "value" }], rows: Object.entries(run.settings).map(([name, value]) => [name, String(value)]) })));
