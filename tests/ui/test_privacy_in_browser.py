@@ -161,3 +161,20 @@ def test_audit_and_model(browser: Any, runs_folder: Path, tmp_path: Path) -> Non
             check_looks(page)
             screenshot(page, f"model-{name}", tmp_path)
             page.context.close()
+
+
+def test_an_audit_that_the_list_does_not_know_yet_is_called_one(browser: Any, runs_folder: Path) -> None:
+    data = hushrec.load("synthetic:users=60,items=50,ratings=1500")
+    for name in ("one", "two"):
+        hushrec.FedRec(num_rounds=4, num_factors=4).fit(data).save(runs_folder / name)
+    curve = KeptFinding("intersection", "server", "precision", 0.9, 0.25, (0.8, 0.95), [0.25, 0.7, 0.9])
+    write_audit(runs_folder / "one", KeptAudit(3, "2026-11-18", [curve]))
+    with served(runs_folder) as server:
+        page = open_page(browser, f"{server.address}/#/runs")
+        page.route("**/api/audit/runs", lambda route: route.fulfill(json={"runs": []}))
+        for name, told in (("one", "one: fedrec on synthetic"), ("two", "two: not audited")):
+            page.goto(f"{server.address}/#/audit/{name}")
+            page.get_by_role("heading", name="The ledger of epsilon").wait_for()
+            chosen = "document.querySelector('select[aria-label=\"Audited run\"]')?.selectedOptions[0].textContent"
+            wait_for(lambda text=told, look=chosen: page.evaluate(look) == text)
+        page.context.close()

@@ -66,7 +66,7 @@ function ledgerOf(ledger, name) {
 
 async function showRun(place, id) {
   empty(place);
-  if (!id) return;
+  if (!id) return null;
   const found = await get("/api/audit/run", { id });
   const name = id.replaceAll("/", "-");
   add(place, make("h2", null, `${found.system} on ${found.data}`));
@@ -76,6 +76,7 @@ async function showRun(place, id) {
     add(place, verdictsOf(found.audit), make("div", { class: "columns" }, curvesOf(found.audit, name), ledgerOf(found.ledger, name)), findingsOf(found.audit));
   }
   if (!found.audit) add(place, ledgerOf(found.ledger, name));
+  return found;
 }
 
 // --- Published beside repaired -------------------------------------------------------------------------------------
@@ -123,11 +124,18 @@ export async function render(main, { id }) {
   const [{ runs }, { comparisons }] = await Promise.all([get("/api/audit/runs"), get("/api/audit/comparisons")]);
   const place = make("div", { class: "page" });
   const known = runs.some((run) => run.id === id) || !id ? runs : [{ id }, ...runs];
-  const choice = fillSelect(make("select", { "aria-label": "Audited run" }), [["", runs.length ? "choose a run" : "no run below this folder was audited"], ...known.map((run) => [run.id, run.system === undefined ? `${run.id}: not audited` : `${run.id}: ${run.system} on ${run.data}${run.strongest === undefined || run.strongest === null ? "" : `, strongest ${share(run.strongest)}`}`])], id ?? runs[0]?.id ?? "");
+  const choice = fillSelect(make("select", { "aria-label": "Audited run" }), [["", runs.length ? "choose a run" : "no run below this folder was audited"], ...known.map((run) => [run.id, run.system === undefined ? run.id : `${run.id}: ${run.system} on ${run.data}${run.strongest === undefined || run.strongest === null ? "" : `, strongest ${share(run.strongest)}`}`])], id ?? runs[0]?.id ?? "");
+  const show = async () => {
+    const found = await showRun(place, choice.value);
+    // The list may be older than the run's own folder.
+    if (found && !runs.some((run) => run.id === choice.value)) {
+      choice.selectedOptions[0].textContent = `${choice.value}: ${found.audit ? `${found.system} on ${found.data}` : "not audited"}`;
+    }
+  };
   const tell = (error) => empty(place).append(make("p", { class: "notice bad", role: "alert" }, error.message));
   choice.addEventListener("change", () => {
     history.replaceState(null, "", choice.value ? `#/audit/${encodeURIComponent(choice.value)}` : "#/audit");
-    showRun(place, choice.value).catch(tell);
+    show().catch(tell);
   });
 
   const survey = make("select");
@@ -147,5 +155,5 @@ export async function render(main, { id }) {
     card("An audited run", choice, !runs.length && make("p", { class: "quiet" }, "To audit one, type: ", make("code", null, "hushrec audit RUN"))),
     place, make("h2", null, "Published beside repaired"), make("div", { class: "fields" }, make("div", { class: "wide-field" }, labelled("Comparison", survey)), labelled("System", system)), shown);
   fillSystems();
-  await showRun(place, choice.value).catch(tell);
+  await show().catch(tell);
 }
